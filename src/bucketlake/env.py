@@ -1,0 +1,268 @@
+"""Every effect: files, clock, identifiers, randomness, sleep. Nothing else in the package touches them.
+
+An `Env` is picklable and travels to Spark's tasks. Paths are strings: absolute local paths, or URIs
+(`s3://…`, `gs://…`, `az://…`, `memory://…`) that one `Storage` serves. Tests swap the storage or the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One listed path. `size` in bytes, `modified_millis` epoch milliseconds; both 0 for folders."""
+
+    path: str
+    size: int = 0
+    modified_millis: int = 0
+    is_dir: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last segment of the path."""
+        return self.path.rstrip("/").rsplit("/", 1)[-1]
+
+
+class Storage(Protocol):
+    """A file or object store. Missing paths raise NotFoundError, other failures StorageError.
+
+    `put_if_absent` is the publish step of every commit: it must be atomic and exclusive among all processes.
+    """
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file, or a range of them."""
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A seekable reader; what parquet and orc readers take."""
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A streaming writer of a new file, parent folders made; what is written is whole only after `close`.
+        Aborted by `discard(path)` when the writer fails."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file whole, replacing atomically (readers see the old or the new bytes)."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create the file whole, or return False if the name is taken."""
+
+    def info(self, path: str) -> FileInfo | None:
+        """Size and time of a file or folder, None if absent."""
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Direct children, files and folders, unordered; empty if the folder is absent."""
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        """All files below a folder."""
+
+    def make_dir(self, path: str) -> None:
+        """Create a folder and its parents, where the store has folders."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file; absent is fine."""
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder with all that it holds; absent is fine."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder to a name that must be free (AlreadyExistsError), copying where the store cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """Files of this machine or of a mounted share. Publishing is an exclusive hard link of a synced temporary."""
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See Storage."""
+        try:
+            with open(path, "rb") as file:
+                if offset:
+                    file.seek(offset)
+                return file.read() if length is None else file.read(length)
+        except OSError as error:
+            raise _storage_error("cannot read", path, error) from error
+
+    def open_input(self, path: str) -> BinaryIO:
+        """See Storage."""
+        try:
+            return open(path, "rb")
+        except OSError as error:
+            raise _storage_error("cannot open", path, error) from error
+
+    def open_output(self, path: str) -> BinaryIO:
+        """See Storage."""
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return open(path, "xb")
+        except OSError as error:
+            raise _storage_error("cannot create", path, error) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """See Storage."""
+        temporary = self._synced_temporary(path, data)
+        try:
+            os.replace(temporary, path)
+        except OSError as error:
+            self.delete(temporary)
+            raise _storage_error("cannot replace", path, error) from error
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """See Storage."""
+        temporary = self._synced_temporary(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _storage_error("cannot publish", path, error) from error
+        finally:
+            self.delete(temporary)
+        return True
+
+    def _synced_temporary(self, path: str, data: bytes) -> str:
+        folder, name = os.path.split(path)
+        temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.delete(temporary)
+            raise _storage_error("cannot write", path, error) from error
+        return temporary
+
+    def info(self, path: str) -> FileInfo | None:
+        """See Storage."""
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            return None
+        except OSError as error:
+            raise _storage_error("cannot stat", path, error) from error
+        return _local_info(path, status)
+
+    def list(self, path: str) -> list[FileInfo]:
+        """See Storage."""
+        try:
+            with os.scandir(path) as entries:
+                return [
+                    FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
+                    for entry in entries
+                ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _storage_error("cannot list", path, error) from error
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        """See Storage."""
+        for folder, _, names in os.walk(path):
+            for name in names:
+                found = self.info(os.path.join(folder, name))
+                if found is not None:
+                    yield found
+
+    def make_dir(self, path: str) -> None:
+        """See Storage."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _storage_error("cannot create folder", path, error) from error
+
+    def delete(self, path: str) -> None:
+        """See Storage."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _storage_error("cannot delete", path, error) from error
+
+    def delete_tree(self, path: str) -> None:
+        """See Storage."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _storage_error("cannot delete", path, error) from error
+
+    def rename(self, source: str, target: str) -> None:
+        """See Storage."""
+        if os.path.lexists(target):
+            raise AlreadyExistsError("target of a rename exists", path=target)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(source, target)
+        except OSError as error:
+            raise _storage_error("cannot rename", source, error) from error
+
+
+def _local_info(path: str, status: os.stat_result) -> FileInfo:
+    if os.path.isdir(path):
+        return FileInfo(path, is_dir=True)
+    return FileInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _storage_error(what: str, path: str, error: OSError) -> NotFoundError | StorageError:
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError("no such file", path=path)
+    return StorageError(what, path=path, reason=error.strerror or str(error))
+
+
+class Clock(Protocol):
+    """Time and chance."""
+
+    def now_millis(self) -> int:
+        """Epoch milliseconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def new_uuid(self) -> str:
+        """A fresh random identifier in the usual 36-character form."""
+
+    def jitter(self) -> float:
+        """A random number in [0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemClock:
+    """The machine's own time and randomness."""
+
+    def now_millis(self) -> int:
+        """See Clock."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """See Clock."""
+        time.sleep(seconds)
+
+    def new_uuid(self) -> str:
+        """See Clock."""
+        return str(uuid.uuid4())
+
+    def jitter(self) -> float:
+        """See Clock."""
+        return random.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The storage of one warehouse or table, and the clock. Picklable."""
+
+    storage: Storage = field(default_factory=LocalStorage)
+    clock: Clock = field(default_factory=SystemClock)

@@ -1,0 +1,67 @@
+"""The error tree, grouped by what the caller does next.
+
+Constructors take a statement, `key=value` details and a remedy, and form the message:
+
+    InvalidError("null in primary key", table="db.t", column="id", remedy="filter the nulls out before writing")
+    -> null in primary key [table=db.t, column=id]: filter the nulls out before writing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class BucketlakeError(Exception):
+    """Root of everything that this package raises on purpose."""
+
+    def __init__(self, what: str, *, remedy: str | None = None, **details: Any) -> None:
+        self.what = what
+        self.remedy = remedy
+        self.details = details
+        shown = ", ".join(f"{key}={value}" for key, value in details.items())
+        message = what + (f" [{shown}]" if shown else "") + (f": {remedy}" if remedy else "")
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by fields: errors cross from Spark's workers to the driver."""
+        return (_rebuild, (type(self), self.what, self.remedy, self.details))
+
+
+def _rebuild(kind: type[BucketlakeError], what: str, remedy: str | None, details: dict[str, Any]) -> BucketlakeError:
+    return kind(what, remedy=remedy, **details)
+
+
+class InvalidError(BucketlakeError, ValueError):
+    """The call, schema, option, value or SQL is wrong: fix it."""
+
+
+class UnsupportedError(BucketlakeError):
+    """Valid Paimon that is not honoured here; raised before anything is written."""
+
+
+class NotFoundError(BucketlakeError):
+    """No such database, table, snapshot, tag or path."""
+
+
+class AlreadyExistsError(BucketlakeError):
+    """The name is taken."""
+
+
+class CommitError(BucketlakeError):
+    """A commit did not go through as asked."""
+
+
+class ConflictError(CommitError):
+    """Another commit changed what this one was planned on: plan again on the new base."""
+
+
+class CommitUnknownError(CommitError):
+    """The answer was lost and the commit may have landed: look for it before trying again."""
+
+
+class StorageError(BucketlakeError):
+    """The storage failed: try again."""
+
+
+class CorruptError(BucketlakeError):
+    """A file does not hold what its format says: do not retry."""

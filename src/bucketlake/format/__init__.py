@@ -1,0 +1,1 @@
+"""Bytes <-> frozen dataclasses. No decisions, no listing: each module is one on-disk format, its grammar on top."""

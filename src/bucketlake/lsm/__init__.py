@@ -1,0 +1,1 @@
+"""One bucket's LSM tree, pure: Arrow in, Arrow out; no files, no clock."""

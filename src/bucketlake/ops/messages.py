@@ -1,0 +1,77 @@
+"""What travels between driver and tasks: small picklable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
+from bucketlake.format.manifest import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMessage:
+    """What one task did to one bucket. `partition`: BinaryRow bytes. Append side: `new_files`, `deleted_files`,
+    `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    new_files: tuple[DataFile, ...] = ()
+    deleted_files: tuple[DataFile, ...] = ()
+    changelog_files: tuple[DataFile, ...] = ()
+    compact_before: tuple[DataFile, ...] = ()
+    compact_after: tuple[DataFile, ...] = ()
+    compact_changelog: tuple[DataFile, ...] = ()
+    new_index_files: tuple[IndexFile, ...] = ()
+    deleted_index_files: tuple[IndexFile, ...] = ()
+    compact_new_index_files: tuple[IndexFile, ...] = ()
+    compact_deleted_index_files: tuple[IndexFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """A deletion vector of one data file: where it lies."""
+
+    path: str
+    range: DeletionVectorRange
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Files of one bucket that one task reads together. `raw`: no merge is needed, every file can be read by itself
+    in any order (it holds no deletes and overlaps nothing); else `files` are merged by key.
+    `bucket_path`: folder of the files that have no external path. `deletions`: by file name."""
+
+    snapshot_id: int
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    bucket_path: str
+    files: tuple[DataFile, ...]
+    raw: bool
+    deletions: dict[str, DeletionFile] = field(default_factory=dict)
+
+    @property
+    def row_count(self) -> int:
+        """Rows stored in the files, superseded ones included."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """How one task writes. `sequence_start`: next sequence number by (partition bytes, bucket), 0 where absent;
+    task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
+    `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales)."""
+
+    commit_user: str
+    task: int = 0
+    tasks: int = 1
+    sequence_start: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    total_buckets: dict[bytes, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
