@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -221,6 +222,16 @@ def _storage_error(what: str, path: str, error: OSError) -> NotFoundError | Stor
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such file", path=path)
     return StorageError(what, path=path, reason=error.strerror or str(error))
+
+
+def new_scratch_folder() -> str:
+    """A fresh folder on this machine's disk for what does not outlive the task; remove it by `delete_tree`.
+
+    It lies in the first of Spark's local folders where the process is an executor's, else in the system's own.
+    """
+    local = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
+    folder = local.split(",")[0].strip()
+    return tempfile.mkdtemp(prefix="bucketlake-", dir=folder if folder and os.path.isdir(folder) else None)
 
 
 class Clock(Protocol):

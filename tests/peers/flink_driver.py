@@ -6,19 +6,18 @@ their Java strings, bytes as base64; a row is {"kind": ..., "fieldByPosition": [
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 
+from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 from pyflink import java_gateway
-
 from tests.peers.rpc import Failure, serve
 
 LOG4J = """\
@@ -56,6 +55,12 @@ def launch() -> Any:
     java_gateway.launch_gateway_server_process = drained
     gateway = java_gateway.launch_gateway()
     threading.Thread(target=_drain, args=(processes[0],), daemon=True).start()
+    # PyFlink's server ends itself a few seconds after its start unless it finds a watchdog to call back.
+    callbacks = gateway.get_callback_server()
+    gateway.jvm.org.apache.flink.client.python.PythonEnvUtils.resetCallbackClient(
+        gateway.java_gateway_server, callbacks.get_listening_address(), callbacks.get_listening_port()
+    )
+    gateway.entry_point.put("Watchdog", java_gateway.Watchdog())
     return gateway
 
 
@@ -69,9 +74,11 @@ class Flink:
     """The operations that tests.peers.flink calls."""
 
     def __init__(self) -> None:
-        self._jvm = launch().jvm
+        self._gateway = launch()
+        self._jvm = self._gateway.jvm
         self._mapper = self._new_mapper()
         self._cluster = self._new_cluster()
+        self._send_procedures_to_cluster()
         self._environments = {mode: self._new_environment(mode) for mode in ("batch", "streaming")}
         self._catalogs: dict[str, str] = {}
 
@@ -112,13 +119,30 @@ class Flink:
         cluster.start()
         return cluster
 
+    def _options(self, mode: str) -> dict[str, str]:
+        port = str(self._cluster.getRestAddress().get().getPort())
+        remote = {"execution.target": "remote", "rest.address": "localhost", "rest.port": port}
+        return {**SESSION, **remote, **(STREAMING if mode == "streaming" else {})}
+
+    def _send_procedures_to_cluster(self) -> None:
+        """Procedures take the context's environment, not the session's; else each would start a cluster of its own."""
+        jvm = self._jvm
+        configuration = jvm.org.apache.flink.configuration.Configuration()
+        for key, value in self._options("batch").items():
+            configuration.setString(key, value)
+        jvm.org.apache.flink.client.program.StreamContextEnvironment.setAsContext(
+            jvm.org.apache.flink.core.execution.DefaultExecutorServiceLoader(),
+            configuration,
+            jvm.java.lang.Thread.currentThread().getContextClassLoader(),
+            False,
+            False,
+        )
+
     def _new_environment(self, mode: str) -> Any:
         settings = self._jvm.org.apache.flink.table.api.EnvironmentSettings.newInstance()
         settings = settings.inBatchMode() if mode == "batch" else settings.inStreamingMode()
         environment = self._jvm.org.apache.flink.table.api.TableEnvironment.create(settings.build())
-        address = self._cluster.getRestAddress().get()
-        remote = {"execution.target": "remote", "rest.address": "localhost", "rest.port": str(address.getPort())}
-        for key, value in {**SESSION, **remote, **(STREAMING if mode == "streaming" else {})}.items():
+        for key, value in self._options(mode).items():
             environment.getConfig().set(key, value)
         return environment
 
@@ -151,49 +175,42 @@ class Flink:
     def collect(self, sql: str, limit_rows: int, timeout: float) -> dict[str, Any]:
         """The first `limit_rows` rows of a streaming query, or those that came within `timeout` seconds."""
         result = self._execute(self._environments["streaming"], sql)
-        rows: Queue[Any] = Queue()
-        reader = threading.Thread(target=self._pump, args=(result, rows, limit_rows), daemon=True)
+        rows = self._jvm.java.util.concurrent.CopyOnWriteArrayList()
+        self._gateway.entry_point.put("iterator", result.collect())
+        self._gateway.entry_point.put("rows", rows)
+        failures: list[list[str]] = []
+        reader = threading.Thread(target=self._pump, args=(limit_rows, failures), daemon=True)
         reader.start()
-        taken = self._jvm.java.util.ArrayList()
-        deadline = time.monotonic() + timeout
-        failure: list[str] | None = None
-        while taken.size() < limit_rows:
-            try:
-                row = rows.get(timeout=max(0.0, deadline - time.monotonic()))
-            except Empty:
-                break
-            if isinstance(row, list):
-                failure = row
-                break
-            if row is None:
-                break
-            taken.add(row)
+        reader.join(timeout)
         self._cancel(result)
-        reader.join(timeout=10)
-        if failure is not None:
-            raise Failure(failure)
-        return {**self._head(result), "rows": self._mapper.writeValueAsString(taken)}
+        if failures:
+            raise Failure(failures[0])
+        return {**self._head(result), "rows": self._mapper.writeValueAsString(rows)}
 
-    def _pump(self, result: Any, rows: Queue[Any], limit_rows: int) -> None:
-        """Move rows to `rows`; at the end None, at a failure its chain as a list."""
+    def _pump(self, limit_rows: int, failures: list[list[str]]) -> None:
+        """Move rows from the shared iterator to the shared list until there are `limit_rows`, or the job ends.
+
+        Uses connections of its own: the planner answers only the JVM thread that made it, and a connection is one.
+        """
+        port = self._gateway.gateway_parameters.port
+        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
         try:
-            iterator = result.collect()
-            for _ in range(limit_rows):
-                if not iterator.hasNext():
-                    break
-                rows.put(iterator.next())
-            rows.put(None)
+            iterator, rows = gateway.entry_point.get("iterator"), gateway.entry_point.get("rows")
+            while rows.size() < limit_rows and iterator.hasNext():
+                rows.add(iterator.next())
         except Py4JJavaError as error:
-            rows.put(_chain(error))
+            chain = _chain(error)
+            if not any("CancellationException" in link for link in chain):
+                failures.append(chain)
+        finally:
+            gateway.close()
 
     def _cancel(self, result: Any) -> None:
         client = result.getJobClient()
         if not client.isPresent():
             return
-        try:
+        with contextlib.suppress(Py4JJavaError):  # it ended by itself
             client.get().cancel().get()
-        except Py4JJavaError:  # it ended by itself
-            pass
 
     def _execute(self, environment: Any, text: str) -> Any:
         try:

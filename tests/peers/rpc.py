@@ -7,6 +7,7 @@ This module runs in both processes, so it imports the standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -147,10 +148,8 @@ class Driver:
     def close(self, patience: float = 20) -> None:
         """End the driver: first by closing its input, then, after `patience` seconds, by a signal."""
         if self._process.stdin is not None:
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
-            except BrokenPipeError:
-                pass
         try:
             self._process.wait(timeout=patience)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,209 @@
+"""Arrow arrays of any layout -> the one layout that the engine works on.
+
+A target is the Arrow type that `types.arrow_type` names. Layout (views, large offsets, dictionaries, run ends, extension
+types) never matters; values must fit. Fractions of a time unit finer than the column's precision are cut off, as
+Paimon's writers do.
+
+Spec: docs/spec/types.md#arrow
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError
+
+_MILLIS_OF_DAY = 86_400_000
+
+
+def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: bool = False) -> pa.Array:
+    """The same values in the target's type, checked against its nullability.
+
+    `column` is the dotted name for errors. `trusted` is for data of our own or Paimon's files: timestamps without a
+    zone are taken as UTC where the target is local-zoned, and the other way round.
+    Raises: InvalidError naming the column: nulls in NOT NULL, overflow, a type that does not convert.
+    """
+    converted = _convert(_plain(array), target.type, column, trusted)
+    if not target.nullable and converted.null_count:
+        raise InvalidError(
+            "null in a NOT NULL column", column=column, nulls=converted.null_count, remedy="fill or filter the nulls"
+        )
+    return converted
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Without extension, dictionary, run-end, view or large-offset layout at the top level."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    kind = array.type
+    kinds = pa.types
+    if kinds.is_run_end_encoded(kind):
+        return _plain(pc.run_end_decode(array))
+    if kinds.is_dictionary(kind):
+        return _plain(array.dictionary_decode())
+    if kinds.is_string_view(kind) or kinds.is_large_string(kind):
+        return array.cast(pa.string())
+    if kinds.is_binary_view(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
+        return array.cast(pa.binary())
+    if kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind) or kinds.is_list_view(kind):
+        return array.cast(pa.list_(kind.value_field))
+    if kinds.is_large_list_view(kind):
+        return array.cast(pa.large_list(kind.value_field)).cast(pa.list_(kind.value_field))
+    return array
+
+
+def _convert(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
+    kinds = pa.types
+    if kinds.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if kinds.is_struct(target):
+        return _struct(array, target, column, trusted)
+    if kinds.is_map(target):
+        return _map(array, target, column, trusted)
+    if kinds.is_list(target):
+        return _list(array, target, column, trusted)
+    if array.type.equals(target):
+        return array
+    try:
+        converted = _scalar(array, target, trusted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _misfit(array, target, column, str(error)) from error
+    if converted is None:
+        raise _misfit(array, target, column, None)
+    return converted
+
+
+def _misfit(array: pa.Array, target: pa.DataType, column: str, reason: str | None) -> InvalidError:
+    details = {"column": column, "expected": str(target), "found": str(array.type)}
+    if reason is not None:
+        return InvalidError("value does not fit the column", **details, reason=reason.splitlines()[0])
+    remedy = "cast the column before writing"
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+        remedy = "attach a time zone to the values, or take it away, to say which instant is meant"
+    return InvalidError("column has the wrong type", **details, remedy=remedy)
+
+
+def _scalar(array: pa.Array, target: pa.DataType, trusted: bool) -> pa.Array | None:
+    """The cast of a flat array, None where the types have nothing in common."""
+    kinds, source = pa.types, array.type
+    number = kinds.is_integer(source) or kinds.is_decimal(source)
+    if kinds.is_timestamp(target):
+        return _timestamp(array, target, trusted) if kinds.is_timestamp(source) else None
+    if kinds.is_time32(target):
+        return _time(array)
+    if kinds.is_integer(target):
+        return array.cast(target) if kinds.is_integer(source) else None
+    if kinds.is_floating(target):
+        return _floating(array, target) if number or kinds.is_floating(source) else None
+    if kinds.is_decimal(target):
+        return _decimal(array, target) if number else None
+    if kinds.is_date32(target):
+        return array.cast(target) if kinds.is_date64(source) else None
+    if kinds.is_binary(target):
+        return array.cast(target) if kinds.is_string(source) and trusted else None
+    if kinds.is_string(target):
+        return array.cast(target) if kinds.is_binary(source) and trusted else None
+    return None
+
+
+def _decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(array.type):
+        return array.cast(target)
+    wide = pa.decimal128(38, target.scale) if target.scale <= 18 else pa.decimal256(76, target.scale)
+    return array.cast(wide).cast(target)
+
+
+def _floating(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_floating(array.type):
+        return array.cast(pa.float64(), safe=False).cast(target, safe=False)
+    converted = array.cast(target, safe=False)
+    lost = pc.and_(pc.is_finite(array), pc.invert(pc.is_finite(converted)))
+    if pc.any(lost).as_py():
+        raise pa.ArrowInvalid("floating-point value out of range")
+    return converted
+
+
+_UNITS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
+_FINENESS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+
+
+def _timestamp(array: pa.Array, target: pa.DataType, trusted: bool) -> pa.Array | None:
+    if (array.type.tz is None) != (target.tz is None) and not trusted:
+        return None
+    instants = array.cast(pa.timestamp(array.type.unit, tz="UTC")).cast(pa.timestamp(array.type.unit))
+    if _FINENESS[array.type.unit] > _FINENESS[target.unit]:
+        instants = pc.floor_temporal(instants, unit=_UNITS[target.unit])
+    return instants.cast(pa.timestamp(target.unit)).cast(target)
+
+
+def _time(array: pa.Array) -> pa.Array | None:
+    kinds, source = pa.types, array.type
+    target = pa.time32("ms")
+    if kinds.is_time32(source):
+        return array.cast(target)
+    if kinds.is_time64(source):
+        return array.cast(target, safe=False)
+    if not kinds.is_int32(source):
+        return None
+    outside = pc.or_(pc.less(array, 0), pc.greater_equal(array, _MILLIS_OF_DAY))
+    if pc.any(outside).as_py():
+        raise pa.ArrowInvalid("milliseconds of the day must be within [0, 86400000)")
+    return array.view(target)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Offsets that start at 0 and give null entries no length, matching `flatten`."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    ends = pc.cumulative_sum(lengths)
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _list(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
+    if not pa.types.is_list(array.type):
+        raise _misfit(array, target, column, None)
+    values = canonical_array(array.flatten(), target.value_field, f"{column}.element", trusted=trusted)
+    return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=_nulls(array))
+
+
+def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
+    if not pa.types.is_map(array.type) and not _is_entries(array.type):
+        raise _misfit(array, target, column, None)
+    if pa.types.is_map(array.type):
+        array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    entries = array.flatten()
+    keys = canonical_array(entries.field(0), target.key_field, f"{column}.key", trusted=trusted)
+    items = canonical_array(entries.field(1), target.item_field, f"{column}.value", trusted=trusted)
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=target, mask=_nulls(array))
+
+
+def _is_entries(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2
+
+
+def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise _misfit(array, target, column, None)
+    children = []
+    for i in range(target.num_fields):
+        member = target.field(i)
+        index = array.type.get_field_index(member.name)
+        if index < 0:
+            raise InvalidError("member of a ROW column is missing", column=f"{column}.{member.name}")
+        name = f"{column}.{member.name}"
+        child = canonical_array(array.field(index), member.with_nullable(True), name, trusted=trusted)
+        if not member.nullable and child.null_count:
+            under = pc.and_(child.is_null(), array.is_valid())
+            if pc.any(under).as_py():
+                raise InvalidError("null in a NOT NULL column", column=name, remedy="fill or filter the nulls")
+        children.append(child)
+    fields = [target.field(i) for i in range(target.num_fields)]
+    if not fields:
+        return array.cast(target)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(array))

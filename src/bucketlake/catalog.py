@@ -1,0 +1,307 @@
+"""Databases and tables of one warehouse folder, laid out as Paimon's filesystem catalog does, without Spark.
+
+    <warehouse>/<database>.db/<table>/schema/schema-0
+
+Spec: docs/spec/catalog.md
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from os import PathLike, fspath
+from typing import Any
+
+import pyarrow as pa
+
+from bucketlake.env import Env
+from bucketlake.env_object import open_env
+from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.paths import TablePaths
+from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
+from bucketlake.table import Table, open_table
+from bucketlake.types import DataField, from_arrow_type
+
+DEFAULT_DATABASE = "default"
+SYSTEM_DATABASE = "sys"
+DATABASE_SUFFIX = ".db"
+_PART = r"(?:`[^`]+`|[^.`]+)+"
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A table's name: database, table, and what stands behind `$` (a system table, or `branch_<name>`)."""
+
+    database: str
+    table: str
+    system: str | None = None
+
+    @property
+    def text(self) -> str:
+        """As users write it."""
+        return f"{self.database}.{self.table}" + (f"${self.system}" if self.system else "")
+
+
+def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
+    """`table`, `database.table`, either with `$system`, parts optionally in backticks; InvalidError otherwise."""
+    parts = _split(text)
+    if len(parts) not in (1, 2):
+        raise InvalidError("not a table name", name=text, remedy="write `database.table`")
+    table, _, system = parts[-1].partition("$")
+    check_name(table, "table")
+    if len(parts) == 2:
+        check_name(parts[0], "database")
+    return Identifier(parts[0] if len(parts) == 2 else database, table, system or None)
+
+
+def check_name(name: str, what: str) -> None:
+    """InvalidError for a database or table name that cannot be a folder."""
+    if not name.strip() or "/" in name or "\\" in name or name in (".", "..") or "\0" in name:
+        raise InvalidError(f"not a {what} name", name=repr(name), remedy="use letters, digits, '_' and '-'")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """One warehouse. Every call looks at the storage: nothing is remembered but the connection."""
+
+    env: Env
+    warehouse: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    # ---- databases
+
+    def list_databases(self) -> list[str]:
+        """Names of all databases, sorted; `default` is always there."""
+        found = {
+            info.name.removesuffix(DATABASE_SUFFIX)
+            for info in self.env.storage.list(self.warehouse)
+            if info.is_dir and info.name.endswith(DATABASE_SUFFIX)
+        }
+        return sorted(found | {DEFAULT_DATABASE})
+
+    def database_exists(self, name: str) -> bool:
+        """Whether the database is there."""
+        return name == DEFAULT_DATABASE or name in self.list_databases()
+
+    def create_database(
+        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Make an empty database; AlreadyExistsError if the name is taken.
+
+        A filesystem catalog has no place for `properties`: they are dropped with a warning, a `location` is refused.
+        """
+        check_name(name, "database")
+        _refuse_system_database(name)
+        if self.database_exists(name):
+            if ignore_if_exists:
+                return
+            raise AlreadyExistsError("database exists", database=name)
+        if "location" in (properties or {}):
+            raise UnsupportedError(
+                "Cannot specify location for a database when using fileSystem catalog.", database=name
+            )
+        if properties:
+            warnings.warn(f"database {name}: a filesystem catalog stores no properties: {sorted(properties)}", stacklevel=2)
+        self.env.storage.make_dir(self.database_path(name))
+
+    def database_properties(self, name: str) -> dict[str, str]:
+        """Properties of a database: none are stored. NotFoundError without the database."""
+        if not self.database_exists(name):
+            raise self._no_database(name)
+        return {}
+
+    def alter_database(self, name: str, properties: Mapping[str, str]) -> None:
+        """Refused: a filesystem catalog stores no properties."""
+        raise UnsupportedError("Alter database is not supported.", database=name, properties=sorted(properties))
+
+    def drop_database(self, name: str, cascade: bool = False, ignore_if_missing: bool = False) -> None:
+        """Remove a database, with its tables if `cascade`; InvalidError if it has some and not."""
+        _refuse_system_database(name)
+        if not self.database_exists(name):
+            if ignore_if_missing:
+                return
+            raise self._no_database(name)
+        tables = self.list_tables(name)
+        if tables and not cascade:
+            raise InvalidError(
+                "database is not empty", database=name, tables=len(tables), remedy="drop its tables, or use CASCADE"
+            )
+        self.env.storage.delete_tree(self.database_path(name))
+
+    def database_path(self, name: str) -> str:
+        """The folder of a database."""
+        return f"{self.warehouse}/{name}{DATABASE_SUFFIX}"
+
+    # ---- tables
+
+    def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
+        """Names of the database's tables, sorted; folders that hold no schema are none."""
+        if not self.database_exists(database):
+            raise self._no_database(database)
+        folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
+        return sorted(info.name for info in folders if self._has_schema(f"{self.database_path(database)}/{info.name}"))
+
+    def table_exists(self, name: str) -> bool:
+        """Whether the table is there."""
+        return self._has_schema(self.table_path(name))
+
+    def table_path(self, name: str) -> str:
+        """The folder of a table, existing or not."""
+        found = parse_name(name)
+        return f"{self.database_path(found.database)}/{found.table}"
+
+    def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
+        """A table to read and write. `options`: dynamic options for this handle only."""
+        found = parse_name(name)
+        self._require_data_table(found, "open")
+        if not self.database_exists(found.database):
+            raise self._no_database(found.database)
+        path = self.table_path(name)
+        if not self._has_schema(path):
+            raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
+        return open_table(path, self.env, name=found.text, options=options)
+
+    def create_table(
+        self,
+        name: str,
+        schema: TableSchema | pa.Schema | Sequence[DataField],
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str = "",
+        ignore_if_exists: bool = False,
+    ) -> Table:
+        """Make a table and return it; AlreadyExistsError if the name is taken, NotFoundError without its database.
+
+        `schema`: Arrow schema, fields, or a whole table schema (then keys, options and comment come from there).
+        """
+        found = parse_name(name)
+        self._require_data_table(found, "create")
+        if not self.database_exists(found.database):
+            raise self._no_database(found.database)
+        path = self.table_path(name)
+        if self._has_schema(path):
+            if ignore_if_exists:
+                return self.table(name)
+            raise AlreadyExistsError("table exists", table=found.text)
+        created = new_schema(schema, partition_keys, primary_keys, {**self._defaults(), **(options or {})}, comment)
+        return self._publish_first(found, path, created, ignore_if_exists)
+
+    def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
+        """Remove a table with all that lies in its folder (files on external paths stay)."""
+        found = parse_name(name)
+        self._require_data_table(found, "drop")
+        path = self.table_path(name)
+        if self._has_schema(path):
+            self.env.storage.delete_tree(path)
+        elif not ignore_if_missing:
+            raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
+
+    def rename_table(self, source: str, target: str, ignore_if_missing: bool = False) -> None:
+        """Move a table to a free name, perhaps in another database. Not atomic on object stores."""
+        old, new = parse_name(source), parse_name(target)
+        self._require_data_table(old, "rename")
+        self._require_data_table(new, "rename")
+        if not self._has_schema(self.table_path(source)):
+            if ignore_if_missing:
+                return
+            raise NotFoundError("no such table", table=old.text, remedy=self._near(old))
+        if not self.database_exists(new.database):
+            raise self._no_database(new.database)
+        if self._has_schema(self.table_path(target)):
+            raise AlreadyExistsError("table exists", table=new.text)
+        self.env.storage.rename(self.table_path(source), self.table_path(target))
+
+    def alter_table(self, name: str, *changes: SchemaChange, ignore_if_missing: bool = False) -> Table | None:
+        """Publish the next schema and return the table as it is now; None if it is missing and that is ignored."""
+        if ignore_if_missing and not self.table_exists(name):
+            return None
+        return self.table(name).alter(*changes)
+
+    # ---- parts
+
+    def _publish_first(self, found: Identifier, path: str, schema: TableSchema, ignore_if_exists: bool) -> Table:
+        refuse_undelivered(schema)
+        paths = TablePaths(path)
+        if not self.env.storage.put_if_absent(paths.schema(schema.id), schema.encode()) and not ignore_if_exists:
+            raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
+        return open_table(path, self.env, name=found.text)
+
+    def _has_schema(self, path: str) -> bool:
+        paths = TablePaths(path)
+        first = paths.schema(0)
+        if self.env.storage.info(first) is not None:
+            return True
+        return any(info.name.startswith("schema-") for info in self.env.storage.list(first.rsplit("/", 1)[0]))
+
+    def _require_data_table(self, found: Identifier, action: str) -> None:
+        if found.system is None and found.database != SYSTEM_DATABASE:
+            return
+        if action == "open":
+            raise UnsupportedError("system tables and branches cannot be opened as a table", table=found.text)
+        raise InvalidError(
+            f"Cannot '{action}' for system table '{found.text}', please use data table.", table=found.text
+        )
+
+    def _defaults(self) -> dict[str, str]:
+        prefix = "table-default."
+        return {key[len(prefix) :]: value for key, value in self.options.items() if key.startswith(prefix)}
+
+    def _no_database(self, name: str) -> NotFoundError:
+        known = self.list_databases()
+        near = get_close_matches(name, known, 1)
+        remedy = f"did you mean '{near[0]}'?" if near else "create it first"
+        return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
+
+    def _near(self, found: Identifier) -> str:
+        if not self.database_exists(found.database):
+            return f"there is no database '{found.database}'"
+        near = get_close_matches(found.table, self.list_tables(found.database), 1)
+        return f"did you mean '{near[0]}'?" if near else "create it first, or look with list_tables()"
+
+
+def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:
+    """The catalog of a warehouse folder: a local path or a URI (`s3://bucket/wh`).
+
+    `options`: storage options (`s3.endpoint`, …), `table-default.<option>` for new tables. Nothing is made yet: the
+    warehouse appears with its first database or table.
+    """
+    given = {key: str(value) for key, value in {**(options or {}), **more}.items()}
+    env, root = open_env(fspath(warehouse), given)
+    found = env.storage.info(root)
+    if found is not None and not found.is_dir:
+        raise InvalidError("warehouse is a file", warehouse=root, remedy="name a folder")
+    return Catalog(env, root.rstrip("/") or "/", given)
+
+
+def new_schema(
+    schema: TableSchema | pa.Schema | Sequence[DataField],
+    partition_keys: Sequence[str],
+    primary_keys: Sequence[str],
+    options: Mapping[str, Any],
+    comment: str,
+) -> TableSchema:
+    """The validated schema 0 of a new table."""
+    if isinstance(schema, TableSchema):
+        return replace(schema, id=0, options={**schema.options, **options})
+    fields: Sequence[DataField]
+    if isinstance(schema, pa.Schema):
+        fields = [DataField(i, f.name, from_arrow_type(f.type, f.nullable)) for i, f in enumerate(schema)]
+    else:
+        fields = schema
+    return TableSchema.create(fields, partition_keys, primary_keys, options, comment)
+
+
+def _split(text: str) -> list[str]:
+    """Parts between dots, backticks removed; empty if the text has another shape."""
+    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
+        return []
+    return [part.replace("`", "") for part in re.findall(_PART, text)]
+
+
+def _refuse_system_database(name: str) -> None:
+    if name == SYSTEM_DATABASE:
+        raise InvalidError("the system database cannot be changed", database=name)

@@ -1,0 +1,405 @@
+"""Turning commit messages into snapshots: append, compact, overwrite, truncate, drop partitions.
+
+A commit is up to two snapshots, as in Paimon: what was written (APPEND, or OVERWRITE where it deletes files or adds
+deletion vectors), then what was compacted (COMPACT).
+
+Spec: docs/spec/commit.md, docs/conflicts.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError
+from bucketlake.format.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_values, shift_metadata, shifts
+from bucketlake.ops.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.partitions import PartitionFilter, spec_filter
+from bucketlake.ops.publish import Changes, Publisher, Request, View, is_commit
+from bucketlake.ops.store import Store
+
+Renumber = Callable[[CommitMessage, int], CommitMessage]
+"""Rewrites a message's new files so that the smallest sequence number is the one given, all shifted alike; returns the
+message with the new files, and leaves the old files where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitProperties:
+    """What a snapshot says besides its files. `operation`: one of Paimon's (WRITE, DELETE, TRUNCATE, …)."""
+
+    properties: Mapping[str, str] | None = None
+    watermark: int | None = None
+    operation: str | None = None
+
+
+class Commit:
+    """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
+
+    `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
+    taken meanwhile raises ConflictError.
+    """
+
+    def __init__(self, store: Store, commit_user: str, *, renumber: Renumber | None = None) -> None:
+        self._store = store
+        self._user = commit_user
+        self._renumber = renumber
+        self._publisher = Publisher(store)
+
+    # ---- writing
+
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        *,
+        notes: CommitProperties | None = None,
+        allow_empty: bool = False,
+    ) -> Snapshot | None:
+        """Publish messages; the newest snapshot published, None where there was nothing to do.
+
+        A streaming identifier (below 2^63-1) that this user committed before is not committed again: the existing
+        snapshot is returned. On failure no snapshot refers to the messages' files, and they stay: `abort` removes them.
+        A compaction that comes with writes gives way to conflicting commits silently; alone it raises.
+        Errors: ConflictError, InvalidError (bucket number), CommitError, CommitUnknownError, StorageError.
+        Spec: docs/spec/commit.md#kinds
+        """
+        notes = notes or CommitProperties()
+        rebase = _Rebase(self._store, messages, self._renumber)
+        published: Snapshot | None = None
+        allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
+        writes = any(_append_changes(message) for message in messages)
+        if writes or (allow_empty and not any(_compacts(message) for message in messages)):
+            kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
+            try:
+                published = self._once(kind, identifier, rebase.plan, notes)
+            except Exception:
+                rebase.discard_rewritten()
+                raise
+            rebase.discard_replaced()
+        compacting = [message for message in rebase.messages if _compacts(message)]
+        if compacting:
+            published = self._compact(compacting, identifier, notes, published)
+        return published
+
+    def _compact(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int,
+        notes: CommitProperties,
+        published: Snapshot | None,
+    ) -> Snapshot:
+        changes = _changes(_compact_changes(message) for message in messages)
+        try:
+            return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes)
+        except ConflictError:
+            if published is None:
+                raise
+            self.abort([_only_compaction(message) for message in messages])
+            return published
+
+    def _once(
+        self, kind: CommitKind, identifier: int, plan: Callable[[View], Changes], notes: CommitProperties
+    ) -> Snapshot:
+        found = self.find_committed(identifier, kind)
+        if found is not None:
+            return found
+        return self._publisher.publish(
+            Request(
+                CommitName(0, self._user, identifier, kind),
+                plan,
+                watermark=notes.watermark,
+                properties=dict(notes.properties or {}),
+                operation=notes.operation,
+            )
+        )
+
+    def overwrite(
+        self,
+        messages: Sequence[CommitMessage],
+        spec: Mapping[str, object] | None = None,
+        *,
+        dynamic: bool = False,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        notes: CommitProperties | None = None,
+    ) -> Snapshot | None:
+        """Replace partitions by the messages' new files, as they are at the moment of publishing: files committed
+        since the messages were written go too.
+
+        `dynamic`: the partitions that the new files lie in, and nothing (None) without new files. Otherwise the
+        partitions that `spec` (all or some partition columns) names, or the whole table. Changelog files are not
+        committed. Errors as `commit`, InvalidError for files outside of `spec`.
+        Spec: docs/spec/commit.md#overwrite
+        """
+        new = _changes(_append_changes(message) for message in messages)
+        new = replace(new, table=tuple(e for e in new.table if e.kind == FileKind.ADD), changelog=())
+        published: Snapshot | None = None
+        target: PartitionFilter | None
+        if dynamic and self._store.schema.partition_keys:
+            touched = frozenset(entry.partition for entry in new.table)
+            target = touched.__contains__
+        else:
+            touched = None
+            target = spec_filter(self._store, [spec]) if spec else None
+            outside = [e for e in new.table if target is not None and not target(e.partition)]
+            if outside:
+                raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
+        compacting = [message for message in messages if _compacts(message)]
+        if not compacting:
+            new = replace(new, table=_upgraded(self._store, new.table))
+        if touched is None or touched:
+            published = self._replace(target, touched, new, identifier, notes or CommitProperties())
+        if compacting:
+            published = self._compact(compacting, identifier, notes or CommitProperties(), published)
+        return published
+
+    def truncate(self, identifier: int = BATCH_COMMIT_IDENTIFIER, *, notes: CommitProperties | None = None) -> Snapshot:
+        """Delete all rows, with a new snapshot."""
+        notes = notes or CommitProperties(operation="TRUNCATE")
+        return self._replace(None, None, Changes(), identifier, notes)
+
+    def drop_partitions(
+        self,
+        specs: Sequence[Mapping[str, object]],
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        *,
+        notes: CommitProperties | None = None,
+    ) -> Snapshot:
+        """Delete the partitions that match any of the (full or partial) specs, with a new snapshot."""
+        if not specs:
+            raise InvalidError("Partitions list cannot be empty.")
+        target = spec_filter(self._store, specs)
+        return self._replace(target, None, Changes(), identifier, notes or CommitProperties())
+
+    def _replace(
+        self,
+        target: PartitionFilter | None,
+        partitions: frozenset[bytes] | None,
+        new: Changes,
+        identifier: int,
+        notes: CommitProperties,
+    ) -> Snapshot:
+        def plan(view: View) -> Changes:
+            old = [e for e in view.entries(partitions) if target is None or target(e.partition)]
+            stale = [e for e in view.indexes if target is None or target(e.partition)]
+            gone = tuple(replace(e, kind=FileKind.DELETE) for e in stale)
+            return Changes(tuple(deletion(e) for e in old) + new.table, (), gone + new.indexes)
+
+        return self._once(CommitKind.OVERWRITE, identifier, plan, notes)
+
+    def abort(self, messages: Iterable[CommitMessage]) -> None:
+        """Remove the files that messages wrote, best effort. Only for messages that were not committed."""
+        for message in messages:
+            data = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
+            kept = {file.file_name for file in (*message.deleted_files, *message.compact_before)}
+            kept -= {file.file_name for file in message.new_files}
+            _delete_files(self._store, message, [file for file in data if file.file_name not in kept])
+            for index in (*message.new_index_files, *message.compact_new_index_files):
+                _delete_index(self._store, index)
+
+    # ---- idempotence
+
+    def filter_committed(self, identifiers: Sequence[int]) -> list[int]:
+        """Those of the ascending identifiers that this user has not committed."""
+        if list(identifiers) != sorted(set(identifiers)):
+            raise InvalidError("identifiers must be sorted and distinct", identifiers=list(identifiers))
+        if not identifiers:
+            return []
+        for snapshot in self._store.snapshots(newest_first=True):
+            if snapshot.commit_user == self._user:
+                return [identifier for identifier in identifiers if identifier > snapshot.commit_identifier]
+        return list(identifiers)
+
+    def find_committed(self, identifier: int, kind: CommitKind) -> Snapshot | None:
+        """This user's snapshot with the identifier and kind, None if there is none; batch identifiers have none."""
+        if identifier == BATCH_COMMIT_IDENTIFIER:
+            return None
+        name = CommitName(0, self._user, identifier, kind)
+        for snapshot in self._store.snapshots(newest_first=True):
+            if is_commit(snapshot, name):
+                return snapshot
+            if snapshot.commit_user == self._user and snapshot.commit_identifier < identifier:
+                return None
+        return None
+
+
+class _Rebase:
+    """The write side of a commit on changing bases: renumbers where a bucket's sequence numbers were taken."""
+
+    def __init__(self, store: Store, messages: Sequence[CommitMessage], renumber: Renumber | None) -> None:
+        self.messages = tuple(messages)
+        self._store = store
+        self._renumber = renumber
+        self._replaced: list[tuple[CommitMessage, DataFile]] = []
+        self._rewritten: list[tuple[CommitMessage, DataFile]] = []
+        numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
+        self._numbered = numbered
+
+    def plan(self, view: View) -> Changes:
+        """The changes on this base."""
+        changes = _changes(_append_changes(message) for message in self.messages)
+        if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
+            return self._without_duplicates(view, changes)
+        moves = shifts(self.messages, view.entries(changes.partitions))
+        if moves:
+            self.messages = tuple(self._moved(message, moves, view) for message in self.messages)
+            changes = _changes(_append_changes(message) for message in self.messages)
+        return self._without_duplicates(view, changes)
+
+    def _moved(self, message: CommitMessage, moves: Mapping[BucketKey, int], view: View) -> CommitMessage:
+        delta = moves.get((message.partition, message.bucket), 0)
+        if not delta or not message.new_files or message.deleted_files:
+            return message
+        if not self._store.schema.primary_keys:
+            return shift_metadata(message, delta)
+        first = min(file.min_sequence_number for file in message.new_files) + delta
+        if self._renumber is None:
+            raise ConflictError(
+                "the sequence numbers of this write were taken by another commit",
+                bucket=message.bucket,
+                base=view.snapshot.id if view.snapshot else None,
+                files=[file.file_name for file in message.new_files],
+                remedy="write the rows again, or give the commit a renumber function",
+            )
+        moved = self._renumber(message, first)
+        self._replaced += [(message, file) for file in message.new_files]
+        self._rewritten += [(moved, file) for file in moved.new_files]
+        own = {file.file_name for file in message.new_files}
+        if any(file.file_name in own for file in message.compact_before):
+            kept = {file.file_name for file in message.compact_before}
+            gone = [f for f in (*message.compact_after, *message.compact_changelog) if f.file_name not in kept]
+            self._replaced += [(message, file) for file in gone]
+            moved = _only_writes(moved)
+        return moved
+
+    def _without_duplicates(self, view: View, changes: Changes) -> Changes:
+        if not self._store.options.get("commit.discard-duplicate-files"):
+            return changes
+        live = {(e.partition, e.bucket, e.file.file_name) for e in view.entries(changes.partitions)}
+        table = tuple(
+            e
+            for e in changes.table
+            if e.kind == FileKind.DELETE or (e.partition, e.bucket, e.file.file_name) not in live
+        )
+        return replace(changes, table=table)
+
+    def discard_replaced(self) -> None:
+        """After publishing: remove the files that renumbering replaced, the caller's own among them."""
+        published = {file.file_name for message in self.messages for file in message.new_files}
+        for message, file in (*self._replaced, *self._rewritten):
+            if file.file_name not in published:
+                _delete_files(self._store, message, [file])
+
+    def discard_rewritten(self) -> None:
+        """After a failure: remove what renumbering wrote; the caller's files stay."""
+        if any(True for _ in self._rewritten):
+            for message, file in self._rewritten:
+                _delete_files(self._store, message, [file])
+
+
+# ---- messages to changes
+
+
+def _append_changes(message: CommitMessage) -> Changes | None:
+    table = _entries(message, message.new_files, message.deleted_files)
+    changelog = _entries(message, message.changelog_files, ())
+    indexes = _index_entries(message, message.new_index_files, message.deleted_index_files)
+    return Changes(table, changelog, indexes) if table or changelog or indexes else None
+
+
+def _compact_changes(message: CommitMessage) -> Changes | None:
+    table = _entries(message, message.compact_after, message.compact_before, deletes_first=True)
+    changelog = _entries(message, message.compact_changelog, ())
+    indexes = _index_entries(message, message.compact_new_index_files, message.compact_deleted_index_files)
+    return Changes(table, changelog, indexes) if table or changelog or indexes else None
+
+
+def _compacts(message: CommitMessage) -> bool:
+    return _compact_changes(message) is not None
+
+
+def _overwrites(message: CommitMessage) -> bool:
+    vectors = (f.index_type == DELETION_VECTORS for f in (*message.new_index_files, *message.deleted_index_files))
+    return bool(message.deleted_files) or any(vectors)
+
+
+def _entries(
+    message: CommitMessage, added: Sequence[DataFile], deleted: Sequence[DataFile], deletes_first: bool = False
+) -> tuple[ManifestEntry, ...]:
+    place = (message.partition, message.bucket, message.total_buckets)
+    adds = tuple(ManifestEntry(FileKind.ADD, *place, file) for file in added)
+    deletes = tuple(ManifestEntry(FileKind.DELETE, *place, file) for file in deleted)
+    return deletes + adds if deletes_first else adds + deletes
+
+
+def _index_entries(
+    message: CommitMessage, added: Sequence[IndexFile], deleted: Sequence[IndexFile]
+) -> tuple[IndexEntry, ...]:
+    place = (message.partition, message.bucket)
+    return tuple(IndexEntry(FileKind.DELETE, *place, file) for file in deleted) + tuple(
+        IndexEntry(FileKind.ADD, *place, file) for file in added
+    )
+
+
+def _changes(parts: Iterable[Changes | None]) -> Changes:
+    known = [part for part in parts if part is not None]
+    return Changes(
+        tuple(entry for part in known for entry in part.table),
+        tuple(entry for part in known for entry in part.changelog),
+        tuple(entry for part in known for entry in part.indexes),
+    )
+
+
+def _only_compaction(message: CommitMessage) -> CommitMessage:
+    return replace(
+        message, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
+    )
+
+
+def _only_writes(message: CommitMessage) -> CommitMessage:
+    return replace(
+        message,
+        compact_before=(),
+        compact_after=(),
+        compact_changelog=(),
+        compact_new_index_files=(),
+        compact_deleted_index_files=(),
+    )
+
+
+def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
+    """With `overwrite-upgrade`, buckets whose new files overlap nothing go to the top level at once."""
+    if not store.schema.primary_keys or not store.options.get("overwrite-upgrade"):
+        return entries
+    if any(entry.file.level > 0 or entry.bucket < 0 for entry in entries):
+        return entries
+    types = [store.schema.field(name).type for name in store.schema.trimmed_primary_keys]
+    top = store.options.num_levels - 1
+    buckets: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault(bucket_key(entry), []).append(entry)
+    result: list[ManifestEntry] = []
+    for group in buckets.values():
+        ranges = sorted((key_values(e.file.min_key, types), key_values(e.file.max_key, types)) for e in group)
+        apart = all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))
+        result += [replace(e, file=replace(e.file, level=top)) for e in group] if apart else group
+    return tuple(result)
+
+
+def _delete_files(store: Store, message: CommitMessage, files: Iterable[DataFile]) -> None:
+    folder = store.paths.bucket_dir(message.partition, message.bucket)
+    for file in files:
+        try:
+            store.env.storage.delete(store.paths.file_path(folder, file))
+        except BucketlakeError:
+            continue
+
+
+def _delete_index(store: Store, index: IndexFile) -> None:
+    try:
+        store.env.storage.delete(index.external_path or store.paths.index(index.file_name))
+    except BucketlakeError:
+        return

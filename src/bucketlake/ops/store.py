@@ -1,0 +1,317 @@
+"""One table's files as values: snapshots, tags, schemas, manifests. Reads only; immutable files are cached.
+
+The newest snapshot is found from the hint `snapshot/LATEST` by probing forward, and by listing where the hint is
+absent, unreadable or wrong: a hint is never trusted.
+
+Spec: docs/spec/commit.md#finding-the-newest-snapshot
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from bucketlake.env import Env
+from bucketlake.errors import NotFoundError, StorageError
+from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
+from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
+from bucketlake.format.snapshot import Snapshot, decode_snapshot
+from bucketlake.options import TableOptions
+from bucketlake.paths import TablePaths
+from bucketlake.schema import TableSchema
+
+FIRST_SNAPSHOT_ID = 1
+MAX_PROBES = 16  # a hint further behind than this costs less by listing
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _Cache:
+    """A bounded map of decoded immutable files, least recently used out first. `weight`: entries, not bytes."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._items: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        with self._lock:
+            found = self._items.get(key)
+            if found is None:
+                return None
+            self._items.move_to_end(key)
+            return found[1]
+
+    def put(self, key: Any, weight: int, value: Any) -> None:
+        """Remember a value, forgetting old ones beyond the capacity."""
+        with self._lock:
+            old = self._items.pop(key, None)
+            self._weight += weight - (old[0] if old else 0)
+            self._items[key] = (weight, value)
+            while self._weight > self.capacity and len(self._items) > 1:
+                _, (dropped, _) = self._items.popitem(last=False)
+                self._weight -= dropped
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._items.clear()
+            self._weight = 0
+
+
+_CACHE = _Cache(capacity=400_000)
+
+
+def clear_cache() -> None:
+    """Forget every decoded manifest of this process (tests, benchmarks)."""
+    _CACHE.clear()
+
+
+def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> list[R]:
+    """`[action(i) for i in items]` by several threads, in order; the first failure is raised."""
+    workers = min(len(items), threads or min(32, 2 * (os.cpu_count() or 1)))
+    if workers <= 1:
+        return [action(item) for item in items]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(action, items))
+
+
+@dataclass(frozen=True)
+class Store:
+    """One table (or branch): where its files lie, its schema as the caller opened it, its effective options.
+
+    Picklable; travels to tasks. `schema_of(id)` caches within the object, manifests are cached per process by path
+    (their names hold a uuid, so they never change).
+    """
+
+    env: Env
+    paths: TablePaths
+    schema: TableSchema
+    options: TableOptions
+    _schemas: dict[int, TableSchema] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    # ---- snapshots
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot, None for a table without one."""
+        for _ in range(3):
+            found = self._latest_from_hint() or self._edge_by_listing(max)
+            if found is not None or not self.snapshot_ids():
+                return found
+        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+
+    def latest_snapshot_id(self) -> int | None:
+        """The newest snapshot's id, None for a table without one."""
+        found = self.latest_snapshot()
+        return None if found is None else found.id
+
+    def earliest_snapshot(self) -> Snapshot | None:
+        """The oldest snapshot not yet expired, None for a table without one."""
+        hint = self._hint(self.paths.earliest_hint)
+        if hint is not None and not self.has_snapshot(hint - 1):
+            found = self.find_snapshot(hint)
+            if found is not None:
+                return found
+        for _ in range(3):
+            found = self._edge_by_listing(min)
+            if found is not None or not self.snapshot_ids():
+                return found
+        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+
+    def find_snapshot(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, or None if it does not exist (never did, or has expired)."""
+        if snapshot_id < FIRST_SNAPSHOT_ID:
+            return None
+        path = self.paths.snapshot(snapshot_id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return decode_snapshot(data, path)
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot; NotFoundError names the ids that exist."""
+        found = self.find_snapshot(snapshot_id)
+        if found is not None:
+            return found
+        ids = self.snapshot_ids()
+        known = f"[{ids[0]}, {ids[-1]}]" if ids else "none"
+        raise NotFoundError(
+            f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {known}",
+            table=self.paths.root,
+            snapshot=snapshot_id,
+            remedy="choose a snapshot that exists, or a tag",
+        )
+
+    def has_snapshot(self, snapshot_id: int) -> bool:
+        """Whether the snapshot's file exists."""
+        return snapshot_id >= FIRST_SNAPSHOT_ID and self.env.storage.info(self.paths.snapshot(snapshot_id)) is not None
+
+    def snapshot_ids(self) -> list[int]:
+        """Ids of all snapshots, ascending."""
+        ids = []
+        for info in self.env.storage.list(self._snapshot_dir):
+            text = info.name.removeprefix("snapshot-")
+            if text != info.name and text.isdigit():
+                ids.append(int(text))
+        return sorted(ids)
+
+    def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
+        """All snapshots by id; those that expire meanwhile are left out."""
+        ids = self.snapshot_ids()
+        for snapshot_id in reversed(ids) if newest_first else ids:
+            found = self.find_snapshot(snapshot_id)
+            if found is not None:
+                yield found
+
+    def snapshot_at(self, millis: int) -> Snapshot | None:
+        """The newest snapshot committed at or before `millis`, None if all are later."""
+        low, high = 0, -1
+        ids = self.snapshot_ids()
+        best: Snapshot | None = None
+        high = len(ids) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            found = self.find_snapshot(ids[middle])
+            if found is None or found.time_millis <= millis:
+                best = found or best
+                low = middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    # ---- tags and schemas
+
+    def tag(self, name: str) -> Snapshot:
+        """The snapshot that a tag holds; its own fields are in `unknown`. NotFoundError if there is no such tag."""
+        found = self.find_tag(name)
+        if found is None:
+            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root)
+        return found
+
+    def find_tag(self, name: str) -> Snapshot | None:
+        """The snapshot that a tag holds, or None."""
+        path = self.paths.tag(name)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return decode_snapshot(data, path)
+
+    def tags(self) -> dict[str, Snapshot]:
+        """All tags by name."""
+        folder = self.paths.tag("").rsplit("/", 1)[0]
+        found = {}
+        for info in self.env.storage.list(folder):
+            name = info.name.removeprefix("tag-")
+            tag = self.find_tag(name) if name != info.name and not info.is_dir else None
+            if tag is not None:
+                found[name] = tag
+        return dict(sorted(found.items()))
+
+    def schema_of(self, schema_id: int) -> TableSchema:
+        """The schema with this id, cached."""
+        if schema_id == self.schema.id:
+            return self.schema
+        cached = self._schemas.get(schema_id)
+        if cached is None:
+            cached = TableSchema.decode(self.env.storage.read(self.paths.schema(schema_id)))
+            self._schemas[schema_id] = cached
+        return cached
+
+    def latest_schema(self) -> TableSchema:
+        """The newest schema, NotFoundError if the folder holds no table."""
+        newest = self.schema.id
+        while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
+            newest += 1
+        if newest == self.schema.id and self.env.storage.info(self.paths.schema(newest)) is None:
+            raise NotFoundError("no such table", path=self.paths.root)
+        return self.schema_of(newest)
+
+    # ---- manifests
+
+    def manifest_list(self, name: str) -> tuple[ManifestFile, ...]:
+        """The manifests that a manifest list names, cached."""
+        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data)))
+
+    def manifest(self, name: str) -> tuple[ManifestEntry, ...]:
+        """The entries of a manifest, cached."""
+        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest(data)))
+
+    def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
+        """The entries of several manifests, read in parallel, in order."""
+        return parallel(lambda file: self.manifest(file.file_name), files, self.manifest_threads)
+
+    def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """All manifests of a snapshot's table files: base, then delta."""
+        return self.manifest_list(snapshot.base_manifest_list) + self.manifest_list(snapshot.delta_manifest_list)
+
+    def changelog_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot's changelog files."""
+        return () if snapshot.changelog_manifest_list is None else self.manifest_list(snapshot.changelog_manifest_list)
+
+    def index_manifest(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
+        """The index files of a snapshot, cached; empty without one."""
+        if snapshot is None or snapshot.index_manifest is None:
+            return ()
+        return self._cached(
+            self.paths.manifest(snapshot.index_manifest), lambda data, path: tuple(decode_index_manifest(data))
+        )
+
+    @property
+    def manifest_threads(self) -> int | None:
+        """Option `scan.manifest.parallelism`; None: by the number of cores."""
+        return cast("int | None", self.options.get("scan.manifest.parallelism"))
+
+    def _cached(self, path: str, decode: Callable[[bytes, str], tuple[T, ...]]) -> tuple[T, ...]:
+        key = (_identity(self.env.storage), path)
+        found = _CACHE.get(key)
+        if found is None:
+            found = decode(self.env.storage.read(path), path)
+            _CACHE.put(key, len(found) + 1, found)
+        return cast("tuple[T, ...]", found)
+
+    # ---- finding the ends
+
+    @property
+    def _snapshot_dir(self) -> str:
+        return self.paths.snapshot(FIRST_SNAPSHOT_ID).rsplit("/", 1)[0]
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self.env.storage.read(path).decode("ascii").strip()
+        except (NotFoundError, StorageError, UnicodeDecodeError):
+            return None
+        return int(text) if text.isdigit() and int(text) >= FIRST_SNAPSHOT_ID else None
+
+    def _latest_from_hint(self) -> Snapshot | None:
+        hint = self._hint(self.paths.latest_hint)
+        found = None if hint is None else self.find_snapshot(hint)
+        if found is None:
+            return None
+        for _ in range(MAX_PROBES):
+            following = self.find_snapshot(found.id + 1)
+            if following is None:
+                return found
+            found = following
+        return None
+
+    def _edge_by_listing(self, choose: Callable[[list[int]], int]) -> Snapshot | None:
+        ids = self.snapshot_ids()
+        return self.find_snapshot(choose(ids)) if ids else None
+
+
+def _identity(storage: Any) -> Any:
+    try:
+        hash(storage)
+    except TypeError:
+        return (type(storage).__qualname__, repr(storage))
+    return storage

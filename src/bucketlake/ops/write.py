@@ -1,0 +1,331 @@
+"""The write path of one task: canonical batches → (partition, bucket) → buffer → sort and merge → roll files → messages.
+
+One buffer serves all groups of the task. Full, it is ordered by group with one argsort; primary-key groups are sorted
+and merged and, while more may come, spilled as sorted runs; append groups go to their open file, or are spilled where
+there are more groups than `write-max-writers-to-spill`. At the end each group's runs are merged into its files.
+
+Spec: docs/spec/writing.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from bucketlake.lsm.engines import Deduplicate, MergeEngine
+from bucketlake.lsm.keys import KeyOrder
+from bucketlake.lsm.merge import sort_and_merge
+from bucketlake.ops.roll import Roller
+from bucketlake.ops.store import Store
+
+from bucketlake.format.manifest import DataFile
+from bucketlake.ops.assign import Assigner, Codes, slices
+from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.spill import Spill, pieces
+from bucketlake.types import canonical_batch
+
+KIND_COLUMN = "_VALUE_KIND"
+SEQUENCE_COLUMN = "_SEQUENCE_NUMBER"
+MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
+PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices
+MAX_RUNS = 128  # spilled runs merged at once; more are written out as files
+INSERT, DELETE = 0, 3
+
+
+def write_batches(
+    store: Store, batches: Iterable[pa.RecordBatch], task: WriteTask, kinds: str | None = None
+) -> list[CommitMessage]:
+    """Write rows as new data files of their partitions and buckets and say what was written; nothing is visible yet.
+
+    Batches may have any Arrow layout and column order, but all columns of the schema. `kinds`: name of an extra int8
+    column with row kinds (0 +I, 1 -U, 2 +U, 3 -D), primary-key tables only; without it every row is an insert.
+    Raises InvalidError for rows that do not fit the schema or a partition with another bucket number. On any error the
+    files written so far are removed.
+    Spec: docs/spec/writing.md
+    """
+    writer = TaskWriter(store, task)
+    try:
+        for batch in batches:
+            writer.write(batch, kinds)
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+@dataclass(slots=True)
+class _Group:
+    """One (partition, bucket) of a task: rows numbered so far, its open file, its finished files."""
+
+    rows: int = 0
+    roller: Roller | None = None
+    files: list[DataFile] = field(default_factory=list)
+
+
+class TaskWriter:
+    """Takes batches, bounded in memory by `write-buffer-size`; `close` gives the messages, `abort` removes all files."""
+
+    def __init__(self, store: Store, task: WriteTask) -> None:
+        options = store.options
+        self._store, self._task, self._schema = store, task, store.schema
+        self._keyed = bool(store.schema.primary_keys)
+        self._assigner = Assigner(
+            store.schema,
+            default_total(store.schema),
+            options.get("bucket-function.type"),
+            task.total_buckets,
+            task.refused,
+        )
+        self._order = KeyOrder(store.schema.key_fields) if self._keyed else None
+        self._engine: MergeEngine = Deduplicate()
+        self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
+        self._max_writers = options.get("write-max-writers-to-spill")
+        self._spillable = options.get("write-buffer-spillable")
+        self._max_spill = options.get("write-buffer-spill.max-disk-size")
+        self._spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        self._buffered = self._keyed or options.get("write-buffer-for-append")
+        self._buffer: list[tuple[pa.RecordBatch, Codes]] = []
+        self._bytes = 0
+        self._groups: list[_Group] = []
+
+    def write(self, batch: pa.RecordBatch, kinds: str | None = None) -> None:
+        """Take the rows of one batch."""
+        for piece in pieces(batch, self._budget):
+            self._take(piece, kinds)
+
+    def close(self) -> list[CommitMessage]:
+        """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
+        self._emit(self._drain())
+        messages = []
+        for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
+            if group.files:
+                total = self._assigner.total(partition)
+                messages.append(CommitMessage(partition, bucket, total, new_files=tuple(group.files)))
+        return messages
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        self._spill.clear()
+        for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=False):
+            if group.roller is not None:
+                group.roller.abort()
+            folder = self._store.paths.bucket_dir(partition, bucket)
+            for file in group.files:
+                self._store.env.storage.delete(self._store.paths.file_path(folder, file))
+
+    def _take(self, batch: pa.RecordBatch, kinds: str | None) -> None:
+        rows = canonical_batch(_without(batch, kinds), self._schema.fields)
+        codes = self._assigner.assign(rows)
+        self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
+        if self._keyed:
+            rows = rows.append_column(KIND_COLUMN, _row_kinds(batch, kinds))
+        elif kinds is not None:
+            _refuse_deletes(_row_kinds(batch, kinds))
+        self._buffer.append((rows, codes))
+        self._bytes += rows.nbytes
+        self._buffered = self._buffered or len(self._groups) > self._max_writers
+        if self._bytes >= (self._budget if self._buffered else min(self._budget, PASS_BYTES)):
+            self._flush()
+
+    def _flush(self) -> None:
+        """Empty the buffer: to spilled runs, or to files."""
+        grouped = self._drain()
+        if not self._buffered:
+            for number, batch in grouped:
+                self._append(self._groups[number], number, [batch])
+        elif not self._spillable:
+            self._emit(grouped)
+        else:
+            self._close_rollers()
+            self._spill.write(grouped)
+            if self._spill.files >= MAX_RUNS or self._spill.size >= self._max_spill:
+                self._emit(iter(()))
+
+    def _drain(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The buffered rows by group: numbered, and for primary-key tables sorted and merged."""
+        if not self._buffer:
+            return
+        batch = pa.concat_batches([rows for rows, _ in self._buffer])
+        codes = np.concatenate([part for _, part in self._buffer])
+        self._buffer.clear()
+        self._bytes = 0
+        order, spans = slices(codes)
+        for number, start, end in spans:
+            whole = end - start == len(codes)
+            rows = batch if whole else batch.take(pa.array(order[start:end]))
+            group = self._groups[number]
+            if self._keyed:
+                yield number, self._sorted_run(group, number, rows)
+            else:
+                yield number, rows
+
+    def _sorted_run(self, group: _Group, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        first = self._task.sequence_start.get(self._assigner.groups[number], 0) + self._task.task
+        sequence = first + self._task.tasks * (group.rows + np.arange(rows.num_rows, dtype=np.int64))
+        group.rows += rows.num_rows
+        return sort_and_merge(key_values(rows, sequence, self._schema), self._order, self._engine)
+
+    def _emit(self, grouped: Iterator[tuple[int, pa.RecordBatch]]) -> None:
+        """Write the rows given and what was spilled before them into files, group by group."""
+        written = set()
+        for number, batch in grouped:
+            self._write_group(number, [*self._spill.runs(number), iter([batch])])
+            written.add(number)
+        for number in sorted(self._spill.groups() - written):
+            self._write_group(number, self._spill.runs(number))
+        self._close_rollers()
+        self._spill.clear()
+
+    def _write_group(self, number: int, runs: list[Iterator[pa.RecordBatch]]) -> None:
+        """Merge sorted runs into level-0 files, or append arrivals one after the other."""
+        group = self._groups[number]
+        if self._order is None:
+            rows = chain.from_iterable(runs)
+        else:
+            rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine)
+        self._append(group, number, rows)
+        if self._keyed or self._buffered:
+            self._close_roller(group, number)
+
+    def _append(self, group: _Group, number: int, batches: Iterable[pa.RecordBatch]) -> None:
+        if group.roller is None:
+            partition, bucket = self._assigner.groups[number]
+            group.roller = new_roller(self._store, partition, bucket)
+        for batch in batches:
+            group.roller.write(batch)
+
+    def _close_rollers(self) -> None:
+        for number, group in enumerate(self._groups):
+            self._close_roller(group, number)
+
+    def _close_roller(self, group: _Group, number: int) -> None:
+        if group.roller is None:
+            return
+        files = group.roller.close()
+        group.roller = None
+        if not self._keyed:
+            files = [self._numbered(group, number, file) for file in files]
+        group.files.extend(files)
+
+    def _numbered(self, group: _Group, number: int, file: DataFile) -> DataFile:
+        """An append file with the sequence numbers of its rows: they are counted, not stored."""
+        task = self._task
+        step, first = (1, 0) if self._unaware else (task.tasks, task.task)
+        first += task.sequence_start.get(self._assigner.groups[number], 0) + step * group.rows
+        group.rows += file.row_count
+        last = first + step * (file.row_count - 1)
+        return replace(file, min_sequence_number=first, max_sequence_number=last)
+
+
+def prepare_write(
+    store: Store, snapshot: Snapshot | None, tasks: int = 1, commit_user: str = "", overwrite: bool = False
+) -> WriteTask:
+    """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
+
+    Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
+    files have another bucket number than the table. `overwrite`: what is there goes away, so neither counts.
+    Spec: docs/spec/writing.md
+    """
+    template = WriteTask(commit_user or store.env.clock.new_uuid(), tasks=tasks)
+    if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
+        return template
+    start: dict[tuple[bytes, int], int] = {}
+    refused: dict[bytes, int] = {}
+    wanted = default_total(store.schema)
+    for entry in live_entries(store, snapshot):
+        key = (entry.partition, entry.bucket)
+        start[key] = max(start.get(key, 0), entry.file.max_sequence_number + 1)
+        if entry.total_buckets != wanted:
+            refused[entry.partition] = entry.total_buckets
+    if refused and not store.schema.partition_keys:
+        ((partition, found),) = refused.items()
+        raise bucket_mismatch(store, partition, found, wanted)
+    return replace(template, sequence_start=start, refused=refused)
+
+
+def renumber(store: Store, message: CommitMessage, next_sequence: int) -> CommitMessage:
+    """The message with its new files numbered from `next_sequence`, gaps kept.
+
+    Level-0 files of primary-key tables are written anew under new names (the caller deletes the old ones); append files
+    only change in metadata. Compaction results and changelogs are left alone.
+    """
+    lowest = min((file.min_sequence_number for file in message.new_files), default=next_sequence)
+    shift = next_sequence - lowest
+    if shift == 0 or not message.new_files:
+        return message
+    if not store.schema.primary_keys:
+        return replace(message, new_files=tuple(_shifted(file, shift) for file in message.new_files))
+    files: list[DataFile] = []
+    try:
+        for file in message.new_files:
+            files.extend(_rewritten(store, message, file, shift))
+    except BaseException:
+        discard(store, [replace(message, new_files=tuple(files))])
+        raise
+    return replace(message, new_files=tuple(files))
+
+
+def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files that messages brought, after a commit that certainly failed."""
+    for message in messages:
+        folder = store.paths.bucket_dir(message.partition, message.bucket)
+        brought = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
+        for file in brought:
+            store.env.storage.delete(store.paths.file_path(folder, file))
+
+
+def default_total(schema: TableSchema) -> int:
+    """What manifest entries record as bucket number: that of the option, -1 where buckets are not counted."""
+    return schema.bucket if schema.bucket_mode is BucketMode.FIXED else -1
+
+
+def key_values(rows: pa.RecordBatch, sequence: pa.Array, schema: TableSchema) -> pa.RecordBatch:
+    """Value columns and `_VALUE_KIND` in the layout of primary-key files: keys, sequence, kind, values."""
+    keys = [rows.column(name) for name in schema.trimmed_primary_keys]
+    kind = rows.column(KIND_COLUMN)
+    values = [rows.column(item.name) for item in schema.fields]
+    return pa.RecordBatch.from_arrays([*keys, sequence, kind, *values], schema=key_value_schema(schema))
+
+
+def key_value_schema(schema: TableSchema) -> pa.Schema:
+    """The Arrow layout of rows in the write path of primary-key tables."""
+    return arrow_schema([*schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
+
+
+def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
+    roller = new_roller(store, message.partition, message.bucket)
+    try:
+        for batch in read_key_values(store, message.partition, message.bucket, file):
+            position = batch.schema.get_field_index(SEQUENCE_COLUMN)
+            shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
+            roller.write(batch.set_column(position, batch.schema.field(position), shifted))
+        return list(roller.close())
+    except BaseException:
+        roller.abort()
+        raise
+
+
+def _shifted(file: DataFile, shift: int) -> DataFile:
+    low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
+    return replace(file, min_sequence_number=low, max_sequence_number=high)
+
+
+def _without(batch: pa.RecordBatch, kinds: str | None) -> pa.RecordBatch:
+    return batch if kinds is None else batch.drop_columns([kinds])
+
+
+def _row_kinds(batch: pa.RecordBatch, kinds: str | None) -> pa.Array:
+    if kinds is None:
+        return pa.array(np.zeros(batch.num_rows, np.int8))
+    column = pc.cast(batch.column(kinds), pa.int8())
+    values = column.to_numpy(zero_copy_only=False)
+    if column.null_count or (batch.num_rows and (values.min() < INSERT or values.max() > DELETE)):
+        raise InvalidError("not a row kind", column=kinds, remedy="use 0 (+I), 1 (-U), 2 (+U) or 3 (-D)")
+    return column
+
+
+def _refuse_deletes(kinds: pa.Array) -> None:
+    if pc.any(pc.not_equal(kinds, pa.scalar(INSERT, pa.int8()))).as_py():
+        raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete rows")

@@ -1,0 +1,185 @@
+"""Paimon's types as Spark's, both ways, and how a DataFrame's columns become a table's.
+
+TIME travels as INT, milliseconds of the day, and CHAR and VARCHAR as STRING: Spark's DataFrames hold neither.
+Spec: docs/spec/types.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.assignment import check_assignment
+from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
+
+_TO_SPARK: dict[Root, T.DataType] = {
+    Root.BOOLEAN: T.BooleanType(),
+    Root.TINYINT: T.ByteType(),
+    Root.SMALLINT: T.ShortType(),
+    Root.INT: T.IntegerType(),
+    Root.BIGINT: T.LongType(),
+    Root.FLOAT: T.FloatType(),
+    Root.DOUBLE: T.DoubleType(),
+    Root.CHAR: T.StringType(),
+    Root.VARCHAR: T.StringType(),
+    Root.BINARY: T.BinaryType(),
+    Root.VARBINARY: T.BinaryType(),
+    Root.DATE: T.DateType(),
+    Root.TIME: T.IntegerType(),
+    Root.TIMESTAMP: T.TimestampNTZType(),
+    Root.TIMESTAMP_LTZ: T.TimestampType(),
+}
+_FROM_SPARK: dict[type[T.DataType], DataType] = {
+    T.BooleanType: DataType(Root.BOOLEAN),
+    T.ByteType: DataType(Root.TINYINT),
+    T.ShortType: DataType(Root.SMALLINT),
+    T.IntegerType: DataType(Root.INT),
+    T.LongType: DataType(Root.BIGINT),
+    T.FloatType: DataType(Root.FLOAT),
+    T.DoubleType: DataType(Root.DOUBLE),
+    T.StringType: DataType(Root.VARCHAR, length=MAX_LENGTH),
+    T.BinaryType: DataType(Root.VARBINARY, length=MAX_LENGTH),
+    T.DateType: DataType(Root.DATE),
+    T.TimestampNTZType: DataType(Root.TIMESTAMP, precision=6),
+    T.TimestampType: DataType(Root.TIMESTAMP_LTZ, precision=6),
+}
+_CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark remembers what a string column was declared as
+
+
+def spark_type(t: DataType) -> T.DataType:
+    """The type of a column in DataFrames; UnsupportedError for types that Spark cannot hold."""
+    if t.root is Root.DECIMAL:
+        return T.DecimalType(t.precision or 10, t.scale or 0)
+    if t.root is Root.ARRAY and t.element:
+        return T.ArrayType(spark_type(t.element), t.element.nullable)
+    if t.root is Root.MAP and t.key and t.element:
+        return T.MapType(spark_type(t.key), spark_type(t.element), t.element.nullable)
+    if t.root is Root.ROW:
+        return T.StructType([T.StructField(f.name, spark_type(f.type), f.type.nullable) for f in t.fields])
+    if t.root not in _TO_SPARK:
+        raise UnsupportedError("type has no counterpart in Spark", type=type_text(t))
+    return _TO_SPARK[t.root]
+
+
+def spark_schema(fields: Sequence[DataField]) -> T.StructType:
+    """The schema of a DataFrame over these columns. All are nullable, as with every file source of Spark."""
+    return T.StructType([T.StructField(f.name, spark_type(f.type), True) for f in fields])
+
+
+def field_types(schema: T.StructType) -> list[DataField]:
+    """Table columns for a DataFrame's, numbered by place; UnsupportedError names a column that no table can hold."""
+    return [DataField(place, f.name, _from_spark(f, f.name)) for place, f in enumerate(schema.fields)]
+
+
+def _from_spark(field: T.StructField, column: str) -> DataType:
+    declared = (field.metadata or {}).get(_CHAR_METADATA)
+    if declared and isinstance(field.dataType, T.StringType):
+        return parse_type_text(declared, "spark").with_nullable(field.nullable)
+    return table_type(field.dataType, column).with_nullable(field.nullable)
+
+
+def table_type(kind: T.DataType, column: str) -> DataType:
+    """The nullable table type for a Spark type; `column` is for the error. Nested ids count from 0, by place."""
+    if isinstance(kind, T.DecimalType):
+        return DataType(Root.DECIMAL, precision=kind.precision, scale=kind.scale)
+    if isinstance(kind, (T.CharType, T.VarcharType)):
+        return DataType(Root.CHAR if isinstance(kind, T.CharType) else Root.VARCHAR, length=kind.length)
+    if isinstance(kind, T.ArrayType):
+        element = table_type(kind.elementType, column).with_nullable(kind.containsNull)
+        return DataType(Root.ARRAY, element=element)
+    if isinstance(kind, T.MapType):
+        value = table_type(kind.valueType, column).with_nullable(kind.valueContainsNull)
+        return DataType(Root.MAP, key=table_type(kind.keyType, column).with_nullable(False), element=value)
+    if isinstance(kind, T.StructType):
+        members = [DataField(i, f.name, _from_spark(f, column)) for i, f in enumerate(kind.fields)]
+        return DataType(Root.ROW, fields=tuple(members))
+    found = _FROM_SPARK.get(type(kind))
+    if found is None:
+        raise UnsupportedError(
+            "no table type for a Spark type", column=column, type=kind.simpleString(), remedy="cast the column"
+        )
+    return found
+
+
+def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] = ()) -> DataFrame:
+    """The frame's columns in the order, names and Spark types of `fields`, matched by name without regard to case.
+
+    Values that do not fit their column fail the query, whatever the session's ANSI setting. `extra`: columns of the
+    frame passed on as they are. Raises InvalidError for missing and unknown columns and for unsafe type changes.
+    """
+    given = {f.name.lower(): f for f in frame.schema.fields}
+    _check_names(frame.columns, [f.name for f in fields], extra)
+    columns = []
+    for item in fields:
+        source = given[item.name.lower()]
+        columns.append(_stored(frame[_quoted(source.name)], source.dataType, item).alias(item.name))
+    return frame.select(*columns, *[frame[_quoted(name)] for name in extra])
+
+
+def _stored(column: Column, source: T.DataType, item: DataField) -> Column:
+    target = spark_type(item.type)
+    if _same(source, target):
+        return column
+    check_assignment(source, target, item.name)
+    if _widens(source, target):
+        return column.cast(target)
+    found = column.try_cast(target)
+    message = f"value does not fit its column [column={item.name}, type={type_text(item.type)}]"
+    refused = F.raise_error(F.concat(F.lit(message + ": "), column.cast("string"))).cast(target)
+    return F.when(column.isNotNull() & found.isNull(), refused).otherwise(found)
+
+
+def _same(source: T.DataType, target: T.DataType) -> bool:
+    """Equal but for nullability, which the writer checks by itself."""
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        pairs = list(zip(source.fields, target.fields, strict=False))
+        return len(source) == len(target) and all(a.name == b.name and _same(a.dataType, b.dataType) for a, b in pairs)
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        return _same(source.elementType, target.elementType)
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        return _same(source.keyType, target.keyType) and _same(source.valueType, target.valueType)
+    return source == target
+
+
+_INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
+
+
+def _widens(source: T.DataType, target: T.DataType) -> bool:
+    """Whether every value of one type is a value of the other, so that a plain cast cannot fail."""
+    digits = _INTEGERS.get(type(source))
+    if isinstance(source, T.NullType):
+        return True
+    if digits and type(target) in _INTEGERS:
+        return digits <= _INTEGERS[type(target)]
+    if isinstance(source, T.FloatType):
+        return isinstance(target, T.DoubleType)
+    if isinstance(target, T.DecimalType):
+        scale = source.scale if isinstance(source, T.DecimalType) else 0
+        whole = source.precision - scale if isinstance(source, T.DecimalType) else digits
+        return whole is not None and whole <= target.precision - target.scale and scale <= target.scale
+    return isinstance(target, T.StringType) and not isinstance(source, (T.ArrayType, T.MapType, T.StructType))
+
+
+def _check_names(given: Sequence[str], wanted: Sequence[str], extra: Sequence[str]) -> None:
+    lower = [name.lower() for name in given]
+    twice = sorted({name for name in lower if lower.count(name) > 1})
+    if twice:
+        raise InvalidError("column is there twice", columns=twice, remedy="give every column its own name")
+    missing = [name for name in wanted if name.lower() not in lower]
+    known = {name.lower() for name in [*wanted, *extra]}
+    unknown = [name for name in given if name.lower() not in known]
+    if missing or unknown:
+        raise InvalidError(
+            "the columns are not the table's",
+            missing=missing,
+            unknown=unknown,
+            remedy="write exactly the table's columns; add what is missing as nulls, drop or add the others",
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

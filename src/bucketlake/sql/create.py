@@ -1,0 +1,160 @@
+"""CREATE TABLE in both spellings, as far as the schema: Spark's USING … TBLPROPERTIES and Flink's PRIMARY KEY … WITH."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.text import Cursor
+from bucketlake.types import DataType, parse_type_text
+
+LAKE_PROVIDERS = ("paimon", "bucketlake")
+_COLUMN_END = (",", ")", "NOT", "NULL", "COMMENT", "DEFAULT", "PRIMARY", "GENERATED")
+
+
+@dataclass(slots=True)
+class ColumnClause:
+    """One column as the statement defines it; `type_text` still in its dialect."""
+
+    name: str
+    type_text: str
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(slots=True)
+class CreateTable:
+    """A parsed CREATE TABLE. `query` is the text after AS in place (CTAS), `provider` the word after USING."""
+
+    name: tuple[str, ...]
+    if_not_exists: bool = False
+    replace: bool = False
+    columns: list[ColumnClause] = field(default_factory=list)
+    primary_keys: list[str] = field(default_factory=list)
+    partition_keys: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    location: str | None = None
+    provider: str | None = None
+    flink: bool = False
+    like: tuple[str, ...] | None = None
+    query: str | None = None
+
+    def column_types(self) -> list[tuple[ColumnClause, DataType]]:
+        """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
+        dialect = "flink" if self.flink else "spark"
+        keys = set(self.primary_keys)
+        typed = []
+        for column in self.columns:
+            parsed = parse_type_text(column.type_text, dialect)
+            typed.append(
+                (column, parsed.with_nullable(parsed.nullable and column.nullable and column.name not in keys))
+            )
+        return typed
+
+
+def parse_create_table(cursor: Cursor) -> CreateTable:
+    """Read `[OR REPLACE] TABLE [IF NOT EXISTS] name …` to the end; the cursor stands after CREATE."""
+    replace = cursor.accept("OR", "REPLACE")
+    cursor.accept("EXTERNAL")
+    cursor.expect("TABLE")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace)
+    if cursor.accept("LIKE"):
+        found.like = cursor.name()
+    if cursor.accept("("):
+        _column_list(cursor, found)
+    while not cursor.done and _clause(cursor, found):
+        pass
+    cursor.end()
+    return found
+
+
+def _column_list(cursor: Cursor, found: CreateTable) -> None:
+    while not cursor.accept(")"):
+        if cursor.sees("PRIMARY", "KEY") or cursor.sees("CONSTRAINT"):
+            _table_constraint(cursor, found)
+        elif cursor.sees("WATERMARK", "FOR"):
+            cursor.until(",", ")")  # Flink's event time: no meaning for storage
+        else:
+            _column(cursor, found)
+        if not cursor.sees(")"):
+            cursor.expect(",")
+
+
+def _table_constraint(cursor: Cursor, found: CreateTable) -> None:
+    if cursor.accept("CONSTRAINT"):
+        cursor.identifier()
+    cursor.expect("PRIMARY", "KEY")
+    found.primary_keys = cursor.names()
+    if cursor.accept("NOT", "ENFORCED"):
+        found.flink = True
+
+
+def _column(cursor: Cursor, found: CreateTable) -> None:
+    name = cursor.identifier()
+    kind = cursor.until(*_COLUMN_END)
+    if not kind:
+        cursor.fail(f"column {name} needs a type")
+    column = ColumnClause(name, kind)
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            column.nullable = False
+        elif cursor.accept("NULL"):
+            column.nullable = True
+        elif cursor.accept("COMMENT"):
+            column.comment = cursor.string()
+        elif cursor.accept("DEFAULT"):
+            column.default = cursor.until(",", ")", "NOT", "COMMENT")
+        elif cursor.accept("PRIMARY", "KEY"):
+            found.primary_keys = [name]
+            found.flink = cursor.accept("NOT", "ENFORCED") or found.flink
+        elif cursor.sees("GENERATED"):
+            cursor.fail("generated columns are not part of Paimon")
+        else:
+            break
+    found.columns.append(column)
+
+
+def _clause(cursor: Cursor, found: CreateTable) -> bool:
+    """One clause after the column list; False when nothing follows."""
+    if cursor.accept("USING"):
+        found.provider = cursor.identifier().lower()
+    elif cursor.accept("COMMENT"):
+        found.comment = cursor.string()
+    elif cursor.accept("PARTITIONED", "BY"):
+        _partitions(cursor, found)
+    elif cursor.accept("LOCATION"):
+        found.location = cursor.string()
+    elif cursor.accept("TBLPROPERTIES") or cursor.accept("OPTIONS"):
+        found.options.update(cursor.options())
+    elif cursor.accept("WITH"):
+        found.flink = True
+        found.options.update(cursor.options())
+    elif cursor.accept("AS") or cursor.sees("SELECT"):
+        found.query = cursor.rest()
+    else:
+        cursor.fail("clause is not part of CREATE TABLE for lake tables")
+    return True
+
+
+def _partitions(cursor: Cursor, found: CreateTable) -> None:
+    """`(dt, hour)` or Hive's `(dt STRING COMMENT '…')`, which also defines the columns."""
+    cursor.expect("(")
+    while not cursor.accept(")"):
+        name = cursor.identifier()
+        if cursor.sees("("):
+            raise InvalidError(
+                "partition transforms are not part of Paimon",
+                transform=name,
+                remedy="partition by a column of the table",
+            )
+        kind = cursor.until(",", ")", "COMMENT")
+        if kind:
+            found.columns.append(ColumnClause(name, kind))
+            if cursor.accept("COMMENT"):
+                found.columns[-1].comment = cursor.string()
+        found.partition_keys.append(name)
+        if not cursor.sees(")"):
+            cursor.expect(",")

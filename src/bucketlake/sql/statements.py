@@ -1,0 +1,79 @@
+"""The door of `lake.sql`: the first word of a statement says which room it goes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql import ddl, insert, query, show
+from bucketlake.sql.text import split_statements, tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bucketlake.spark.session import Lake
+    from pyspark.sql import DataFrame
+
+_ROOMS: dict[str, Callable[[Lake, str], DataFrame | None]] = {
+    "CREATE": ddl.create,
+    "DROP": ddl.drop,
+    "ALTER": ddl.alter,
+    "TRUNCATE": ddl.truncate,
+    "USE": ddl.use,
+    "INSERT": insert.run,
+    "SHOW": show.show,
+    "DESC": show.describe,
+    "DESCRIBE": show.describe,
+}
+# Keys that Flink users set out of habit; they say nothing about a batch on Spark.
+_FLINK_PREFIXES = (
+    "execution.",
+    "parallelism.",
+    "table.",
+    "sql-client.",
+    "pipeline.",
+    "state.",
+    "taskmanager.",
+    "restart-strategy",
+)
+
+
+def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
+    """Run one statement: Spark SQL where Spark has it, and the table language. Statements that yield no rows
+    return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers of queries."""
+    statements = split_statements(statement)
+    if len(statements) != 1:
+        raise InvalidError(
+            "SQL: expected one statement", found=len(statements), remedy="call sql once a statement, or use sql_script"
+        )
+    result = _run(lake, statements[0], args)
+    return result if result is not None else lake.spark.createDataFrame([], "result string").select()
+
+
+def run_script(lake: Lake, script: str) -> DataFrame | None:
+    """Run the statements of a script in order; the last one's rows, None if it had no statement."""
+    result: DataFrame | None = None
+    for statement in split_statements(script):
+        result = run(lake, statement)
+    return result
+
+
+def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
+    first, *others = tokenize(statement)
+    word = first.value.upper()
+    if first.kind == "word" and word == "SET" and others and others[0].kind == "string":
+        return _flink_set(lake, others[0].value, others[-1].value)
+    if first.kind == "word" and word in _ROOMS and not (word == "INSERT" and _is_directory(others)):
+        return _ROOMS[word](lake, statement)
+    return query.run(lake, statement, args)
+
+
+def _is_directory(others: list[Any]) -> bool:
+    """INSERT OVERWRITE [LOCAL] DIRECTORY is Spark's own statement over files."""
+    return any(token.is_word("DIRECTORY") for token in others[1:3])
+
+
+def _flink_set(lake: Lake, key: str, value: str) -> None:
+    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's."""
+    if not key.startswith(_FLINK_PREFIXES):
+        lake.spark.conf.set(key, value)

@@ -1,0 +1,264 @@
+"""SQL text with positions: words, quoted names and literals, a cursor over them, and splicing.
+
+Spark's tokens come from sqlglot's tokenizer. Statements that Spark has are never printed anew: they are cut and
+spliced, so that what Spark parses is what the user wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
+
+from bucketlake.errors import InvalidError
+
+_WORD = re.compile(r"\w+")
+_HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of SQL: `kind` is word, quoted, string, number or sign; `text[start:end]` of the statement made it."""
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+    def is_word(self, word: str) -> bool:
+        """Whether this is the keyword `word` (upper case), not quoted."""
+        return self.kind == "word" and self.value.upper() == word
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a statement, comments and hints left out; InvalidError on an unterminated literal."""
+    try:
+        # The leading word keeps sqlglot from taking the rest of SHOW, CALL and the like as one opaque string.
+        raw = Spark().tokenize("x " + text)[1:]
+    except TokenError as error:
+        raise InvalidError(
+            "SQL text cannot be read", reason=str(error), remedy="close the literal or comment"
+        ) from error
+    tokens: list[Token] = []
+    for token in raw:
+        start, end = token.start - 2, token.end - 1
+        source = text[start:end]
+        if token.token_type == TokenType.STRING:
+            _append_string(tokens, Token("string", token.text, start, end))
+        elif token.token_type == TokenType.IDENTIFIER:
+            tokens.append(Token("quoted", token.text, start, end))
+        elif token.token_type == TokenType.NUMBER:
+            tokens.append(Token("number", source, start, end))
+        elif source[:1].isalpha() or source[:1] == "_":
+            tokens.extend(
+                Token("word", word.group(), start + word.start(), start + word.end()) for word in _WORD.finditer(source)
+            )
+        elif token.token_type != TokenType.HINT:
+            tokens.append(Token("sign", source, start, end))
+    return tokens
+
+
+def _append_string(tokens: list[Token], token: Token) -> None:
+    if tokens and tokens[-1].kind == "string" and tokens[-1].end == token.start:  # 'it''s'
+        last = tokens.pop()
+        token = Token("string", last.value + "'" + token.value, last.start, token.end)
+    tokens.append(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """`/*+ OPTIONS('k'='v', …) */` at `start:end`."""
+
+    start: int
+    end: int
+    options: dict[str, str]
+
+
+def option_hints(text: str, tokens: list[Token]) -> list[Hint]:
+    """The OPTIONS hints of a statement, wherever they stand between tokens."""
+    hints = []
+    for found in _HINT.finditer(text):
+        if any(token.start < found.start() < token.end for token in tokens):
+            continue  # inside a literal
+        cursor = Cursor("(" + found.group(1) + ")")
+        hints.append(Hint(found.start(), found.end(), cursor.options()))
+    return hints
+
+
+def blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with the spans overwritten by spaces, line ends kept: positions stay true."""
+    for start, end in spans:
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text
+
+
+def splice(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
+    """The text with each `text[start:end]` replaced; pieces do not overlap."""
+    for start, end, piece in sorted(pieces, reverse=True):
+        text = text[:start] + piece + text[end:]
+    return text
+
+
+def split_statements(text: str) -> list[str]:
+    """The statements of a script: cut at semicolons outside literals, quoted names and comments; empty ones left out."""
+    statements, start = [], 0
+    tokens = tokenize(text)
+    for token in [*tokens, Token("sign", ";", len(text), len(text))]:
+        if token.kind == "sign" and token.value == ";":
+            if any(start <= other.start < token.start for other in tokens):
+                statements.append(text[start : token.start].strip())
+            start = token.end
+    return statements
+
+
+class Cursor:
+    """Reads one statement from left to right. Words are compared without case."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenize(text)
+        if self.tokens and self.tokens[-1].value == ";":
+            self.tokens.pop()
+        self.at = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether every token has been read."""
+        return self.at >= len(self.tokens)
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        """The token `ahead` places from here, None past the end."""
+        place = self.at + ahead
+        return self.tokens[place] if place < len(self.tokens) else None
+
+    def sees(self, *words: str) -> bool:
+        """Whether the next tokens are these words or signs."""
+        for ahead, word in enumerate(words):
+            token = self.peek(ahead)
+            if token is None or not (token.is_word(word) or (token.kind == "sign" and token.value == word)):
+                return False
+        return True
+
+    def accept(self, *words: str) -> bool:
+        """Step over these words or signs if they come next."""
+        if self.sees(*words):
+            self.at += len(words)
+            return True
+        return False
+
+    def expect(self, *words: str) -> None:
+        """Step over these words or signs, or raise InvalidError at this place."""
+        if not self.accept(*words):
+            self.fail(f"expected {' '.join(words)}")
+
+    def next(self) -> Token:
+        """The next token, stepped over; InvalidError at the end."""
+        token = self.peek()
+        if token is None:
+            self.fail("statement ends too early")
+        assert token is not None
+        self.at += 1
+        return token
+
+    def identifier(self) -> str:
+        """One name, quoted or not."""
+        token = self.next()
+        if token.kind not in ("word", "quoted"):
+            self.at -= 1
+            self.fail("expected a name")
+        return token.value
+
+    def name(self) -> tuple[str, ...]:
+        """A dotted name: `db`.t -> ("db", "t")."""
+        parts = [self.identifier()]
+        while self.accept("."):
+            parts.append(self.identifier())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """One string literal's value."""
+        token = self.next()
+        if token.kind != "string":
+            self.at -= 1
+            self.fail("expected a string literal")
+        return token.value
+
+    def literal(self) -> str:
+        """A literal or bare word as text: option values, partition values. NULL stays the word NULL."""
+        sign = "-" if self.accept("-") else ""
+        token = self.next()
+        if token.kind == "sign":
+            self.at -= 1
+            self.fail("expected a value")
+        return sign + token.value
+
+    def options(self) -> dict[str, str]:
+        """`('k'='v', a.b = 1, 'flag' true)` -> a dict, in order."""
+        self.expect("(")
+        found: dict[str, str] = {}
+        while not self.accept(")"):
+            token = self.peek()
+            key = self.string() if token is not None and token.kind == "string" else self._bare_key()
+            self.accept("=")
+            found[key] = self.literal()
+            if not self.sees(")"):
+                self.expect(",")
+        return found
+
+    def _bare_key(self) -> str:
+        start = self.next()
+        end = start
+        while (token := self.peek()) is not None and token.start == end.end and token.value not in ("=", ",", ")"):
+            end = self.next()
+        return start.value if start is end and start.kind == "quoted" else self.text[start.start : end.end]
+
+    def names(self) -> list[str]:
+        """`(a, b, c)` -> the names."""
+        self.expect("(")
+        found = [self.identifier()]
+        while self.accept(","):
+            found.append(self.identifier())
+        self.expect(")")
+        return found
+
+    def until(self, *stops: str) -> str:
+        """The source text up to the first of these words or signs outside all brackets, not stepping over it."""
+        first = self.peek()
+        if first is None:
+            return ""
+        depth, end = 0, first.start
+        while (token := self.peek()) is not None:
+            if depth == 0 and any(
+                token.is_word(stop) or (token.kind == "sign" and token.value == stop) for stop in stops
+            ):
+                break
+            if token.kind == "sign":
+                depth += sum(token.value.count(sign) for sign in "(<[") - sum(token.value.count(sign) for sign in ")>]")
+            end = token.end
+            self.at += 1
+        return self.text[first.start : end]
+
+    def rest(self) -> str:
+        """What is left, in place: everything before is blanked so that error positions stay true."""
+        token = self.peek()
+        start = token.start if token is not None else len(self.text)
+        self.at = len(self.tokens)
+        return blank(self.text, [(0, start)]).rstrip().rstrip(";")
+
+    def end(self) -> None:
+        """Raise InvalidError unless every token has been read."""
+        if not self.done:
+            self.fail("unexpected text")
+
+    def fail(self, what: str) -> None:
+        """Raise InvalidError naming this place."""
+        token = self.peek()
+        place = token.start if token is not None else len(self.text)
+        line = self.text.count("\n", 0, place) + 1
+        column = place - (self.text.rfind("\n", 0, place) + 1) + 1
+        near = self.text[place : place + 40].split("\n")[0] or "end of statement"
+        raise InvalidError(f"SQL: {what}", line=line, column=column, near=near, remedy="correct the statement")

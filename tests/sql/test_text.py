@@ -1,0 +1,81 @@
+"""Tokens, cursor, hints and splicing."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql import text
+from bucketlake.sql.travel import travels
+
+
+def test_tokens_know_their_places() -> None:
+    statement = "SHOW TABLES IN `my``db` -- trailing\n LIKE 'it''s'"
+    tokens = text.tokenize(statement)
+    assert [(t.kind, t.value) for t in tokens] == [
+        ("word", "SHOW"),
+        ("word", "TABLES"),
+        ("word", "IN"),
+        ("quoted", "my`db"),
+        ("word", "LIKE"),
+        ("string", "it's"),
+    ]
+    assert statement[tokens[3].start : tokens[3].end] == "`my``db`"
+
+
+def test_words_that_the_tokenizer_joins_are_apart() -> None:
+    assert [t.value for t in text.tokenize("GROUP BY a ORDER  BY b")] == ["GROUP", "BY", "a", "ORDER", "BY", "b"]
+
+
+def test_statements_are_cut_outside_literals() -> None:
+    script = "SELECT ';' ; -- a; comment\n;; INSERT INTO t VALUES (1); "
+    assert text.split_statements(script)[0] == "SELECT ';'"
+    assert len(text.split_statements(script)) == 2
+
+
+def test_unterminated_literal_is_named() -> None:
+    with pytest.raises(InvalidError, match="cannot be read"):
+        text.tokenize("SELECT 'abc")
+
+
+def test_hints() -> None:
+    statement = "SELECT /*+ BROADCAST(x) */ '/*+ OPTIONS(no) */' FROM t /*+ OPTIONS('a'='1', 'b.c' = 'x,y') */ x"
+    (hint,) = text.option_hints(statement, text.tokenize(statement))
+    assert hint.options == {"a": "1", "b.c": "x,y"}
+    assert statement[hint.start : hint.end].startswith("/*+ OPTIONS")
+
+
+def test_options_in_every_spelling() -> None:
+    assert text.Cursor("('a'='b', c.d-e = 1, f true, `g` = -2)").options() == {"a": "b", "c.d-e": "1", "f": "true", "g": "-2"}
+
+
+def test_failure_names_the_place() -> None:
+    cursor = text.Cursor("CREATE\n  TABEL x")
+    cursor.expect("CREATE")
+    with pytest.raises(InvalidError, match=r"line=2, column=3"):
+        cursor.expect("TABLE")
+
+
+def test_splice_and_blank_keep_the_rest() -> None:
+    assert text.splice("abcdef", [(1, 2, "XX"), (4, 6, "")]) == "aXXcd"
+    assert text.blank("ab\ncd", [(1, 4)]) == "a \n d"
+
+
+@pytest.mark.parametrize(
+    ("clause", "kind", "value"),
+    [
+        ("VERSION AS OF 3", "version", "3"),
+        ("FOR VERSION AS OF 'tag'", "version", "'tag'"),
+        ("FOR SYSTEM_VERSION AS OF 3", "version", "3"),
+        ("TIMESTAMP AS OF '2024-01-01'", "timestamp", "'2024-01-01'"),
+        ("TIMESTAMP AS OF TIMESTAMP '2024-01-01'", "timestamp", "TIMESTAMP '2024-01-01'"),
+        ("FOR SYSTEM_TIME AS OF date_sub(current_date(), 1)", "timestamp", "date_sub(current_date(), 1)"),
+        ("TIMESTAMP AS OF now() - INTERVAL 1 DAY", "timestamp", "now() - INTERVAL 1 DAY"),
+    ],
+)
+@pytest.mark.parametrize("after", ["", " x", " AS x", " WHERE a = 1", ", u", " JOIN u ON 1 = 1", ") y"])
+def test_time_travel_ends_where_its_value_ends(clause: str, kind: str, value: str, after: str) -> None:
+    statement = f"SELECT * FROM t {clause}{after}"
+    (found,) = travels(statement, text.tokenize(statement))
+    assert (found.kind, found.value) == (kind, value)
+    assert statement[found.start : found.end] == clause
