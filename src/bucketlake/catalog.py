@@ -16,11 +16,11 @@ from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
+from bucketlake.env_object import open_env
+from bucketlake.paths import TablePaths
 
 from bucketlake.env import Env
-from bucketlake.env_object import open_env
-from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.paths import TablePaths
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField, from_arrow_type
@@ -171,7 +171,7 @@ class Catalog:
         partition_keys: Sequence[str] = (),
         primary_keys: Sequence[str] = (),
         options: Mapping[str, Any] | None = None,
-        comment: str = "",
+        comment: str | None = None,
         ignore_if_exists: bool = False,
     ) -> Table:
         """Make a table and return it; AlreadyExistsError if the name is taken, NotFoundError without its database.
@@ -225,6 +225,7 @@ class Catalog:
 
     def _publish_first(self, found: Identifier, path: str, schema: TableSchema, ignore_if_exists: bool) -> Table:
         refuse_undelivered(schema)
+        schema = replace(schema, time_millis=self.env.clock.now_millis())
         paths = TablePaths(path)
         if not self.env.storage.put_if_absent(paths.schema(schema.id), schema.encode()) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
@@ -282,17 +283,18 @@ def new_schema(
     partition_keys: Sequence[str],
     primary_keys: Sequence[str],
     options: Mapping[str, Any],
-    comment: str,
+    comment: str | None,
 ) -> TableSchema:
     """The validated schema 0 of a new table."""
-    if isinstance(schema, TableSchema):
-        return replace(schema, id=0, options={**schema.options, **options})
     fields: Sequence[DataField]
-    if isinstance(schema, pa.Schema):
+    if isinstance(schema, TableSchema):
+        fields, partition_keys, primary_keys = schema.fields, schema.partition_keys, schema.primary_keys
+        options, comment = {**options, **schema.options}, schema.comment or comment
+    elif isinstance(schema, pa.Schema):
         fields = [DataField(i, f.name, from_arrow_type(f.type, f.nullable)) for i, f in enumerate(schema)]
     else:
         fields = schema
-    return TableSchema.create(fields, partition_keys, primary_keys, options, comment)
+    return TableSchema.create(fields, partition_keys, primary_keys, options, comment or None)
 
 
 def _split(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rows of the option table: keys from A to L, and all rows together. One row, one option; `options` gives them meaning.
+"""The rows of the option table: keys from A to L, and all together. One row, one option; `options` gives them meaning.
 
 Spec: docs/spec/schema.md#options
 """

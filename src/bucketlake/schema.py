@@ -33,7 +33,8 @@ from bucketlake.schema_change import (
 )
 from bucketlake.schema_evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema_validation import refuse_undelivered, validate_schema
-from bucketlake.types import DataField, DataType, Root, format_field, parse_field, with_fresh_ids
+from bucketlake.types import DataField, DataType, Root, format_field, parse_field
+from bucketlake.types_ids import with_fresh_ids
 
 __all__ = [
     "KEY_FIELD_ID_START",
@@ -288,7 +289,9 @@ def normalised(schema: TableSchema) -> TableSchema:
     if not set(partitions) <= set(names):
         raise InvalidError(f"Table column {_listed(names)} should include all partition fields {_listed(partitions)}")
     if not set(primary) <= set(names):
-        raise InvalidError(f"Table column {_listed(names)} should include all primary key constraint {_listed(primary)}")
+        raise InvalidError(
+            f"Table column {_listed(names)} should include all primary key constraint {_listed(primary)}"
+        )
     fields = [replace(f, type=f.type.with_nullable(False)) if f.name in primary else f for f in schema.fields]
     return replace(
         schema, fields=tuple(fields), partition_keys=tuple(partitions), primary_keys=tuple(primary), options=options

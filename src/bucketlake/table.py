@@ -6,30 +6,40 @@ Spec: docs/spec/table.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from bucketlake.paths import TablePaths
 
 from bucketlake.env import Env
-from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, InvalidError, NotFoundError
+from bucketlake.errors import (
+    BucketlakeError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.messages import CommitMessage, Split, WriteTask
-from bucketlake.ops.read import read_split
-from bucketlake.ops.scan import Plan, Scan
-from bucketlake.ops.store import Store
-from bucketlake.ops.write import discard, prepare_write, write_batches
+from bucketlake.ops.commit import Commit, CommitProperties
+from bucketlake.ops.messages import CommitMessage, Split
+from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.scan import Plan, Scan, live_entries, plan
+from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
+from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.write import DELETE, KIND_COLUMN, new_commit_user, prepare_write, renumber, write_batches
 from bucketlake.options import OPTIONS, TableOptions
-from bucketlake.paths import TablePaths
-from bucketlake.predicate import And, Predicate, parse_where
-from bucketlake.schema import SchemaChange, TableSchema, apply, refuse_undelivered
+from bucketlake.predicate import Predicate, is_exact, parse_where
+from bucketlake.schema import SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema
 
-WRITE_ATTEMPTS = 5
+ALTER_ATTEMPTS = 20
+Arrow = Any  # pa.Table, pa.RecordBatch, pa.RecordBatchReader or an iterable of record batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +49,7 @@ class TableFile:
     partition: dict[str, str]
     bucket: int
     total_buckets: int
-    level: int
     path: str
-    row_count: int
-    size: int
     file: DataFile
 
 
@@ -78,28 +85,84 @@ class Table:
     def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> Table:
         """The table with dynamic options; a key may also be written as a Python name (`scan_snapshot_id`).
 
-        Raises InvalidError for unknown Python names and for keys that are fixed at creation, if they differ.
+        Raises InvalidError for unknown Python names, values that do not parse, and keys that cannot be changed.
         """
+        given = option_keys({**(options or {}), **more})
+        changes = [SetOption(key, value) for key, value in given.items() if value is not None]
+        if not changes:
+            return self
+        changed = apply(self.schema, changes, table=self.name)
+        schema = replace(self.schema, options=changed.options)
+        return replace(self, store=replace(self.store, schema=schema, options=TableOptions(schema.options)))
+
+    def as_of(self, options: Mapping[str, Any] | None = None, **more: Any) -> tuple[Table, Selection]:
+        """The table as a read with these options sees it, and the snapshot that it reads: with time travel the schema
+        is the snapshot's, else the handle's."""
+        table = self.with_options(options, **more)
+        refuse_undelivered(table.schema, for_writing=False)
+        selection = select_snapshot(table.store)
+        travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
+        snapshot = selection.snapshot
+        if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
+            return table, selection
+        past = replace(table.store.schema_of(snapshot.schema_id), options=table.schema.options)
+        return replace(table, store=replace(table.store, schema=past)), selection
 
     def refresh(self) -> Table:
-        """The table with its newest schema."""
+        """The table with its newest schema and without dynamic options."""
+        return open_table(self.path, self.store.env, name=self.name)
 
     # ---- look
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots that have not expired, oldest first."""
+        return list(self.store.snapshots())
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot, None if nothing was committed."""
+        return self.store.latest_snapshot()
+
+    def plan(
+        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
+    ) -> Plan:
+        """What a read with these arguments would open, pruned by partition, bucket, key and statistics."""
+        return self._planned(where, columns, options)[1]
 
     def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
-        """The live files that may hold matching rows."""
+        """The live data files that may hold matching rows, by partition and bucket, newest last."""
+        table, planned, _ = self._planned(where, None, options)
+        paths = table.store.paths
+        found = []
+        for entry in planned.entries:
+            path = paths.file_path(paths.bucket_dir(entry.partition, entry.bucket), entry.file)
+            texts = paths.partition_texts(entry.partition)
+            found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+        return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
+
+    def _planned(
+        self, where: str | Predicate | None, columns: Sequence[str] | None, options: Mapping[str, Any]
+    ) -> tuple[Table, Plan, Predicate | None]:
+        table, selection = self.as_of(options)
+        column_names(table.schema, columns)
+        predicate = table.predicate(where)
+        return table, plan(table.store, Scan(predicate, selection)), predicate
 
     def partitions(self) -> list[dict[str, str]]:
         """The partitions that have files, as column → text, sorted."""
+        snapshot = self.latest_snapshot()
+        if snapshot is None or not self.schema.partition_keys:
+            return []
+        found = {entry.partition for entry in live_entries(self.store, snapshot)}
+        texts = [self.store.paths.partition_texts(partition) for partition in found]
+        return sorted(texts, key=lambda item: list(item.values()))
 
-    def plan(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any) -> Plan:
-        """Which splits a read would take, pruned by partition, bucket and statistics."""
+    def predicate(self, where: str | Predicate | None) -> Predicate | None:
+        """A SQL condition as a predicate over this table's columns; InvalidError names the column and the place,
+        UnsupportedError what only Spark can evaluate."""
+        found = parse_where(where, self.schema.fields) if isinstance(where, str) else where
+        if found is not None and not is_exact(found):
+            raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
+        return found
 
     # ---- read
 
@@ -110,32 +173,198 @@ class Table:
         limit: int | None = None,
         **options: Any,
     ) -> pa.Table:
-        """The matching rows, in no particular order. `where`: a SQL condition. `options`: `scan.*` and others."""
+        """The matching rows, in no particular order. `where`: a SQL condition. `options`: `scan.*` and others.
+
+        Splits are read by several threads; with `limit` one after the other, until there are enough rows.
+        """
+        table, planned, predicate = self._planned(where, columns, options)
+        names = column_names(table.schema, columns)
+        schema = arrow_schema(table.schema.select(names))
+        if limit is not None:
+            return _first_rows(table._batches(planned, names, predicate), schema, limit)
+
+        def read(split: Split) -> list[pa.RecordBatch]:
+            return list(read_split(table.store, split, names, predicate))
+
+        parts = parallel(read, planned.splits, max(2, pa.cpu_count()))
+        return pa.Table.from_batches([batch for part in parts for batch in part], schema)
 
     def to_batches(
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
     ) -> Iterator[pa.RecordBatch]:
-        """As `to_arrow`, batch by batch, one split after the other."""
+        """As `to_arrow`, batch by batch, one split after the other, in bounded memory."""
+        table, planned, predicate = self._planned(where, columns, options)
+        return table._batches(planned, column_names(table.schema, columns), predicate)
+
+    def _batches(
+        self, planned: Plan, names: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        for split in planned.splits:
+            yield from read_split(self.store, split, names, predicate)
 
     # ---- write
 
     def write_arrow(
         self,
-        data: pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch],
+        data: Arrow,
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Snapshot | None:
-        """Write rows and commit them. The snapshot, or None where there was nothing to commit."""
+        """Write rows and commit them; the new snapshot, or None where there was nothing to commit.
+
+        `mode` "overwrite" replaces: with `partition` (all or some partition columns) just that, else the partitions
+        that the rows lie in, or the whole table if it has none or `dynamic-partition-overwrite` is false. Columns that
+        `partition` fixes may be left out of the rows. On failure the table is as it was.
+        Errors: InvalidError (rows, options), UnsupportedError, ConflictError, CommitError, CommitUnknownError.
+        Spec: docs/spec/writing.md
+        """
+        if mode not in ("append", "overwrite"):
+            raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
+        table = self.with_options(options).for_writing()
+        store = table.store
+        batches = _filled(_record_batches(data), partition or {}, table.schema)
+        user = new_commit_user(store)
+        task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=mode == "overwrite")
+        messages = write_batches(store, batches, task)
+        return table.commit(messages, user, mode=mode, partition=partition)
+
+    def for_writing(self) -> Table:
+        """The same table, or UnsupportedError if it has options that writers here do not honour."""
+        refuse_undelivered(self.schema)
+        return self
+
+    def commit(
+        self,
+        messages: Sequence[CommitMessage],
+        commit_user: str,
+        mode: str = "append",
+        partition: Mapping[str, Any] | None = None,
+        operation: str | None = "WRITE",
+    ) -> Snapshot | None:
+        """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
+        commit may have landed (CommitUnknownError)."""
+        commit = Commit(self.store, commit_user, renumber=partial(renumber, self.store))
+        notes = CommitProperties(operation=operation)
+        try:
+            if mode == "append":
+                return commit.commit(messages, notes=notes)
+            dynamic = partition is None and self.options.get("dynamic-partition-overwrite")
+            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes)
+        except CommitUnknownError:
+            raise
+        except BucketlakeError:
+            commit.abort(messages)
+            raise
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
-        """Delete the matching rows of a primary-key table."""
+        """Delete the matching rows of a primary-key table as of now; None if none match."""
+        table = self.with_options(options).for_writing()
+        if not table.schema.primary_keys:
+            raise UnsupportedError("rows of append tables cannot be deleted", table=self.name, remedy="overwrite them")
+        store = table.store
+        rows = (_as_deletes(batch) for batch in table.to_batches(where))
+        user = new_commit_user(store)
+        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
+        return table.commit(write_batches(store, rows, task, KIND_COLUMN), user, operation="DELETE")
 
-    def truncate(self) -> Snapshot | None:
+    def truncate(self) -> Snapshot:
         """Remove all rows."""
+        return Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
 
-    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
+    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only."""
+        commit = Commit(self.for_writing().store, new_commit_user(self.store))
+        return commit.drop_partitions(partitions)
 
     def alter(self, *changes: SchemaChange) -> Table:
-        """Publish the next schema; the table as it is then."""
+        """Publish the next schema and return the table with it; no data file is touched.
+
+        Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
+        `schema.apply`.
+        """
+        store = self.store
+        for _ in range(ALTER_ATTEMPTS):
+            base = store.latest_schema()
+            used = store.latest_snapshot_id() is not None
+            now = store.env.clock.now_millis()
+            following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
+            refuse_undelivered(following)
+            if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
+                return self.refresh()
+        raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
+
+
+def open_table(
+    path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None
+) -> Table:
+    """The table that lies in a folder, with its newest schema. NotFoundError if the folder holds none."""
+    paths = TablePaths(path)
+    names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
+    ids = [int(name) for name in names if name.isdigit()]
+    if not ids:
+        raise NotFoundError("no table in this folder", path=path, remedy="check the path, or create the table first")
+    schema = TableSchema.decode(env.storage.read(paths.schema(max(ids))))
+    return Table(new_store(env, path, schema), name or path.rstrip("/").rsplit("/", 1)[-1]).with_options(options)
+
+
+def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`)."""
+    return {_option_key(key): value for key, value in given.items()}
+
+
+_SPELLINGS = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
+
+
+def _option_key(key: str) -> str:
+    if key in OPTIONS or "-" in key or "." in key:
+        return key
+    found = _SPELLINGS.get(key) or _SPELLINGS.get(f"scan_{key}")
+    if found is None:
+        near = get_close_matches(key, _SPELLINGS, 1)
+        raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
+    return found
+
+
+def _record_batches(data: Arrow) -> Iterator[pa.RecordBatch]:
+    if isinstance(data, pa.RecordBatch):
+        return iter([data])
+    if isinstance(data, pa.Table):
+        return iter(data.to_batches())
+    return iter(data)
+
+
+def _filled(
+    batches: Iterable[pa.RecordBatch], partition: Mapping[str, Any], schema: TableSchema
+) -> Iterator[pa.RecordBatch]:
+    """The batches with the columns that `partition` fixes, where they lack them."""
+    unknown = sorted(set(partition) - set(schema.partition_keys))
+    if unknown:
+        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
+    constants = {name: _typed(value, fields[name].type) for name, value in partition.items()}
+    for batch in batches:
+        for name in partition:
+            if name not in batch.schema.names:
+                batch = batch.append_column(fields[name], pa.repeat(constants[name], batch.num_rows))
+        yield batch
+
+
+def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A partition value, or its text, as a scalar of the column's type."""
+    return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+
+
+def _as_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.append_column(KIND_COLUMN, pa.array(np.full(batch.num_rows, DELETE, np.int8)))
+
+
+def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:
+    taken: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if rows >= limit:
+            break
+        taken.append(batch.slice(0, limit - rows))
+        rows += taken[-1].num_rows
+    return pa.Table.from_batches(taken, schema)

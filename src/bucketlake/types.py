@@ -17,8 +17,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketlake.arrow import canonical_array
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types_arrow import canonical_array
 
 
 class Root(str, Enum):
@@ -172,7 +172,9 @@ def format_field(field: DataField) -> dict[str, Any]:
 
 def _part(t: DataType | None) -> DataType:
     if t is None:
-        raise InvalidError("constructed type without its part", remedy="give ARRAY, MAP and MULTISET their element types")
+        raise InvalidError(
+            "constructed type without its part", remedy="give ARRAY, MAP and MULTISET their element types"
+        )
     return t
 
 
@@ -404,8 +406,13 @@ def _checked(t: DataType) -> DataType:
     elif t.root in _TIMED and not 0 <= (t.precision or 0) <= 9:
         raise InvalidError(f"{t.root.value} precision must be between 0 and 9 (both inclusive).", precision=t.precision)
     elif t.root in _SIZED and not 1 <= (t.length or 0) <= MAX_LENGTH:
-        raise InvalidError(f"{t.root.value} length must be between 1 and {MAX_LENGTH} (both inclusive).", length=t.length)
+        raise InvalidError(
+            f"{t.root.value} length must be between 1 and {MAX_LENGTH} (both inclusive).", length=t.length
+        )
     return t
+
+
+_SPARK_NAMES = {Root.TIME: "INT", Root.TIMESTAMP: "TIMESTAMP_NTZ", Root.TIMESTAMP_LTZ: "TIMESTAMP"}
 
 
 def spark_ddl(t: DataType) -> str:
@@ -428,7 +435,7 @@ def spark_ddl(t: DataType) -> str:
         return f"MAP<{spark_ddl(_part(t.key))},{spark_ddl(_part(t.element))}>"
     if root is Root.ROW:
         return f"STRUCT<{','.join(f'{quote_identifier(f.name)}:{spark_ddl(f.type)}' for f in t.fields)}>"
-    return {Root.TIME: "INT", Root.TIMESTAMP: "TIMESTAMP_NTZ", Root.TIMESTAMP_LTZ: "TIMESTAMP"}.get(root, root.value)
+    return _SPARK_NAMES.get(root, str(root.value))
 
 
 def refuse_type(t: DataType) -> None:
@@ -543,7 +550,9 @@ def _from_arrow(arrow: pa.DataType, nullable: bool, ids: Iterator[int]) -> DataT
         return _from_arrow(arrow.value_type, nullable, ids)
     if kinds.is_map(arrow):
         key = _from_arrow(arrow.key_type, False, ids)
-        return DataType(Root.MAP, nullable, key=key, element=_from_arrow(arrow.item_type, arrow.item_field.nullable, ids))
+        return DataType(
+            Root.MAP, nullable, key=key, element=_from_arrow(arrow.item_type, arrow.item_field.nullable, ids)
+        )
     if kinds.is_struct(arrow):
         members = [
             DataField(next(ids), arrow.field(i).name, _from_arrow(arrow.field(i).type, arrow.field(i).nullable, ids))
@@ -551,9 +560,7 @@ def _from_arrow(arrow: pa.DataType, nullable: bool, ids: Iterator[int]) -> DataT
         ]
         return DataType(Root.ROW, nullable, fields=tuple(members))
     if hasattr(arrow, "value_field"):
-        return DataType(
-            Root.ARRAY, nullable, element=_from_arrow(arrow.value_type, arrow.value_field.nullable, ids)
-        )
+        return DataType(Root.ARRAY, nullable, element=_from_arrow(arrow.value_type, arrow.value_field.nullable, ids))
     raise UnsupportedError("no column type for Arrow type", arrow=str(arrow))
 
 
@@ -588,44 +595,3 @@ def _check_length(array: pa.Array, field: DataField) -> None:
     longest = pc.max(lengths).as_py()
     if longest is not None and longest > (t.length or 0):
         raise InvalidError("value is longer than its column", column=field.name, type=type_text(t), length=longest)
-
-
-# ---------------------------------------------------------------------------------------------- field ids
-
-
-def with_fresh_ids(fields: Sequence[DataField], start: int = 0) -> tuple[tuple[DataField, ...], int]:
-    """The same columns with new ids counted from `start`, each before its nested ones, and the highest id given.
-
-    Spec: docs/spec/types.md#field-ids
-    """
-    ids = _Counter(start)
-    return tuple(_renumbered(item, ids) for item in fields), ids.next - 1
-
-
-class _Counter:
-    def __init__(self, start: int) -> None:
-        self.next = start
-
-    def take(self) -> int:
-        self.next += 1
-        return self.next - 1
-
-
-def _renumbered(item: DataField, ids: _Counter) -> DataField:
-    number = ids.take()
-    return replace(item, id=number, type=_renumbered_type(item.type, ids))
-
-
-def _renumbered_type(t: DataType, ids: _Counter) -> DataType:
-    if t.key is not None:
-        t = replace(t, key=_renumbered_type(t.key, ids))
-    if t.element is not None:
-        t = replace(t, element=_renumbered_type(t.element, ids))
-    if t.fields:
-        # Paimon numbers a member after the members inside it.
-        members = []
-        for item in t.fields:
-            inner = _renumbered_type(item.type, ids)
-            members.append(replace(item, type=inner, id=ids.take()))
-        t = replace(t, fields=tuple(members))
-    return t

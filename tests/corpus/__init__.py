@@ -23,10 +23,18 @@ DATABASE = "corpus"
 
 
 @dataclass(frozen=True)
+class Version:
+    """What Flink returned for a read of something else; of a snapshot, by the newest schema, as its hints do."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
 class Expected:
     """What Flink returned for one table.
 
-    `rows` are tuples in `sort_rows` order, values as tests.peers.flink.Result documents. `versions` holds the rows of
+    `rows` are tuples in `sort_rows` order, values as tests.peers.flink.Result documents. `versions` holds
     other reads: "snapshot 1", "tag first", … `files` and `snapshots` are those system tables' rows as dictionaries;
     a file has `file_name` instead of its path.
     """
@@ -37,7 +45,7 @@ class Expected:
     columns: list[str]
     types: list[str]
     rows: list[tuple[Any, ...]]
-    versions: dict[str, list[tuple[Any, ...]]]
+    versions: dict[str, Version]
     files: list[dict[str, Any]]
     snapshots: list[dict[str, Any]]
 
@@ -76,7 +84,9 @@ def expected(name: str) -> Expected:
         columns=found["columns"],
         types=found["types"],
         rows=_rows(found["rows"]),
-        versions={label: _rows(rows) for label, rows in found["versions"].items()},
+        versions={
+            label: Version(version["columns"], _rows(version["rows"])) for label, version in found["versions"].items()
+        },
         files=[{key: decode(value) for key, value in file.items()} for file in found["files"]],
         snapshots=[{key: decode(value) for key, value in snapshot.items()} for snapshot in found["snapshots"]],
     )

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import shutil
 import sys
 import tarfile
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.corpus import ARCHIVE, HERE, SUMS, encode, sort_rows
-from tests.corpus.tables import DATABASE, Table, catalogue
+from tests.corpus.statements import DATABASE, Table
+from tests.corpus.tables import catalogue
 from tests.peers.flink import FlinkPaimon, Result
 from tests.peers.rpc import PeerError
 
@@ -60,10 +62,15 @@ def _truth(flink: FlinkPaimon, table: Table) -> dict[str, Any]:
         "columns": head.columns,
         "types": head.types,
         "rows": _encoded(head),
-        "versions": {label: _encoded(flink.sql(f"SELECT * FROM {source}")) for label, source in versions.items()},
+        "versions": {label: _version(flink, source) for label, source in versions.items()},
         "files": _files(flink, table.name),
         "snapshots": [{key: encode(value) for key, value in snapshot.items()} for snapshot in snapshots],
     }
+
+
+def _version(flink: FlinkPaimon, source: str) -> dict[str, Any]:
+    read = flink.sql(f"SELECT * FROM {source}")
+    return {"columns": read.columns, "rows": _encoded(read)}
 
 
 def _encoded(result: Result) -> list[list[Any]]:
@@ -73,6 +80,8 @@ def _encoded(result: Result) -> list[list[Any]]:
 def _files(flink: FlinkPaimon, name: str) -> list[dict[str, Any]]:
     files = flink.sql(f"SELECT * FROM `{name}$files`").dicts()
     for file in files:
+        for column in ("min_key", "max_key", "min_value_stats", "max_value_stats"):
+            file[column] = file[column] and JAVA_ARRAY.sub("bytes", file[column])
         file["file_name"] = file.pop("file_path").rsplit("/", 1)[-1]
         del file["creation_time"]
     return [
@@ -104,24 +113,26 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+JAVA_ARRAY = re.compile(r"\[B@[0-9a-f]+")
 README = """\
 # Corpus: tables that Apache Paimon {version} wrote
 
-`{archive}` holds one warehouse with the database `{database}` ({tables} tables), written by Apache Paimon {version} through
-Flink SQL {flink}, and for each table `expected/<table>.json`: the statements that made it, its rows as Flink read them (of
-every snapshot where "history" is said, and of tags and branches), and the rows of its `$files` and `$snapshots`. Checksum
-files (`.crc`) are left out. The archive's digest stands in `SHA256SUMS`.
+`{archive}` holds one warehouse with the database `{database}` ({tables} tables), written by Apache Paimon
+{version} through Flink SQL {flink}, and for each table `expected/<table>.json`: the statements that made it, its
+rows as Flink read them (of every snapshot where "history" is said, and of tags and branches), and the rows of its
+`$files` and `$snapshots`. Checksum files (`.crc`) are left out. The archive's digest stands in `SHA256SUMS`.
 
     from tests import corpus
     warehouse = corpus.unpack(tmp_path)          # checks the digest
     truth = corpus.expected("pk_level_0")        # .columns .types .rows .versions .files .snapshots .statements
     assert corpus.sort_rows(mine) == truth.rows
 
-Values are Python's, as `tests/peers/flink.py` documents at `Result`: note that timestamps with a precision above 6 are text
-with nine digits, and that Flink reads CHAR without adding or removing blanks. Rows are in the order of `sort_rows`.
+Values are Python's, as `tests/peers/flink.py` documents at `Result`. Note that timestamps with a precision above 6
+are text with nine digits, that a FLOAT is the shortest decimal that rounds to it, and that statistics of BINARY
+and BYTES show as `bytes`. NaN equals nothing: compare rows that hold it by `corpus.encode`.
 
-`python -m tests.corpus.make` makes it anew (some minutes; it installs Flink first, see `tests/peers/install.py`), together
-with this page. Tables are defined in `tables.py`.
+`python -m tests.corpus.make` makes it anew (some minutes; it installs Flink first, see `tests/peers/install.py`),
+together with this page. The tables are defined in `tables.py` and `typed_tables.py`.
 
 | table | what it covers | rows | files | snapshots |
 |---|---|---|---|---|

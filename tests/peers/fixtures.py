@@ -21,7 +21,7 @@ def _started(peer: Callable[[Path], P], warehouse: Path) -> P:
     try:
         return peer(warehouse)
     except PeerMissing as error:
-        pytest.skip(f"PEER MISSING: {peer.__name__}: {error}")  # type: ignore[attr-defined]
+        pytest.skip(f"PEER MISSING: {peer.__name__}: {error}")
 
 
 @pytest.fixture(scope="session")

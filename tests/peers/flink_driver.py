@@ -6,8 +6,10 @@ their Java strings, bytes as base64; a row is {"kind": ..., "fieldByPosition": [
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -41,6 +43,7 @@ STREAMING = {"execution.checkpointing.interval": "500 ms"}
 def launch() -> Any:
     """Start the JVM and return its py4j gateway; the JVM ends when this process does."""
     folder = Path(tempfile.mkdtemp(prefix="flink-peer-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j.properties").write_text(LOG4J)
     os.environ["LOG4J_PROPERTIES"] = str(folder / "log4j.properties")
     os.environ["FLINK_LOG_DIR"] = str(folder)

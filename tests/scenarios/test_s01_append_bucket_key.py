@@ -52,7 +52,7 @@ def test_filter_plans_one_bucket(table: bucketlake.Lake) -> None:
     lake_table = table.table("wo_pk_table")
     planned = {file.file_name for split in lake_table.plan(where="order_id = 2").splits for file in split.files}
     (bucket,) = {split.bucket for split in lake_table.plan(where="order_id = 2").splits}
-    assert planned <= {file.file_name for file in lake_table.files() if file.bucket == bucket}
+    assert planned <= {file.file.file_name for file in lake_table.files() if file.bucket == bucket}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

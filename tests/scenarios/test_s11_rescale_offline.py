@@ -34,13 +34,13 @@ def test_insert_into_an_old_partition_fails(altered: bucketlake.Lake) -> None:
 
 def test_insert_into_a_new_partition_takes_the_new_number(altered: bucketlake.Lake) -> None:
     altered.sql("INSERT INTO t SELECT cast(id AS INT), 1, 'c' FROM range(200)")
-    assert {f.bucket for f in altered.table("t").files() if f.partition_text == "pt=c"} == set(range(8))
+    assert {f.bucket for f in altered.table("t").files() if f.partition == {"pt": "c"}} == set(range(8))
 
 
 def test_overwrite_rehashes_the_partition(altered: bucketlake.Lake) -> None:
     altered.sql("INSERT OVERWRITE t PARTITION (pt = 'a') SELECT k, v FROM t WHERE pt = 'a'")
     files = altered.table("t").files()
-    assert {f.total_buckets for f in files if f.partition_text == "pt=a"} == {8}
-    assert {f.total_buckets for f in files if f.partition_text == "pt=b"} == {2}
+    assert {f.total_buckets for f in files if f.partition == {"pt": "a"}} == {8}
+    assert {f.total_buckets for f in files if f.partition == {"pt": "b"}} == {2}
     altered.sql("INSERT INTO t VALUES (1000, 2, 'a'), (1, 3, 'a')")
     assert altered.sql("SELECT count(*), sum(v) FROM t").collect()[0][:] == (81, 84)

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from bucketlake.format.binary_row import encode_rows
+from bucketlake.format.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.hashing import assign_buckets
-from bucketlake.schema import BucketMode, TableSchema
+from bucketlake.ops.store import Store
+from bucketlake.schema import BucketMode
 
 from bucketlake.errors import InvalidError
 from bucketlake.types import DataField
@@ -31,9 +32,8 @@ class Assigner:
     files have another number than the table's, with that number: writing there raises InvalidError.
     """
 
-    schema: TableSchema
+    store: Store
     default_buckets: int
-    bucket_function: str = "default"
     total_buckets: Mapping[bytes, int] = field(default_factory=dict)
     refused: Mapping[bytes, int] = field(default_factory=dict)
     groups: list[tuple[bytes, int]] = field(default_factory=list)
@@ -41,12 +41,12 @@ class Assigner:
 
     def assign(self, batch: pa.RecordBatch) -> Codes:
         """The group number of every row of a canonical batch; `groups[number]` is (partition bytes, bucket)."""
-        rows_partition, partitions = partition_codes(batch, self._partition_fields())
+        rows_partition, partitions = partition_codes(batch, self.store.schema.partition_fields)
         for partition in partitions:
             self._check(partition)
         buckets = self._buckets(batch, rows_partition, partitions)
         width = int(buckets.max(initial=0)) + 1
-        local, inverse = np.unique(rows_partition * width + buckets, return_inverse=True)
+        local, inverse = dense(rows_partition * width + buckets, len(partitions) * width)
         numbers = np.fromiter(
             (self._number(partitions[code // width], int(code % width)) for code in local.tolist()), np.int64, len(local)
         )
@@ -56,27 +56,25 @@ class Assigner:
         """The bucket number that new files of a partition record."""
         return self.total_buckets.get(partition, self.default_buckets)
 
-    def _partition_fields(self) -> list[DataField]:
-        return [self.schema.field(name) for name in self.schema.partition_keys]
-
     def _check(self, partition: bytes) -> None:
         found = self.refused.get(partition)
         if found is not None:
-            raise bucket_mismatch(self.schema, partition, found, self.default_buckets)
+            raise bucket_mismatch(self.store, partition, found, self.default_buckets)
 
     def _buckets(self, batch: pa.RecordBatch, rows_partition: Codes, partitions: Sequence[bytes]) -> Codes:
-        if self.schema.bucket_mode is BucketMode.UNAWARE:
+        if self.store.schema.bucket_mode is BucketMode.UNAWARE:
             return np.zeros(batch.num_rows, np.int64)
         totals = np.array([self.total(partition) for partition in partitions], np.int64)
-        fields = [self.schema.field(name) for name in self.schema.bucket_keys]
+        fields = self.store.schema.select(self.store.schema.bucket_keys)
+        function = self.store.options.get("bucket-function.type")
         buckets = np.zeros(batch.num_rows, np.int64)
         distinct = np.unique(totals)
         if len(distinct) == 1:
-            return np.asarray(assign_buckets(batch, fields, int(distinct[0]), self.bucket_function), np.int64)
+            return np.asarray(assign_buckets(batch, fields, int(distinct[0]), function), np.int64)
         for total in distinct.tolist():
             rows = np.flatnonzero(totals[rows_partition] == total)
             part = batch.take(pa.array(rows))
-            buckets[rows] = assign_buckets(part, fields, total, self.bucket_function)
+            buckets[rows] = assign_buckets(part, fields, total, function)
         return buckets
 
     def _number(self, partition: bytes, bucket: int) -> int:
@@ -90,17 +88,32 @@ class Assigner:
 
 def partition_codes(batch: pa.RecordBatch, fields: Sequence[DataField]) -> tuple[Codes, list[bytes]]:
     """For every row the index of its partition, and the partitions' BinaryRow bytes."""
-    if not fields or batch.num_rows == 0:
-        return np.zeros(batch.num_rows, np.int64), [EMPTY_PARTITION] if batch.num_rows else []
-    codes = np.zeros(batch.num_rows, np.int64)
+    if batch.num_rows == 0:
+        return np.zeros(0, np.int64), []
+    if not fields:
+        return np.zeros(batch.num_rows, np.int64), [EMPTY_PARTITION]
+    codes, count = np.zeros(batch.num_rows, np.int64), 1
     for item in fields:
         encoded = pc.dictionary_encode(batch.column(item.name), null_encoding="encode")
         part = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + part, return_inverse=True)[1].reshape(-1)
-    _, first = np.unique(codes, return_index=True)
+        width = len(encoded.dictionary)
+        known, codes = dense(codes * width + part, count * width)
+        count = len(known)
+    first = np.empty(count, np.int64)
+    first[codes[::-1]] = np.arange(batch.num_rows - 1, -1, -1)
     distinct = batch.select([item.name for item in fields]).take(pa.array(first))
     rows = encode_rows(distinct, [item.type for item in fields])
-    return codes, list(_each_row(rows.buffer, rows.offsets))
+    return codes, [with_arity_header(row, len(fields)) for row in _each_row(rows.buffer, rows.offsets)]
+
+
+def dense(codes: Codes, bound: int) -> tuple[Codes, Codes]:
+    """The distinct codes (all below `bound`), ascending, and for every row the place of its code among them."""
+    if bound > max(1 << 16, 4 * len(codes)):
+        known, places = np.unique(codes, return_inverse=True)
+        return known, places.reshape(-1)
+    present = np.zeros(bound, np.bool_)
+    present[codes] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[codes]
 
 
 def slices(codes: Codes) -> tuple[npt.NDArray[np.int64], Iterator[tuple[int, int, int]]]:
@@ -114,9 +127,10 @@ def slices(codes: Codes) -> tuple[npt.NDArray[np.int64], Iterator[tuple[int, int
     return order, zip(sorted_codes[starts].tolist(), starts.tolist(), ends.tolist(), strict=False)
 
 
-def bucket_mismatch(schema: TableSchema, partition: bytes, found: int, wanted: int) -> InvalidError:
+def bucket_mismatch(store: Store, partition: bytes, found: int, wanted: int) -> InvalidError:
     """The error of a write into a partition that has another bucket number than the table's option."""
-    where = f"partition {partition.hex()}" if schema.partition_keys else "table"
+    texts = store.paths.partition_texts(partition) if store.schema.partition_keys else {}
+    where = "partition " + "/".join(f"{name}={text}" for name, text in texts.items()) if texts else "table"
     return InvalidError(
         f"Try to write {where} with a new bucket num {wanted}, but the previous bucket num is {found}.",
         remedy="perform INSERT OVERWRITE of it, or CALL sys.rescale, to rescale the current data layout first",

@@ -377,7 +377,8 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
     if any(entry.file.level > 0 or entry.bucket < 0 for entry in entries):
         return entries
     types = [store.schema.field(name).type for name in store.schema.trimmed_primary_keys]
-    top = store.options.num_levels - 1
+    options = store.options
+    top = (options.get("num-levels") or options.get("num-sorted-run.compaction-trigger") + 1) - 1
     buckets: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault(bucket_key(entry), []).append(entry)

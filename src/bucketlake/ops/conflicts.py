@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bucketlake.errors import ConflictError, CorruptError, InvalidError
 from bucketlake.format.binary_row import decode_row, without_arity_header
+
+from bucketlake.errors import ConflictError, CorruptError
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
@@ -74,8 +75,7 @@ def check(
 ) -> None:
     """Raise ConflictError (naming both commits and the files) unless the delta can be applied to the base.
 
-    `base` is None for the first commit of a table. Rule 3 raises InvalidError where a plain write (APPEND) brings
-    another bucket number: no retry can help.
+    `base` is None for the first commit of a table.
     Spec: docs/spec/commit.md#conflicts
     """
     entries = base.entries if base else ()
@@ -92,8 +92,8 @@ def check(
     _check_bucket_numbers(merged, delta, base, ours)
     if rules.key_types:
         _check_key_ranges(rules, merged, delta, base, ours)
-    if indexes:
-        _check_indexes(rules, base, ours, merged, indexes)
+    _check_indexes(rules, base, ours, indexes)
+    _check_vectors(base, ours, merged, delta, indexes)
 
 
 def _check_bucket_numbers(
@@ -115,18 +115,21 @@ def _check_bucket_numbers(
                 raise _bucket_number_error(mine, entry.total_buckets, base, ours)
 
 
-def _bucket_number_error(entry: ManifestEntry, previous: int, base: Base | None, ours: CommitName) -> Exception:
-    what = (
-        f"Try to write {'partition' if entry.partition[:4].strip(bytes(1)) else 'table'} with a new bucket num "
-        f"{entry.total_buckets}, but the previous bucket num is {previous}."
+def _bucket_number_error(entry: ManifestEntry, previous: int, base: Base | None, ours: CommitName) -> ConflictError:
+    place = "partition" if decoded_arity(entry.partition) else "table"
+    return ConflictError(
+        f"Try to write {place} with a new bucket num {entry.total_buckets}, but the previous bucket num is {previous}.",
+        remedy="Please switch to batch mode, and perform INSERT OVERWRITE to rescale current data layout first "
+        "(or CALL sys.rescale)",
+        commit=ours,
+        base=base.name if base else None,
+        file=entry.file.file_name,
     )
-    remedy = (
-        "Please switch to batch mode, and perform INSERT OVERWRITE to rescale current data layout first "
-        "(or CALL sys.rescale)."
-    )
-    if ours.kind is CommitKind.APPEND:
-        return InvalidError(what, remedy=remedy, commit=ours, base=base.name if base else None)
-    return ConflictError(what, remedy=remedy, commit=ours, base=base.name if base else None)
+
+
+def decoded_arity(partition: bytes) -> int:
+    """How many columns a serialized row has."""
+    return int.from_bytes(partition[:4], "big")
 
 
 def _check_key_ranges(
@@ -146,7 +149,10 @@ def _check_key_ranges(
             groups.setdefault(group, []).append(entry)
     for entries in groups.values():
         ranges = sorted(
-            ((key_values(e.file.min_key, rules.key_types), key_values(e.file.max_key, rules.key_types), e) for e in entries),
+            (
+                (key_values(e.file.min_key, rules.key_types), key_values(e.file.max_key, rules.key_types), e)
+                for e in entries
+            ),
             key=lambda item: item[0],
         )
         for (_, last, left), (first, _, right) in zip(ranges, ranges[1:], strict=False):
@@ -161,13 +167,9 @@ def key_values(key: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
     return decode_row(without_arity_header(key), types)
 
 
-def _check_indexes(
-    rules: Rules,
-    base: Base | None,
-    ours: CommitName,
-    merged: Mapping[EntryKey, ManifestEntry],
-    indexes: Sequence[IndexEntry],
-) -> None:
+def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:
+    if not indexes:
+        return
     live = {(e.partition, e.bucket, e.file.index_type, e.file.file_name) for e in (base.indexes if base else ())}
     for entry in indexes:
         key = (entry.partition, entry.bucket, entry.file.index_type, entry.file.file_name)
@@ -183,27 +185,41 @@ def _check_indexes(
         other = occupied.get((entry.partition, entry.bucket, entry.file.index_type))
         if bucketed and other is not None and other != entry.file.file_name:
             raise _index_conflict("another commit wrote the index of this bucket", base, ours, entry, other=other)
-    _check_vectors(base, ours, merged, indexes)
 
 
 def _check_vectors(
-    base: Base | None, ours: CommitName, merged: Mapping[EntryKey, ManifestEntry], indexes: Sequence[IndexEntry]
+    base: Base | None,
+    ours: CommitName,
+    merged: Mapping[EntryKey, ManifestEntry],
+    delta: Sequence[ManifestEntry],
+    indexes: Sequence[IndexEntry],
 ) -> None:
-    added = [e for e in indexes if e.kind == FileKind.ADD and e.file.index_type == DELETION_VECTORS]
-    if not added:
-        return
+    """New vectors speak of live files, and no vector that stays speaks of a file that this commit takes away."""
     files = {(e.partition, e.bucket, e.file.file_name) for e in merged.values()}
-    for entry in added:
-        for vector in entry.file.dv_ranges or ():
-            if (entry.partition, entry.bucket, vector.data_file_name) not in files:
-                raise _index_conflict(
-                    "a deletion vector speaks of a file that is not live", base, ours, entry, file=vector.data_file_name
-                )
+    for entry in indexes:
+        if entry.kind == FileKind.ADD and entry.file.index_type == DELETION_VECTORS:
+            for vector in entry.file.dv_ranges or ():
+                if (entry.partition, entry.bucket, vector.data_file_name) not in files:
+                    what = "a deletion vector speaks of a file that is not live"
+                    raise _index_conflict(what, base, ours, entry, file=vector.data_file_name)
+    taken = {(e.partition, e.bucket, e.file.file_name) for e in delta if e.kind == FileKind.DELETE} - files
+    if not taken or base is None:
+        return
+    replaced = {(e.file.index_type, e.file.file_name) for e in indexes if e.kind == FileKind.DELETE}
+    for entry in base.indexes:
+        known = (entry.file.index_type, entry.file.file_name) in replaced
+        if entry.file.index_type == DELETION_VECTORS and not known:
+            for vector in entry.file.dv_ranges or ():
+                if (entry.partition, entry.bucket, vector.data_file_name) in taken:
+                    what = "another commit deleted rows of a file that this commit replaces"
+                    raise _index_conflict(what, base, ours, entry, file=vector.data_file_name)
 
 
 def _conflict(what: str, base: Base | None, ours: CommitName, entries: Iterable[ManifestEntry]) -> ConflictError:
     names = [f"bucket {e.bucket} level {e.file.level} {e.file.file_name}" for e in entries]
-    shown = "; ".join(names[:SHOWN_FILES]) + (f"; and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else "")
+    shown = "; ".join(names[:SHOWN_FILES]) + (
+        f"; and {len(names) - SHOWN_FILES} more" if len(names) > SHOWN_FILES else ""
+    )
     return ConflictError(
         what,
         commit=ours,
@@ -238,18 +254,22 @@ def max_sequences(entries: Iterable[ManifestEntry]) -> dict[BucketKey, int]:
     return highest
 
 
-def shifts(messages: Sequence[CommitMessage], base: Iterable[ManifestEntry]) -> dict[BucketKey, int]:
+def shifts(messages: Sequence[CommitMessage], base: Sequence[ManifestEntry]) -> dict[BucketKey, int]:
     """By how much the new files of each bucket must be renumbered to follow all that is committed; only buckets where
     that is needed. All messages of one bucket shift together, so tasks that numbered disjointly stay disjoint.
 
-    Messages that delete files rewrite rows under the numbers that these have, and are left alone.
+    Messages that delete files rewrite rows under the numbers that these have, and are left alone; so are messages with
+    files that are live already, which are refused (or dropped) as they are.
     Spec: docs/spec/commit.md#sequence-numbers
     """
     committed = max_sequences(base)
+    live = {entry.file.file_name for entry in base}
     lowest: dict[BucketKey, int] = {}
     for message in messages:
         key = (message.partition, message.bucket)
         if message.deleted_files or message.bucket == POSTPONE_BUCKET:
+            continue
+        if any(file.file_name in live for file in message.new_files):
             continue
         for file in message.new_files:
             lowest[key] = min(lowest.get(key, file.min_sequence_number), file.min_sequence_number)

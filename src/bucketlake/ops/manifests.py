@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bucketlake.errors import ConflictError
 from bucketlake.format.binary_row import decode_row, encode_row, with_arity_header, without_arity_header
+
+from bucketlake.errors import ConflictError
 from bucketlake.format.index_manifest import IndexEntry, encode_index_manifest
 from bucketlake.format.manifest import (
     FileKind,
@@ -84,7 +85,7 @@ def describe(store: Store, name: str, size: int, entries: Sequence[ManifestEntry
 
 
 def _partition_types(store: Store) -> list[DataType]:
-    return [store.schema.field(name).type for name in store.schema.partition_keys]
+    return [field.type for field in store.schema.partition_fields]
 
 
 def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> SimpleStats:

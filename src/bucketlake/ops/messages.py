@@ -67,7 +67,8 @@ class Split:
 class WriteTask:
     """How one task writes. `sequence_start`: next sequence number by (partition bytes, bucket), 0 where absent;
     task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
-    `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales)."""
+    `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales).
+    `refused`: partitions that must not be written because their live files have another bucket number, with it."""
 
     commit_user: str
     task: int = 0
@@ -75,3 +76,4 @@ class WriteTask:
     sequence_start: dict[tuple[bytes, int], int] = field(default_factory=dict)
     total_buckets: dict[bytes, int] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    refused: dict[bytes, int] = field(default_factory=dict)

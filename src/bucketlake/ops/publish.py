@@ -67,9 +67,7 @@ class View:
         if self.snapshot is None or (partitions is not None and not partitions):
             return ()
         if partitions not in self._read:
-            self._read[partitions] = tuple(
-                live_entries(self.store, self.snapshot, EntryFilter(partitions=partitions))
-            )
+            self._read[partitions] = tuple(live_entries(self.store, self.snapshot, EntryFilter(partitions=partitions)))
         return self._read[partitions]
 
     @property
@@ -99,7 +97,8 @@ class _Scratch:
     changelog: Written | None = None
     before: tuple[ManifestFile, ...] = ()
     after: tuple[ManifestFile, ...] | None = None
-    once: list[str] = field(default_factory=list)
+    once: list[str] = field(default_factory=list)  # of this attempt alone
+    stale: list[str] = field(default_factory=list)  # of earlier attempts, of no more use
     asked: bool = False  # publishing was begun and not certainly lost: nothing may be removed
 
     def reusable(self) -> list[str]:
@@ -109,6 +108,10 @@ class _Scratch:
             if written is not None:
                 names += [written.name, *(m.file_name for m in written.manifests)]
         return names + self.merged()
+
+    def all(self) -> list[str]:
+        """Names of all files written so far."""
+        return [*self.once, *self.stale, *self.reusable()]
 
     def merged(self) -> list[str]:
         """Manifests that merging produced."""
@@ -137,7 +140,7 @@ class Publisher:
             return self._loop(request, scratch)
         except Exception:
             if not scratch.asked:
-                self._delete([*scratch.once, *scratch.reusable()])
+                self._delete(scratch.all())
             raise
 
     def _loop(self, request: Request, scratch: _Scratch) -> Snapshot:
@@ -148,17 +151,20 @@ class Publisher:
         while True:
             base = self._store.latest_snapshot()
             if retries and (found := self._found(request.name, previous, base)) is not None:
-                self._delete([*scratch.once, *scratch.reusable()])
+                self._delete(scratch.all())
                 return found
             snapshot = self._attempt(request, base, scratch, merge=retries == 0)
             scratch.asked = True
             if self._put(snapshot, request.name):
                 self._confirm(base, snapshot, scratch, request.name)
                 self._hint(snapshot)
+                self._delete(scratch.stale)
                 return snapshot
             scratch.asked = False
-            self._delete(scratch.once)
+            scratch.stale += scratch.once
             scratch.once = []
+            self._delete(scratch.stale)
+            scratch.stale = []
             elapsed = self._store.env.clock.now_millis() - started
             if retries >= limit or (timeout is not None and elapsed > timeout):
                 raise CommitError(
@@ -221,7 +227,7 @@ class Publisher:
                 scratch.changes = changes
                 return
         stale = [w for w in (scratch.delta, scratch.changelog) if w is not None]
-        scratch.once += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
+        scratch.stale += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
         scratch.delta = scratch.changelog = scratch.changes = None
         scratch.delta = self._write_tracked(changes.table, scratch)
         if changes.changelog:
@@ -244,7 +250,7 @@ class Publisher:
         elif scratch.after is not None:
             replaced = _replace_run(current, scratch.before, scratch.after)
             if replaced is None:
-                scratch.once += scratch.merged()
+                scratch.stale += scratch.merged()
                 scratch.after = None
             else:
                 current = replaced
@@ -256,9 +262,7 @@ class Publisher:
         previous = None if view.snapshot is None else view.snapshot.index_manifest
         if not changes.indexes:
             return previous
-        name = write_index_manifest(
-            self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware)
-        )
+        name = write_index_manifest(self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware))
         scratch.once.append(name)
         return name
 

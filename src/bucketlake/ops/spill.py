@@ -58,6 +58,10 @@ class Spill:
         """What was put aside for a group, one iterator per flush, oldest first; lazy, a batch at a time."""
         return [_read(path, index[group]) for path, index in self._files if group in index]
 
+    def groups(self) -> set[int]:
+        """The groups that have something on disk."""
+        return {group for _, index in self._files for group in index}
+
     def clear(self) -> None:
         """Remove all spill files; the spill can be used again."""
         if self._folder is not None:

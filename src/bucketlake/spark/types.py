@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.assignment import check_assignment
-from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
+from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 _TO_SPARK: dict[Root, T.DataType] = {
     Root.BOOLEAN: T.BooleanType(),
@@ -116,13 +118,13 @@ def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] 
     columns = []
     for item in fields:
         source = given[item.name.lower()]
-        columns.append(_stored(frame[_quoted(source.name)], source.dataType, item).alias(item.name))
-    return frame.select(*columns, *[frame[_quoted(name)] for name in extra])
+        columns.append(_stored(frame[quoted(source.name)], source.dataType, item).alias(item.name))
+    return frame.select(*columns, *[frame[quoted(name)] for name in extra])
 
 
 def _stored(column: Column, source: T.DataType, item: DataField) -> Column:
     target = spark_type(item.type)
-    if _same(source, target):
+    if _same(source, target) or (item.type.root is Root.TIME and source.typeName().startswith("time(")):
         return column
     check_assignment(source, target, item.name)
     if _widens(source, target):
@@ -181,5 +183,49 @@ def _check_names(given: Sequence[str], wanted: Sequence[str], extra: Sequence[st
         )
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A column name as SQL text and `functions.col` take it, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def arrow_layout(fields: Sequence[DataField]) -> pa.Schema:
+    """The Arrow schema in which rows go to Spark: microseconds, TIME as int milliseconds, all nullable."""
+    return pa.schema([pa.field(item.name, _spark_arrow(item.type)) for item in fields])
+
+
+def spark_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
+    """A batch of these columns from the canonical layout to that of `arrow_layout`."""
+    schema = arrow_layout(fields)
+    arrays = [
+        column if column.type == target.type else pc.cast(column, target.type, safe=False)
+        for column, target in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _spark_arrow(t: DataType) -> pa.DataType:
+    if t.root is Root.TIME:
+        return pa.int32()
+    if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        return pa.timestamp("us", tz="UTC" if t.root is Root.TIMESTAMP_LTZ else None)
+    if t.root is Root.ARRAY and t.element:
+        return pa.list_(pa.field("element", _spark_arrow(t.element), t.element.nullable))
+    if t.root is Root.MAP and t.key and t.element:
+        return pa.map_(_spark_arrow(t.key), pa.field("value", _spark_arrow(t.element), t.element.nullable))
+    if t.root is Root.ROW:
+        return pa.struct([pa.field(f.name, _spark_arrow(f.type), f.type.nullable) for f in t.fields])
+    return arrow_type(t)
+
+
+def table_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
+    """A batch of these columns as Spark hands it over, with TIME as the engine has it; the rest is the engine's affair."""
+    for place, item in enumerate(fields):
+        column = batch.column(place)
+        if _holds_time(item.type) and not pa.types.is_time(column.type):
+            batch = batch.set_column(place, item.name, pc.cast(column, arrow_type(item.type)))
+    return batch
+
+
+def _holds_time(t: DataType) -> bool:
+    inner = [part for part in (t.key, t.element) if part is not None] + [f.type for f in t.fields]
+    return t.root is Root.TIME or any(_holds_time(part) for part in inner)

@@ -24,12 +24,16 @@ class LakeName:
     @property
     def full(self) -> str:
         """`db.t`, as `Lake.table` takes it."""
-        return f"{self.database}.{self.table}"
+        return f"{_quoted(self.database)}.{_quoted(self.table)}"
 
     @property
     def base(self) -> str:
         """The table's name without its suffix."""
         return self.table.split("$", 1)[0]
+
+
+def _quoted(part: str) -> str:
+    return f"`{part}`" if "." in part else part
 
 
 def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
@@ -52,7 +56,7 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     if len(parts) == 1 and is_temp_view(lake, parts[0]):
         return None
     name = target(lake, parts)
-    return name if lake.catalog.table_exists(f"{name.database}.{name.base}") else None
+    return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
 
 
 def is_temp_view(lake: Lake, name: str) -> bool:

@@ -1,8 +1,8 @@
 """Arrow arrays of any layout -> the one layout that the engine works on.
 
-A target is the Arrow type that `types.arrow_type` names. Layout (views, large offsets, dictionaries, run ends, extension
-types) never matters; values must fit. Fractions of a time unit finer than the column's precision are cut off, as
-Paimon's writers do.
+A target is the Arrow type that `types.arrow_type` names. Layout (views, large offsets, dictionaries, run ends,
+extension types) never matters; values must fit. Fractions of a time unit finer than the column's precision are cut
+off, as Paimon's writers do.
 
 Spec: docs/spec/types.md#arrow
 """
@@ -48,10 +48,6 @@ def _plain(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     if kinds.is_binary_view(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
         return array.cast(pa.binary())
-    if kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind) or kinds.is_list_view(kind):
-        return array.cast(pa.list_(kind.value_field))
-    if kinds.is_large_list_view(kind):
-        return array.cast(pa.large_list(kind.value_field)).cast(pa.list_(kind.value_field))
     return array
 
 
@@ -154,7 +150,7 @@ def _time(array: pa.Array) -> pa.Array | None:
     return array.view(target)
 
 
-def _offsets(array: pa.Array) -> pa.Array:
+def list_offsets(array: pa.Array) -> pa.Array:
     """Offsets that start at 0 and give null entries no length, matching `flatten`."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     ends = pc.cumulative_sum(lengths)
@@ -165,11 +161,20 @@ def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
 def _list(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
-    if not pa.types.is_list(array.type):
+    if not any(test(array.type) for test in _LISTS):
         raise _misfit(array, target, column, None)
     values = canonical_array(array.flatten(), target.value_field, f"{column}.element", trusted=trusted)
-    return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=_nulls(array))
+    return pa.ListArray.from_arrays(list_offsets(array), values, type=target, mask=_nulls(array))
 
 
 def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
@@ -180,11 +185,11 @@ def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa
     entries = array.flatten()
     keys = canonical_array(entries.field(0), target.key_field, f"{column}.key", trusted=trusted)
     items = canonical_array(entries.field(1), target.item_field, f"{column}.value", trusted=trusted)
-    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=target, mask=_nulls(array))
+    return pa.MapArray.from_arrays(list_offsets(array), keys, items, type=target, mask=_nulls(array))
 
 
 def _is_entries(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2)
 
 
 def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:

@@ -1,0 +1,44 @@
+"""`python -m benchmarks.run --scale 1`: measure, print ratios to the floors beside the marks, write JSON."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.data import lineitem
+from benchmarks.measure import Measurements
+from benchmarks.spark_bench import SparkBench
+
+
+def main() -> None:
+    """Run the benchmarks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 1 is 6.0M rows")
+    parser.add_argument("--runs", type=int, default=3, help="runs a case; medians count")
+    parser.add_argument("--only", default="", help="comma-separated: append, filtered, keyed, upserts, small")
+    parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/data/results.json"))
+    arguments = parser.parse_args()
+    source = lineitem(arguments.scale)
+    measurements = Measurements(arguments.runs)
+    with tempfile.TemporaryDirectory(prefix="bucketlake-bench-") as folder:
+        bench = SparkBench(source, Path(folder), measurements, arguments.memory)
+        if arguments.only:
+            bench.floors()
+            for name in arguments.only.split(","):
+                getattr(bench, name)()
+        else:
+            bench.run()
+            bench.verify()
+        bench.lake.spark.stop()
+    versions = {name: version(name) for name in ("pyspark", "pyarrow", "numpy")}
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    measurements.write(arguments.json, scale=arguments.scale, cores=os.cpu_count(), versions=versions)
+    print(f"written to {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Loads, scans, upserts and lookups through Spark, on lineitem, beside W and R of the same run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import bucketlake
+from benchmarks.measure import Measurements
+from bucketlake.spark import live
+from bucketlake.spark.session import Lake, new_session
+
+KEYS = ("l_orderkey", "l_linenumber")
+BUCKETS = 8
+
+
+def noop(frame: DataFrame) -> None:
+    """Run a frame and drop its rows."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+class SparkBench:
+    """The cases, in an order in which each finds what it needs."""
+
+    def __init__(self, source: str, folder: Path, measurements: Measurements, memory: str = "6g") -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self.folder = folder
+        self.m = measurements
+        spark = new_session(**{"spark.driver.memory": memory})
+        self.lake: Lake = bucketlake.connect(str(folder / "lake"), spark=spark)
+        self.source = spark.read.parquet(source)
+        self.lake.catalog.create_database("bench")
+
+    def run(self) -> None:
+        """All cases."""
+        self.floors()
+        self.append()
+        self.filtered()
+        self.keyed()
+        self.upserts()
+        self.small()
+
+    def floors(self) -> None:
+        """W and R, warm."""
+        target = str(self.folder / "floor")
+        writer = self.source.write.mode("overwrite").option("compression", "zstd")
+        self.m.measure("W: write.parquet zstd", lambda: writer.parquet(target), warm=1)
+        self.m.cases["W"] = self.m.cases["W: write.parquet zstd"]
+        floor = self.lake.spark.read.parquet(target)
+        self.m.measure("R: read.parquet into noop", lambda: noop(floor), warm=1)
+        self.m.cases["R"] = self.m.cases["R: read.parquet into noop"]
+
+    def append(self) -> None:
+        """Unaware append table: load and scan."""
+        table = self._table("append", {})
+        self.m.measure(
+            "append load", lambda: self._load("append"), floor="W", mark=1.1, before=lambda: self._fresh("append", {})
+        )
+        self.m.note("append load", files=len(table.files()))
+        self.m.measure("append scan", lambda: noop(self._read("append")), floor="R", mark=1.05)
+
+    def filtered(self) -> None:
+        """Partitioned and bucketed append tables: which files a filter opens."""
+        spark = self.lake.spark
+        rows = self.source.withColumn("mode", F.col("l_shipmode"))
+        self._fresh("by_mode", {}, ["mode"])
+        self.m.measure("append load, 7 partitions", lambda: self.lake.table("bench.by_mode").write(rows), floor="W", runs=1)
+        table = self.lake.table("bench.by_mode")
+        where = "mode = 'RAIL'"
+        self.m.measure("scan of one partition of 7", lambda: noop(table.read(where=where)), floor="R")
+        self.m.note("scan of one partition of 7", opened=len(table.files(where)), of=len(table.files()))
+        self._fresh("bucketed", {"bucket": str(BUCKETS), "bucket-key": "l_orderkey"})
+        self.m.measure("append load, 8 buckets", lambda: self._load("bucketed"), floor="W", runs=1)
+        table = self.lake.table("bench.bucketed")
+        key = spark.read.parquet(str(self.folder / "floor")).select("l_orderkey").first()
+        where = f"l_orderkey = {key[0] if key else 1}"
+        self.m.measure("scan by bucket key", lambda: table.read(where=where).collect())
+        self.m.note("scan by bucket key", opened=len(table.files(where)), of=len(table.files()))
+
+    def keyed(self) -> None:
+        """Primary-key table in fixed buckets: load."""
+        options = {"bucket": str(BUCKETS)}
+        self.m.measure(
+            "primary-key load, 8 buckets",
+            lambda: self._load("keyed"),
+            floor="W",
+            mark=1.8,
+            before=lambda: self._fresh("keyed", options, keys=KEYS),
+        )
+        self.m.note("primary-key load, 8 buckets", files=len(self.lake.table("bench.keyed").files()))
+
+    def upserts(self) -> None:
+        """Four upserts of a tenth, then scans that merge."""
+        table = self.lake.table("bench.keyed")
+        tenths = iter(range(4))
+
+        def upsert() -> None:
+            share = next(tenths)
+            changed = self.source.where(f"pmod(hash(l_orderkey, {share}), 10) = 0")
+            table.write(changed.withColumn("l_comment", F.concat("l_comment", F.lit(f" #{share}"))))
+
+        self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.35, runs=4)
+        rows = sum(found.row_count for found in table.files())
+        self.m.measure(
+            "merge-on-read scan, base + 4 x 10 %, first", lambda: noop(self._read("keyed")), floor="R", mark=1.9,
+            before=live.forget,
+        )
+        self.m.note("merge-on-read scan, base + 4 x 10 %, first", stored_rows=rows)
+        self.m.measure("merge-on-read scan, repeated", lambda: noop(self._read("keyed")), floor="R")
+        sums = [F.sum("l_quantity"), F.sum("l_extendedprice")]
+
+        def aggregate() -> None:
+            table.read(columns=["l_quantity", "l_extendedprice"]).agg(*sums).collect()
+
+        self.m.measure("aggregate of 2 columns over it", aggregate, floor="R")
+
+    def small(self) -> None:
+        """A thousand rows and one row, on the warm session."""
+        spark, table = self.lake.spark, self.lake.table("bench.keyed")
+        rows = self.source.limit(1000).toArrow().select(self.source.columns)
+        local = spark.createDataFrame(rows)
+        self.m.measure("upsert of 1,000 rows from Arrow", lambda: table.write(local), mark=0.3, runs=7, warm=2)
+        listed = spark.createDataFrame([tuple(row.values()) for row in rows.to_pylist()], self.source.schema)
+        self.m.measure("upsert of 1,000 rows from a list", lambda: table.write(listed), mark=0.3, runs=7, warm=2)
+        key = {name: rows.column(name)[500].as_py() for name in KEYS}
+        where = " AND ".join(f"{name} = {value}" for name, value in key.items())
+        found = self.m.measure("point lookup", lambda: table.read(where=where).collect(), mark=0.1, runs=9, warm=2)
+        if len(found) != 1:
+            raise SystemExit(f"point lookup found {len(found)} rows")
+
+    def verify(self) -> None:
+        """The merged table holds every key once."""
+        merged = self.lake.table("bench.keyed").read()
+        count, keys = merged.select(F.count("*"), F.count_distinct(*KEYS)).collect()[0]
+        expected = self.source.count()
+        if not count == keys == expected:
+            raise SystemExit(f"wrong rows: {count} rows, {keys} keys, {expected} expected")
+        print(f"verified: {count:,} rows, each key once")
+
+    def _fresh(self, name: str, options: dict[str, str], partitions: list[str] | None = None, keys: tuple[str, ...] = ()) -> None:
+        self.lake.catalog.drop_table(f"bench.{name}", ignore_if_missing=True)
+        self._table(name, options, partitions, keys)
+
+    def _table(
+        self, name: str, options: dict[str, str], partitions: list[str] | None = None, keys: tuple[str, ...] = ()
+    ) -> bucketlake.spark.table.LakeTable:
+        schema: pa.Schema = self.source.limit(0).toArrow().schema
+        if partitions:
+            for column in partitions:
+                schema = schema.append(pa.field(column, pa.string()))
+        catalog = self.lake.catalog
+        if not catalog.table_exists(f"bench.{name}"):
+            catalog.create_table(f"bench.{name}", schema, partitions or (), keys, options)
+        return self.lake.table(f"bench.{name}")
+
+    def _load(self, name: str) -> None:
+        self.lake.table(f"bench.{name}").write(self.source)
+
+    def _read(self, name: str) -> DataFrame:
+        return self.lake.table(f"bench.{name}").read()

@@ -1,0 +1,171 @@
+"""Which files of a bucket lie where: levels, sorted runs, and sections that do not overlap. Metadata only.
+
+    SortedRun(files)                       .size, .row_count
+    Levels.of(files, key_range, num_levels=2)   .level0 (newest first), .runs, .sorted_runs(), .update(before, after) …
+    sections(files, key_range) -> list[list[SortedRun]]     sections ascend by key; runs of one oldest first
+    KeyRange = Callable[[DataFile], tuple[Bound, Bound]]    (min, max) of a file; wrap decode_row's values in
+                                                            KeyOrder.bound: (order.bound(…min_key…), order.bound(…))
+
+Spec: docs/spec/merge.md#levels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.format.manifest import DataFile
+from bucketlake.lsm.keys import Bound
+
+__all__ = ["KeyRange", "Levels", "SortedRun", "sections"]
+
+KeyRange = Callable[[DataFile], tuple[Bound, Bound]]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRun:
+    """Files whose key ranges do not overlap, ascending by key: one sorted sequence of rows."""
+
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.file_size for file in self.files)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of its files."""
+        return sum(file.row_count for file in self.files)
+
+    @property
+    def max_sequence_number(self) -> int:
+        """The greatest sequence number in it; -1 if it is empty."""
+        return max((file.max_sequence_number for file in self.files), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The live files of one bucket. `level0`: every file a run of its own, newest first; `runs[i]`: level i + 1."""
+
+    level0: tuple[DataFile, ...]
+    runs: tuple[SortedRun, ...]
+    key_range: KeyRange
+
+    @classmethod
+    def of(cls, files: Iterable[DataFile], key_range: KeyRange, num_levels: int = 2) -> Levels:
+        """Sort files into at least `num_levels` levels, more if a file lies higher.
+
+        Raises InvalidError for fewer than 2 levels, CorruptError naming two files of one level above 0 that overlap.
+        """
+        listed = list(files)
+        count = max(num_levels, 1 + max((file.level for file in listed), default=-1))
+        if count < 2:
+            raise InvalidError("too few levels", num_levels=num_levels, remedy="set num-levels to 2 or more")
+        return cls((), (SortedRun(),) * (count - 1), key_range).update((), listed)
+
+    @property
+    def max_level(self) -> int:
+        """The number of the highest level, filled or not."""
+        return len(self.runs)
+
+    @property
+    def highest_filled(self) -> int:
+        """The highest level that has files; -1 if there are none."""
+        filled = [level for level, run in enumerate(self.runs, 1) if run.files]
+        return filled[-1] if filled else (0 if self.level0 else -1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(run.size for _, run in self.sorted_runs())
+
+    def files(self) -> list[DataFile]:
+        """All files, newest run first."""
+        return [file for _, run in self.sorted_runs() for file in run.files]
+
+    def sorted_runs(self) -> list[tuple[int, SortedRun]]:
+        """(level, run) of every run that has files, newest first: level 0 file by file, then level by level."""
+        fresh = [(0, SortedRun((file,))) for file in self.level0]
+        return fresh + [(level, run) for level, run in enumerate(self.runs, 1) if run.files]
+
+    def update(self, before: Iterable[DataFile], after: Iterable[DataFile]) -> Levels:
+        """The levels without `before` and with `after`; files are told apart by name and level.
+
+        Raises CorruptError naming two files of one level above 0 that overlap, InvalidError for a level out of range.
+        """
+        gone: dict[int, set[str]] = {}
+        come: dict[int, list[DataFile]] = {}
+        for file in before:
+            gone.setdefault(file.level, set()).add(file.file_name)
+        for file in after:
+            come.setdefault(file.level, []).append(file)
+        outside = [level for level in (*gone, *come) if not 0 <= level <= self.max_level]
+        if outside:
+            raise InvalidError("no such level", level=outside[0], max_level=self.max_level, remedy="raise num-levels")
+        level0, runs = self.level0, list(self.runs)
+        for level in {*gone, *come}:
+            names = gone.get(level, set())
+            old = level0 if level == 0 else runs[level - 1].files
+            files = [file for file in old if file.file_name not in names] + come.get(level, [])
+            if level == 0:
+                level0 = tuple(sorted(files, key=_newest_first))
+            else:
+                runs[level - 1] = _run_of(files, self.key_range)
+        return replace(self, level0=level0, runs=tuple(runs))
+
+
+def sections(files: Iterable[DataFile], key_range: KeyRange) -> list[list[SortedRun]]:
+    """Split files into sections whose key ranges do not meet, each into as few sorted runs as can be.
+
+    Ensures: sections ascend by key; the runs of a section are listed oldest first (by greatest sequence number), ready
+    for `merge_runs`; a section of one run needs no merge.
+    Spec: docs/spec/merge.md#sections
+    """
+    ranged = sorted(((*key_range(file), number, file) for number, file in enumerate(files)), key=lambda r: r[:3])
+    found: list[list[SortedRun]] = []
+    section: list[tuple[Bound, Bound, int, DataFile]] = []
+    reach: Bound = ()
+    for item in ranged:
+        if section and item[0] > reach:
+            found.append(_runs_of(section))
+            section = []
+        reach = max(reach, item[1]) if section else item[1]
+        section.append(item)
+    if section:
+        found.append(_runs_of(section))
+    return found
+
+
+def _runs_of(section: Sequence[tuple[Bound, Bound, int, DataFile]]) -> list[SortedRun]:
+    """Give each file, by ascending key, to the run that ends first, if it ends before the file begins."""
+    ends: list[tuple[Bound, int]] = []
+    runs: list[list[DataFile]] = []
+    for low, high, _, file in section:
+        if ends and ends[0][0] < low:
+            _, number = heappop(ends)
+        else:
+            number = len(runs)
+            runs.append([])
+        runs[number].append(file)
+        heappush(ends, (high, number))
+    return sorted((SortedRun(tuple(run)) for run in runs), key=lambda run: run.max_sequence_number)
+
+
+def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
+    """Level 0's order; all but the first part tells apart what two writers numbered alike."""
+    return (-file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name)
+
+
+def _run_of(files: Sequence[DataFile], key_range: KeyRange) -> SortedRun:
+    ranged = sorted(((*key_range(file), number, file) for number, file in enumerate(files)), key=lambda r: r[:3])
+    for one, two in zip(ranged[:-1], ranged[1:], strict=True):
+        if two[0] <= one[1]:
+            raise CorruptError(
+                "two files of one level overlap in keys",
+                level=one[3].level,
+                files=(one[3].file_name, two[3].file_name),
+            )
+    return SortedRun(tuple(item[3] for item in ranged))

@@ -1,0 +1,64 @@
+"""Partitions as manifests hold them (BinaryRow bytes) against predicates and specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from bucketlake.format.binary_row import decode_row, without_arity_header
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.store import Store
+from bucketlake.predicate import Predicate, mask
+from bucketlake.types import arrow_schema
+
+PartitionFilter = Callable[[bytes], bool]
+
+
+def partition_values(store: Store, partition: bytes) -> tuple[Any, ...]:
+    """The values of one partition, in the order of the partition columns."""
+    return decode_row(without_arity_header(partition), [field.type for field in store.schema.partition_fields])
+
+
+def matching(store: Store, predicate: Predicate, partitions: Iterable[bytes]) -> frozenset[bytes]:
+    """Those partitions that satisfy a predicate over partition columns."""
+    known = list(dict.fromkeys(partitions))
+    if not known:
+        return frozenset()
+    fields = store.schema.partition_fields
+    rows = [partition_values(store, partition) for partition in known]
+    schema = arrow_schema(fields)
+    columns = [pa.array([row[i] for row in rows], schema.field(i).type) for i in range(len(fields))]
+    hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=schema.names)).to_pylist()
+    return frozenset(partition for partition, hit in zip(known, hits, strict=True) if hit)
+
+
+def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
+    """Whether a partition matches any spec: column → value or its text, not necessarily all columns; None, and the
+    text `partition.default-name`, mean null. InvalidError names columns that do not partition the table."""
+    names = store.schema.partition_keys
+    for spec in specs:
+        unknown = sorted(set(spec) - set(names))
+        if unknown:
+            raise InvalidError("not partition columns", columns=unknown, partition_keys=list(names))
+    decided: dict[bytes, bool] = {}
+
+    def matches(partition: bytes) -> bool:
+        if partition not in decided:
+            values = dict(zip(names, partition_values(store, partition), strict=True))
+            texts = store.paths.partition_texts(partition)
+            decided[partition] = any(
+                all(_same(spec[name], values[name], texts[name]) for name in spec) for spec in specs
+            )
+        return decided[partition]
+
+    return matches
+
+
+def _same(wanted: object, value: object, text: str) -> bool:
+    if wanted is None:
+        return value is None
+    if isinstance(wanted, str) and not isinstance(value, str):
+        return wanted in (text, str(value))
+    return wanted == value or wanted == text

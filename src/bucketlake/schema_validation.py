@@ -1,0 +1,320 @@
+"""What a table's schema and options must satisfy, in Paimon's words, and what this engine does not do yet.
+
+Spec: docs/spec/schema.md#validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options import TableOptions, refuse_options
+from bucketlake.types import DataType, Root, refuse_type
+
+if TYPE_CHECKING:
+    from bucketlake.schema import TableSchema
+
+_SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
+_NESTED = {
+    Root.MAP: "MapType",
+    Root.ARRAY: "ArrayType",
+    Root.ROW: "RowType",
+    Root.MULTISET: "MultisetType",
+    Root.VECTOR: "VectorType",
+}
+
+
+def validate_schema(schema: TableSchema) -> None:
+    """Check one schema as a whole: keys, buckets, column names, options against columns.
+
+    Raises: InvalidError in Paimon's words.
+    Spec: docs/spec/schema.md#validation
+    """
+    options = schema.table_options
+    _check_keys(schema)
+    _check_bucket_key(schema)
+    _check_bucket(schema, options)
+    _check_scan_mode(options)
+    _check_column_names(schema)
+    _check_field_options(schema)
+    _check_sequence(schema, options)
+    _check_changelog(schema, options)
+    _check_retention(options)
+    _check_special_columns(schema, options)
+    _check_deletion_vectors(schema, options)
+    _check_formats(schema, options)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ", ".join(names) + "]"
+
+
+def _need(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidError(message)
+
+
+def _check_keys(schema: TableSchema) -> None:
+    if schema.primary_keys and not schema.trimmed_primary_keys:
+        raise InvalidError(
+            f"Primary key constraint {_listed(schema.primary_keys)} should not be same with partition fields "
+            f"{_listed(schema.partition_keys)}, this will result in only one record in a partition"
+        )
+    for names, what in ((schema.primary_keys, "primary key"), (schema.partition_keys, "partition")):
+        for name in names:
+            nested = _NESTED.get(schema.field(name).type.root)
+            _need(nested is None, f"The type {nested} in {what} field {name} is unsupported")
+
+
+def _check_bucket_key(schema: TableSchema) -> None:
+    text = schema.options.get("bucket-key", "")
+    if not text.strip():
+        return
+    names, keys = schema.field_names, text.split(",")
+    _need(set(keys) <= set(names), f"Field names {_listed(names)} should contains all bucket keys {_listed(keys)}.")
+    _need(
+        not set(keys) & set(schema.partition_keys),
+        f"Bucket keys {_listed(keys)} should not in partition keys {_listed(schema.partition_keys)}.",
+    )
+    _need(
+        not schema.primary_keys or set(keys) <= set(schema.primary_keys),
+        f"Primary keys {_listed(schema.primary_keys)} should contains all bucket keys {_listed(keys)}.",
+    )
+
+
+def _check_bucket(schema: TableSchema, options: TableOptions) -> None:
+    bucket = schema.bucket
+    if bucket == -1:
+        _need(
+            "bucket-key" not in schema.options,
+            "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting or specify a bucket "
+            "number.",
+        )
+        _need(
+            bool(schema.primary_keys) or not options.is_set("full-compaction.delta-commits"),
+            "AppendOnlyTable of unaware or dynamic bucket does not support 'full-compaction.delta-commits'",
+        )
+        return
+    postpone = bucket == -2 and bool(schema.primary_keys)
+    _need(bucket >= 1 or postpone, "The number of buckets needs to be greater than 0.")
+    _need(
+        bool(schema.bucket_keys) or (bucket == 1 and schema.version == 1),
+        "You should define a 'bucket-key' for bucketed append mode.",
+    )
+    nested = [name for name in schema.bucket_keys if schema.field(name).type.root in _NESTED]
+    _need(not nested, f"nested type can not in bucket-key, in your table these key are {_listed(nested)}")
+    if options.get("bucket-function.type") == "mod":
+        kinds = [schema.field(name).type.root for name in schema.bucket_keys]
+        _need(
+            len(kinds) == 1 and kinds[0] in (Root.INT, Root.BIGINT),
+            "bucket key must have one bucket key of INT or BIGINT type in mod bucket function",
+        )
+
+
+_INCREMENTAL = ("incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag")
+_STARTS = {
+    "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
+    "from-snapshot": ("scan.snapshot-id", "scan.tag-name", "scan.watermark"),
+    "from-snapshot-full": ("scan.snapshot-id",),
+    "from-file-creation-time": ("scan.file-creation-time-millis",),
+    "incremental": _INCREMENTAL,
+}
+
+
+def _check_scan_mode(options: TableOptions) -> None:
+    mode = options.get("scan.mode")
+    if not options.is_set("scan.mode"):
+        return
+    wanted = _STARTS.get(mode)
+    if wanted is not None:
+        found = [key for key in wanted if options.is_set(key)]
+        _need(len(found) == 1, f"must set only one key in [{','.join(wanted)}] when you use {mode} for scan.mode")
+        return
+    for keys in _STARTS.values():
+        for key in keys:
+            _need(
+                mode in ("default", "from-creation-timestamp") or not options.is_set(key),
+                f"{key} must be null when you use {mode} for scan.mode",
+            )
+
+
+def _check_column_names(schema: TableSchema) -> None:
+    for name in schema.field_names:
+        _need(bool(name.strip()), "Field names must contain at least one non-whitespace character.")
+        _need(name not in _SYSTEM_NAMES, f"Field name[{name}] in schema cannot be exist in {_listed(_SYSTEM_NAMES)}")
+        _need(not name.startswith("_KEY_"), f"Field name[{name}] in schema cannot start with [_KEY_]")
+    for item in schema.fields:
+        _check_members(item.type)
+
+
+def _check_members(t: DataType) -> None:
+    names = [item.name for item in t.fields]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    _need(not repeated, f"Field names must be unique. Found duplicates: {_listed(repeated)}")
+    for part in (t.key, t.element, *(item.type for item in t.fields)):
+        if part is not None:
+            _check_members(part)
+
+
+def _check_field_options(schema: TableSchema) -> None:
+    for key in schema.options:
+        if not key.startswith("fields."):
+            continue
+        segments = key.split(".")
+        for name in segments[1].split(","):
+            _need(
+                name == "default-aggregate-function" or name in schema.field_names,
+                f"Field {name} can not be found in table schema.",
+            )
+        _need(
+            len(segments) <= 3
+            or segments[1] not in schema.field_names
+            or schema.field(segments[1]).type.root is not Root.ROW,
+            f"Nested-field path is not supported on ROW field '{segments[1]}': {key}",
+        )
+
+
+def _check_sequence(schema: TableSchema, options: TableOptions) -> None:
+    names = options.names("sequence.field")
+    for name in names:
+        _need(name in schema.field_names, f"Sequence field: '{name}' can not be found in table schema.")
+        _need(
+            f"fields.{name}.aggregate-function" not in schema.options,
+            f"Should not define aggregation on sequence field: '{name}'.",
+        )
+        _need(names.count(name) == 1, f"Sequence field '{name}' is defined repeatedly.")
+    if names:
+        _need(
+            options.get("merge-engine") != "first-row", "Do not support use sequence field on FIRST_ROW merge engine."
+        )
+        _need(
+            not schema.cross_partition,
+            "You can not use sequence.field in cross partition update case (Primary key constraint "
+            f"'{_listed(schema.primary_keys)}' not include all partition fields '{_listed(schema.partition_keys)}').",
+        )
+    if options.get("sequence.snapshot-ordering"):
+        key = "sequence.snapshot-ordering = true"
+        _need(bool(schema.primary_keys), f"{key} requires a primary-key table.")
+        _need(not names, f"{key} is mutually exclusive with sequence.field; the snapshot id is the sole tiebreaker.")
+        _need(bool(options.get("write-only")), f"{key} requires write-only = true.")
+
+
+def _check_changelog(schema: TableSchema, options: TableOptions) -> None:
+    producer = options.get("changelog-producer")
+    _need(
+        bool(schema.primary_keys) or producer == "none",
+        "Can not set changelog-producer on table without primary keys, please define primary keys.",
+    )
+    overwrite = options.get("streaming-read-overwrite")
+    _need(
+        not (overwrite and producer in ("full-compaction", "lookup")),
+        "Cannot set streaming-read-overwrite to true when changelog producer is full-compaction or lookup because it "
+        "will read duplicated changes.",
+    )
+    _need(
+        bool(schema.primary_keys) or not overwrite,
+        "Doesn't support streaming read the changes from overwrite when the primary keys are not defined. Please use "
+        "streaming-read-append-overwrite to enable the streaming read overwrite commit for append table.",
+    )
+    _need(
+        not (options.is_set("full-compaction.delta-commits") and producer == "lookup"),
+        "'full-compaction.delta-commits' is incompatible with 'changelog-producer'='lookup'.",
+    )
+    _need(
+        options.get("merge-engine") != "first-row" or producer in ("none", "lookup"),
+        "Only support 'none' and 'lookup' changelog-producer on FIRST_ROW merge engine",
+    )
+
+
+def _check_retention(options: TableOptions) -> None:
+    _need(options.get("target-file-row-num") > 0, "target-file-row-num should be at least 1")
+    for what in ("snapshot", "changelog"):
+        low_key, high_key = f"{what}.num-retained.min", f"{what}.num-retained.max"
+        low = options.get(low_key) if options.is_set(low_key) else options.get("snapshot.num-retained.min")
+        high = options.get(high_key) if options.is_set(high_key) else options.get("snapshot.num-retained.max")
+        _need(low > 0, f"{low_key} should be at least 1")
+        _need(low <= high, f"{low_key} should not be larger than {high_key}")
+
+
+def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
+    time_field = options.get("record-level.time-field")
+    if time_field is not None:
+        _need(time_field in schema.field_names, f"Can not find time field {time_field} for record level expire.")
+        root = schema.field(time_field).type.root
+        _need(
+            root in (Root.INT, Root.BIGINT, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
+            "The record level time field type should be one of INT, BIGINT, or TIMESTAMP, but field type is "
+            f"{root.value}.",
+        )
+    kind = options.get("rowkind.field")
+    _need(kind is None or kind in schema.field_names, f"Rowkind field: '{kind}' can not be found in table schema.")
+
+
+def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
+    if not options.get("deletion-vectors.enabled"):
+        return
+    _need(
+        options.get("changelog-producer") != "full-compaction",
+        "Deletion vectors mode is only supported for NONE/INPUT/LOOKUP changelog producer now.",
+    )
+    _need(
+        options.get("merge-engine") != "first-row" or not schema.primary_keys,
+        "First row merge engine does not need deletion vectors because there is no deletion of old data in this merge "
+        "engine.",
+    )
+
+
+def _check_formats(schema: TableSchema, options: TableOptions) -> None:
+    formats = {options.get("file.format"), *(options.get("file.format.per.level") or {}).values()}
+    for item in schema.fields:
+        precise = item.type.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (item.type.precision or 0) > 6
+        _need(
+            not (precise and "avro" in formats),
+            f"Avro supports timestamp precision up to 6, column '{item.name}' has {item.type.precision}.",
+        )
+
+
+# ---------------------------------------------------------------------------------------------- not yet
+
+
+def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
+    """Raise UnsupportedError by name for what this engine cannot do yet, before anything is read or written.
+
+    For reading only what could make rows wrong is refused. A line goes when its feature is delivered.
+    """
+    refuse_options(schema.options, for_writing=for_writing)
+    for item in schema.fields:
+        refuse_type(item.type)
+    options, keyed = schema.table_options, bool(schema.primary_keys)
+    engine = options.get("merge-engine")
+    _refuse(keyed and engine != "deduplicate", "merge-engine", engine)
+    _refuse(keyed and schema.bucket == -2, "bucket", -2)
+    _refuse(bool(options.get("deletion-vectors.enabled")), "deletion-vectors.enabled", True)
+    _refuse(keyed and options.is_set("sequence.field"), "sequence.field", options.text("sequence.field"))
+    for key in (
+        "sequence.snapshot-ordering",
+        "record-level.expire-time",
+        "scan.fallback-branch",
+        "scan.primary-branch",
+    ):
+        _refuse(bool(options.get(key)), key, options.text(key))
+    for key in (*_INCREMENTAL, "scan.creation-time-millis", "scan.file-creation-time-millis"):
+        _refuse(options.is_set(key), key, options.text(key))
+    if not for_writing:
+        return
+    producer = options.get("changelog-producer")
+    _refuse(producer != "none", "changelog-producer", producer)
+    _refuse(keyed and schema.bucket == -1, "bucket", -1)
+    for key in ("ignore-delete", "ignore-update-before", "rowkind.field"):
+        _refuse(keyed and bool(options.get(key)), key, options.text(key))
+    strategy = options.get("data-file.external-paths.strategy")
+    external = options.is_set("data-file.external-paths") and strategy != "none"
+    _refuse(external, "data-file.external-paths.strategy", strategy)
+
+
+def _refuse(found: bool, option: str, value: object) -> None:
+    if found:
+        raise UnsupportedError(
+            f"'{option}' = '{str(value).lower()}' is not supported yet", remedy="use a table without it"
+        )

@@ -1,0 +1,1 @@
+"""Lake tables through PySpark: the only layer, with `sql`, that imports it."""

@@ -1,0 +1,98 @@
+"""The bucket of a row as a Spark column, equal to what `format.hashing.assign_buckets` gives.
+
+Simple keys: SQL functions build the key's BinaryRow, `hash` of which is Paimon's hash. Others: an Arrow function, to
+which only the key columns travel.
+
+    BinaryRow = 8 bytes of null bits | 8 bytes a field, little-endian | strings over 7 bytes, each padded to 8
+
+Spec: docs/spec/buckets.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from bucketlake.format.hashing import assign_buckets
+from bucketlake.schema import TableSchema
+from bucketlake.spark.types import quoted
+from bucketlake.types import DataField, Root, canonical_batch
+
+_LOW_BYTES = 0x00FF00FF00FF00FF
+_LOW_PAIRS = 0x0000FFFF0000FFFF
+_MASKS = {Root.BOOLEAN: 0xFF, Root.TINYINT: 0xFF, Root.SMALLINT: 0xFFFF, Root.INT: 0xFFFFFFFF, Root.TIME: 0xFFFFFFFF}
+_TEXTS = (Root.CHAR, Root.VARCHAR)
+_SIMPLE = {*_MASKS, *_TEXTS, Root.BIGINT, Root.DATE}
+_MAX_FIELDS = 56  # one word of null bits
+_INLINE_MARKS = bytes(range(0x80, 0x88))
+
+
+def bucket_column(schema: TableSchema, buckets: int) -> Column:
+    """The bucket (int) of each row of a DataFrame that has the table's columns in their Spark types."""
+    function = schema.table_options.get("bucket-function.type")
+    keys = schema.select(schema.bucket_keys)
+    if function == "default" and len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys):
+        return F.abs(F.hash(_binary_row(keys)) % F.lit(buckets)).cast("int")
+    names = [key.name for key in keys]
+
+    @F.arrow_udf("int")  # type: ignore[untyped-decorator]
+    def bucket_of(*columns: pa.Array) -> pa.Array:
+        batch = canonical_batch(pa.RecordBatch.from_arrays(list(columns), names=names), keys)
+        return pa.array(assign_buckets(batch, keys, buckets, function), pa.int32())
+
+    return bucket_of(*[F.col(quoted(name)) for name in names])
+
+
+def _binary_row(keys: Sequence[DataField]) -> Column:
+    start = 8 + 8 * len(keys)
+    nulls: Column | None = None
+    offset = F.lit(start).cast("long")
+    words: list[Column] = []
+    tails: list[Column] = []
+    for place, key in enumerate(keys):
+        column = F.col(quoted(key.name))
+        bit = F.when(column.isNull(), F.lit(1 << (8 + place))).otherwise(F.lit(0)).cast("long")
+        if key.type.nullable:
+            nulls = bit if nulls is None else nulls.bitwiseOR(bit)
+        if key.type.root in _TEXTS:
+            data = F.coalesce(column, F.lit("")).cast("binary")
+            length = F.octet_length(data).cast("long")
+            long = length > 7
+            padded = F.floor((length + 7) / 8).cast("long") * 8
+            word = F.when(long, _bytes(F.shiftleft(offset, 32).bitwiseOR(length))).otherwise(_inline(data, column))
+            words.append(word)
+            tails.append(F.when(long, F.rpad(data, padded.cast("int"), F.lit(b"\0"))).otherwise(F.lit(b"")))
+            offset = offset + F.when(long, padded).otherwise(F.lit(0))
+        else:
+            words.append(_bytes(_word(key, column)))
+    head = F.lit(bytes(8)) if nulls is None else _bytes(nulls)
+    return F.concat(head, *words, *tails)
+
+
+def _word(key: DataField, column: Column) -> Column:
+    """The value in the low bytes of a long, the rest zero; 0 for null."""
+    number = F.unix_date(column) if key.type.root is Root.DATE else column.cast("int" if key.type.root is Root.BOOLEAN else "long")
+    number = F.coalesce(number.cast("long"), F.lit(0).cast("long"))
+    mask = _MASKS.get(key.type.root, 0xFFFFFFFF if key.type.root is Root.DATE else None)
+    return number if mask is None else number.bitwiseAND(F.lit(mask).cast("long"))
+
+
+def _inline(data: Column, column: Column) -> Column:
+    """A string of at most 7 bytes: its bytes, zeros, and a mark with its length; all zero for null."""
+    mark = F.substring(F.lit(_INLINE_MARKS), F.octet_length(data) + 1, F.lit(1))
+    return F.when(column.isNull(), F.lit(bytes(8))).otherwise(F.concat(F.rpad(data, 7, F.lit(b"\0")), mark))
+
+
+def _bytes(number: Column) -> Column:
+    """The eight little-endian bytes of a long."""
+    return F.unhex(F.lpad(F.hex(_swapped(number)), 16, "0"))
+
+
+def _swapped(number: Column) -> Column:
+    low, pairs = F.lit(_LOW_BYTES).cast("long"), F.lit(_LOW_PAIRS).cast("long")
+    single = F.shiftleft(number.bitwiseAND(low), 8).bitwiseOR(F.shiftrightunsigned(number, 8).bitwiseAND(low))
+    double = F.shiftleft(single.bitwiseAND(pairs), 16).bitwiseOR(F.shiftrightunsigned(single, 16).bitwiseAND(pairs))
+    return F.shiftleft(double, 32).bitwiseOR(F.shiftrightunsigned(double, 32))

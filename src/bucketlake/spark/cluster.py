@@ -1,0 +1,179 @@
+"""What the executors of a session are: how many tasks run at once, and whether they can import this package.
+
+Executors of `local[…]` on classic Spark are this machine. All others are asked once a session; where the package is
+missing or another, it is sent along; where something that it needs is missing, an error says what.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import re
+import sys
+import weakref
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.env import LocalStorage, new_scratch_folder
+from bucketlake.errors import UnsupportedError
+
+REQUIRED = ("fastavro", "numpy", "polars", "pyarrow", "pyroaring", "sqlglot")
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+_MARK = "bucketlake._digest_of_shipped_package"
+
+_PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
+_READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the session runs at once; asked once a session."""
+    known = _PARALLELISM.get(spark)
+    if known is None:
+        local = _LOCAL.fullmatch(_master(spark))
+        if local and local[1] != "*":
+            known = int(local[1] or 1)
+        else:
+            row = spark.range(0, 1 << 16).select(F.spark_partition_id().alias("p")).agg(F.max("p")).collect()[0]
+            known = int(row[0]) + 1
+        _PARALLELISM[spark] = known
+    return known
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session talks to a Spark Connect server."""
+    return ".connect." in type(spark).__module__
+
+
+def ensure_package(spark: SparkSession) -> None:
+    """Make sure that tasks can import this package, sending it along where they cannot.
+
+    Raises UnsupportedError naming the packages that executors lack.
+    """
+    if spark in _READY:
+        return
+    if is_connect(spark) or not _LOCAL.fullmatch(_master(spark)):
+        own = digest()
+        missing, found = _ask(spark)
+        if found != own:
+            _ship(spark)
+            missing, found = _ask(spark)
+        if missing:
+            raise UnsupportedError(
+                "executors lack Python packages",
+                missing=missing,
+                remedy="install them there (pip install), or set PYSPARK_PYTHON to an environment that has them",
+            )
+        if found != own:
+            raise UnsupportedError(
+                "executors import another version of the package bucketlake than the driver",
+                remedy="remove it there, or install the driver's version",
+            )
+    _READY.add(spark)
+
+
+def run_tasks(frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]) -> list[Any]:
+    """Run `action` once over each partition's batches and collect the picklable values that it yields.
+
+    Exactly one Spark action: effects of the tasks that it counts happen once; retries leave orphans at most.
+    """
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for value in action(batches):
+            yield pa.record_batch({"value": pa.array([pickle.dumps(value)], pa.binary())})
+
+    table = frame.mapInArrow(task, "value binary").toArrow()
+    return [pickle.loads(value) for chunk in table.column("value").chunks for value in chunk.to_pylist()]
+
+
+def spread(spark: SparkSession, values: list[Any]) -> DataFrame:
+    """A DataFrame of one pickled value a partition (column `value`), for tasks that make their own rows."""
+    data = pa.table({"id": pa.array(range(len(values)), pa.int32()), "value": [pickle.dumps(v) for v in values]})
+    return spark.createDataFrame(data).repartitionById(max(len(values), 1), "id").select("value")
+
+
+def unpickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    """The values that `spread` put into a task's partition."""
+    for batch in batches:
+        for value in batch.column(0).to_pylist():
+            yield pickle.loads(value)
+
+
+def digest() -> str:
+    """A checksum over the package's modules as the driver runs them."""
+    total = 0
+    for path in sorted(_sources()):
+        total = crc32(path.read_bytes(), crc32(str(path.relative_to(_root())).encode(), total))
+    return f"{total:08x}"
+
+
+def _root() -> Path:
+    return Path(__file__).parents[1]
+
+
+def _sources() -> list[Path]:
+    return [path for path in _root().rglob("*.py") if "__pycache__" not in path.parts]
+
+
+def _ask(spark: SparkSession) -> tuple[list[str], str | None]:
+    """Which required packages some task lacks, and the digest of the package where all tasks have the same."""
+    required = REQUIRED
+
+    def answer() -> tuple[list[str], str | None]:
+        missing = []
+        for name in required:
+            try:
+                import_module(name)
+            except ImportError:
+                missing.append(name)
+        if missing:
+            return missing, None
+        try:
+            return [], str(import_module("bucketlake.spark.cluster").digest_here())
+        except (ImportError, AttributeError):
+            return [], None
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        yield pa.record_batch({"value": pa.array([pickle.dumps(answer())], pa.binary())})
+
+    answers = spark.range(0, 64, 1, parallelism(spark)).mapInArrow(task, "value binary").toArrow()
+    values = [pickle.loads(value) for value in answers.column("value").to_pylist()]
+    missing = sorted({name for names, _ in values for name in names})
+    digests = {found for _, found in values}
+    return missing, digests.pop() if len(digests) == 1 else None
+
+
+def digest_here() -> str:
+    """The digest of the package that this process imported, from its folder or from the zip that it came in."""
+    if _root().is_dir():
+        return digest()
+    return _root().parent.stem.removeprefix("bucketlake-")
+
+
+def _ship(spark: SparkSession) -> None:
+    folder = new_scratch_folder()
+    path = f"{folder}/bucketlake-{digest()}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in _sources():
+            archive.write(source, f"bucketlake/{source.relative_to(_root())}")
+    spark.addArtifacts(path, pyfile=True)
+    atexit.register(LocalStorage().delete_tree, folder)  # executors that start later fetch it from here
+
+
+def _master(spark: SparkSession) -> str:
+    return str(spark.conf.get("spark.master", ""))
+
+
+def use_this_python() -> None:
+    """Let Python workers of a local session run on the interpreter of this process, unless the user chose one."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

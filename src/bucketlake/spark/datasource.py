@@ -1,0 +1,179 @@
+"""`spark.read.format("bucketlake").load(path)` and `df.write.format("bucketlake").mode(…).save(path)`.
+
+Rows cross between the JVM and Python here, both ways: `Lake.table(…)` is the fast way in. Spark tells a Python source
+neither the columns nor the filters of a query, so they are options: `columns` ("a,b"), `where` (a SQL condition), and
+every dynamic option of the table (`scan.snapshot-id`, …).
+
+Spec: docs/spec/reading.md#data-source
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+from bucketlake.env_object import open_env
+from bucketlake.errors import InvalidError
+from bucketlake.ops.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.scan import Scan, plan
+from bucketlake.ops.store import Store
+from bucketlake.ops.write import discard, new_commit_user, prepare_write, write_batches
+from bucketlake.predicate import Predicate
+from bucketlake.spark.assignment import check_assignment
+from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.types import spark_batch, spark_schema, spark_type, table_batch
+from bucketlake.table import Table, open_table
+from bucketlake.types import DataField
+
+FORMAT = "bucketlake"
+OWN_OPTIONS = ("path", "columns", "where")
+STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "az.", "azure.", "oss.", "aws_", "google_", "azure_")
+MOST_TASKS = 4096  # a source is not told how many tasks write: sequence numbers are dealt out for this many
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session and the package to its executors."""
+    ensure_package(spark)
+    spark.dataSource.register(BucketlakeSource)
+
+
+class BucketlakeSource(DataSource):
+    """Spark's view of one table folder."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> T.StructType:
+        """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
+        table, _ = self._table().as_of()
+        return spark_schema(self._fields(table))
+
+    def reader(self, schema: T.StructType) -> DataSourceReader:
+        """A batch read of one snapshot."""
+        table, selection = self._table().as_of()
+        where = table.predicate(self.options.get("where"))
+        splits = plan(table.store, Scan(where, selection)).splits
+        fields = self._fields(table)
+        if [f.name for f in schema.fields] != [f.name for f in fields]:
+            raise InvalidError("a schema was given", remedy="leave .schema() out; choose columns by the option `columns`")
+        return SplitReader(table.store, tuple(fields), where, splits)
+
+    def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A batch write as one commit."""
+        table = self._table().for_writing()
+        store = table.store
+        return CommitWriter(
+            table,
+            _sources(schema, store.schema.fields),
+            prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite),
+            "overwrite" if overwrite else "append",
+        )
+
+    def _table(self) -> Table:
+        path = self.options.get("path")
+        if not path:
+            raise InvalidError("no table", remedy='name its folder: .load("/warehouse/db.db/t")')
+        given = {key: value for key, value in self.options.items() if key not in OWN_OPTIONS}
+        storage = {key: value for key, value in given.items() if key.startswith(STORAGE_PREFIXES)}
+        env, root = open_env(path, storage)
+        dynamic = {key: value for key, value in given.items() if key not in storage}
+        return open_table(root, env, options=dynamic)
+
+    def _fields(self, table: Table) -> Sequence[DataField]:
+        text = self.options.get("columns")
+        names = None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+        return table.schema.select(column_names(table.schema, names))
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """One split as Spark's unit of reading."""
+
+    split: Split
+
+
+class SplitReader(DataSourceReader):
+    """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
+
+    def __init__(
+        self, store: Store, fields: tuple[DataField, ...], where: Predicate | None, splits: Sequence[Split]
+    ) -> None:
+        self._store, self._fields, self._where, self._splits = store, fields, where, splits
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition a split."""
+        return [SplitPartition(split) for split in self._splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The live rows of one split."""
+        if isinstance(partition, SplitPartition):
+            for batch in read_split(self._store, partition.split, [f.name for f in self._fields], self._where):
+                yield spark_batch(batch, self._fields)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    messages: list[CommitMessage]
+
+
+class CommitWriter(DataSourceArrowWriter):
+    """Writes batches as data files, then commits what the tasks that counted have written."""
+
+    def __init__(self, table: Table, sources: list[str], template: WriteTask, mode: str) -> None:
+        self._table, self._sources, self._template, self._mode = table, sources, template, mode
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's files."""
+        store = self._table.store
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        if number >= MOST_TASKS:
+            raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
+        names = [item.name for item in store.schema.fields]
+        batches = (
+            table_batch(batch.select(self._sources).rename_columns(names), store.schema.fields) for batch in iterator
+        )
+        return Written(write_batches(store, batches, replace(self._template, task=number)))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish the files as one snapshot."""
+        self._table.commit(_collected(messages), self._template.commit_user, mode=self._mode)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove the files of tasks that had finished."""
+        discard(self._table.store, _collected(messages))
+
+
+def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
+    return [message for written in messages if isinstance(written, Written) for message in written.messages]
+
+
+def _sources(schema: T.StructType, fields: Sequence[DataField]) -> list[str]:
+    """The frame's column for each of the table's, by name without regard to case; InvalidError where they differ."""
+    given = {f.name.lower(): f for f in schema.fields}
+    missing = [item.name for item in fields if item.name.lower() not in given]
+    unknown = sorted(set(given) - {item.name.lower() for item in fields})
+    if missing or unknown or len(given) != len(schema.fields):
+        raise InvalidError(
+            "the columns are not the table's", missing=missing, unknown=unknown, remedy="write exactly its columns"
+        )
+    for item in fields:
+        check_assignment(given[item.name.lower()].dataType, spark_type(item.type), item.name)
+    return [given[item.name.lower()].name for item in fields]

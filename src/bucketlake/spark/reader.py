@@ -1,0 +1,159 @@
+"""From a plan to a DataFrame. What needs no merge is Spark's own scan; merges of the deduplicate engine over large
+parquet files are that scan too, less the rows that are superseded; what is small is read in the driver; the rest
+crosses as Arrow.
+
+Spec: docs/spec/reading.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.ops.messages import Split
+from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.scan import Plan, Scan, plan
+from bucketlake.ops.store import Store, parallel
+from bucketlake.predicate import Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.spark import live, native
+from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
+from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.table import Table
+from bucketlake.types import DataField
+
+SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
+SMALL_BYTES = 8 << 20
+LOOKUP_ROWS = 20_000_000  # where the whole key is given, of which few are decoded
+LARGE_MERGE_ROWS = 200_000  # above this, deciding live rows is cheaper than moving rows
+TASK_BYTES = 128 << 20
+
+
+def read(
+    spark: SparkSession,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    where: str | Predicate | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The rows of one snapshot that satisfy `where`, with these columns, as of this call."""
+    table, selection = table.as_of(options)
+    wanted = column_names(table.schema, columns)
+    predicate = table.predicate(where)
+    found = plan(table.store, Scan(predicate, selection))
+    needed = wanted if predicate is None else list(dict.fromkeys([*wanted, *columns_of(predicate)]))
+    frame = _frame(spark, _Scan(table.store, tuple(needed), predicate), found)
+    if where is not None:
+        frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
+    return frame.select(*[quoted(name) for name in wanted])
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What every split is read with; travels to tasks."""
+
+    store: Store
+    columns: tuple[str, ...]
+    predicate: Predicate | None
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        return tuple(self.store.schema.field(name) for name in self.columns)
+
+    def split_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
+        for batch in read_split(self.store, split, list(self.columns), self.predicate):
+            yield spark_batch(batch, self.fields)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task of `mapInArrow`: splits in, their rows out."""
+        for splits in unpickled(batches):
+            for split in splits:
+                yield from self.split_batches(split)
+
+
+def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
+    if _is_small(scan, plan):
+        return _in_driver(spark, scan, plan.splits)
+    raw: list[native.FileAt] = []
+    merged: list[Split] = []
+    others: list[Split] = []
+    for split in plan.splits:
+        files = files_of(scan.store, split)
+        if split.deletions or not all(native.is_native(scan.store, found, scan.fields) for found in files):
+            others.append(split)
+        elif split.raw:
+            raw.extend(files)
+        elif live.is_decidable(scan.store, files):
+            merged.append(split)
+        else:
+            others.append(split)
+    if sum(split.row_count for split in merged) < LARGE_MERGE_ROWS:
+        others, merged = others + merged, []
+    frames = _native_frames(spark, scan, raw, merged)
+    if sum(split.row_count for split in others) <= SMALL_ROWS and sum(split.size for split in others) <= SMALL_BYTES:
+        frames += [_in_driver(spark, scan, others)] if others or not frames else []
+    else:
+        frames.append(_in_tasks(spark, scan, others))
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.union(frame)
+    return result
+
+
+def _native_frames(
+    spark: SparkSession, scan: _Scan, raw: list[native.FileAt], merged: list[Split]
+) -> list[DataFrame]:
+    frames = []
+    if merged:
+        decided = live.decide(spark, scan.store, merged)
+        places = {found.file.file_name: found for split in merged for found in files_of(scan.store, split)}
+        raw = raw + [places[name] for name in decided.whole]
+        filtered = [places[name] for name in decided.dropped]
+        if filtered:
+            frame = native.scan_with_positions(spark, scan.store, filtered, scan.fields)
+            frames.append(live.filtered(spark, frame, decided).select(*[quoted(name) for name in scan.columns]))
+    if raw:
+        frames.append(native.scan(spark, scan.store, raw, scan.fields))
+    return frames
+
+
+def _is_small(scan: _Scan, plan: Plan) -> bool:
+    if plan.row_count <= SMALL_ROWS and plan.size <= SMALL_BYTES:
+        return True
+    keys = scan.store.schema.primary_keys or scan.store.schema.bucket_keys
+    if scan.predicate is None or not keys or plan.row_count > LOOKUP_ROWS:
+        return False
+    return key_values(scan.predicate, keys) is not None
+
+
+def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
+    batches = parallel(lambda split: list(scan.split_batches(split)), splits)
+    data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
+    if data.num_rows == 0:
+        return spark.createDataFrame([], spark_schema(scan.fields))
+    return spark.createDataFrame(data, spark_schema(scan.fields))
+
+
+def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
+    ensure_package(spark)
+    tasks = max(parallelism(spark), sum(split.size for split in splits) // TASK_BYTES)
+    return spread(spark, pack(splits, tasks)).mapInArrow(scan, spark_schema(scan.fields))
+
+
+def pack(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
+    """At most `tasks` groups of about the same bytes."""
+    groups: list[list[Split]] = [[] for _ in range(min(tasks, len(splits)) or 1)]
+    sizes = [0] * len(groups)
+    for split in sorted(splits, key=lambda split: split.size, reverse=True):
+        lightest = sizes.index(min(sizes))
+        groups[lightest].append(split)
+        sizes[lightest] += split.size + 1
+    return groups
+
+
+def files_of(store: Store, split: Split) -> list[native.FileAt]:
+    """The files of a split with their paths."""
+    return [native.FileAt(store.paths.file_path(split.bucket_path, file), file) for file in split.files]

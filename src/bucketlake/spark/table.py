@@ -1,0 +1,125 @@
+"""One table of a lake: rows as DataFrames, everything else as plain Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.scan import Plan
+from bucketlake.options import TableOptions
+from bucketlake.predicate import Predicate
+from bucketlake.schema import SchemaChange, TableSchema
+from bucketlake.spark import reader, writer
+from bucketlake.table import Table, TableFile
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A handle on one table: the schema and options as it was opened. Immutable."""
+
+    spark: SparkSession
+    table: Table
+
+    # ---- what it is
+
+    @property
+    def name(self) -> str:
+        """`db.t`."""
+        return self.table.name
+
+    @property
+    def path(self) -> str:
+        """The table's folder."""
+        return self.table.path
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema that reads and writes of this handle use."""
+        return self.table.schema
+
+    @property
+    def options(self) -> TableOptions:
+        """Effective options."""
+        return self.table.options
+
+    def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> LakeTable:
+        """The table with dynamic options laid over."""
+        return LakeTable(self.spark, self.table.with_options(options, **more))
+
+    def refresh(self) -> LakeTable:
+        """The table with its newest schema."""
+        return LakeTable(self.spark, self.table.refresh())
+
+    # ---- rows
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: str | Predicate | None = None, **scan_options: Any
+    ) -> DataFrame:
+        """The rows of one snapshot, as of this call. `where`: a SQL condition, which also prunes partitions, buckets
+        and files. `scan_options`: `scan.*` and other dynamic options.
+        """
+        return reader.read(self.spark, self.table, columns, where, scan_options)
+
+    def write(
+        self,
+        frame: DataFrame,
+        mode: str = "append",
+        partition: Mapping[str, Any] | None = None,
+        progress: Callable[[str], None] | None = None,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Write a DataFrame's rows as one commit and return its snapshot, None where there was nothing to commit.
+
+        Columns are matched by name. Primary-key tables upsert. `mode`: "append", or "overwrite", which replaces the
+        `partition` given (column → value), else, in a partitioned table, the partitions that the rows are in, or all
+        of them with `dynamic-partition-overwrite=false`. `progress` is told each step.
+        """
+        request = writer.WriteRequest(mode, partition, progress)
+        return writer.write(self.spark, self.table.with_options(options), frame, request)
+
+    def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
+        """Delete the matching rows."""
+        return self.table.delete(where, **options)
+
+    def truncate(self) -> Snapshot | None:
+        """Remove all rows."""
+        return self.table.truncate()
+
+    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
+        """Remove all rows of partitions; a specification may name some partition columns only."""
+        return self.table.drop_partitions(partitions)
+
+    # ---- look
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots that have not expired, oldest first."""
+        return self.table.snapshots()
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot, None if nothing was committed."""
+        return self.table.latest_snapshot()
+
+    def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
+        """The live files that may hold matching rows."""
+        return self.table.files(where, **options)
+
+    def partitions(self) -> list[dict[str, str]]:
+        """The partitions that have files, as column → text."""
+        return self.table.partitions()
+
+    def plan(
+        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
+    ) -> Plan:
+        """Which splits a read would take, pruned by partition, bucket and statistics."""
+        return self.table.plan(where, columns, **options)
+
+    def alter(self, *changes: SchemaChange) -> LakeTable:
+        """Publish the next schema; the table as it is then."""
+        return LakeTable(self.spark, self.table.alter(*changes))
+
+    def __repr__(self) -> str:
+        return f"LakeTable({self.name!r})"

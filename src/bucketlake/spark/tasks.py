@@ -1,0 +1,137 @@
+"""Writing by Python tasks: rows go to `mapInArrow`, messages come back by one collect.
+
+Without a shuffle every task writes its own file of every bucket that it meets, from sequence ranges that cannot meet
+those of the others; with one, the task that owns a bucket writes it. A task with few rows sends them back instead of
+files, and the driver writes those of all such tasks together: a small commit makes few files.
+
+Spec: docs/spec/writing.md#tasks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.store import Store
+from bucketlake.ops.write import discard, write_batches
+from bucketlake.schema import BucketMode, TableSchema
+from bucketlake.spark.bucketing import bucket_column
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
+from bucketlake.spark.types import quoted, table_batch
+
+SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
+SMALL_BYTES = 4 << 20
+COLLECTED_BYTES = 64 << 20  # what all tasks together may send back
+FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
+FEW_FILES_OF_PARTITIONS = 16  # the same in partitioned tables, where it counts for every partition
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a task left to the driver: an Arrow stream."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class WriteStage:
+    """What every task of one write does; travels to the tasks. `tasks`: how many there are at most."""
+
+    store: Store
+    template: WriteTask
+    tasks: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows | BucketlakeError | list[CommitMessage]]:
+        """One task: its rows or the messages of its files, or the error in its rows."""
+        incoming = (table_batch(batch, self.store.schema.fields) for batch in batches)
+        head, more = self._head(incoming)
+        if not more:
+            if head:
+                yield Rows(_stream(head))
+            return
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        try:
+            yield write_batches(self.store, chain(head, incoming), replace(self.template, task=number))
+        except (InvalidError, UnsupportedError) as error:
+            yield error  # trying again would not help
+
+    def _head(self, batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+        """The first batches, and whether they are too many to send back."""
+        head: list[pa.RecordBatch] = []
+        rows = size = 0
+        limit = min(SMALL_BYTES, COLLECTED_BYTES // self.tasks)
+        for batch in batches:
+            if batch.num_rows:
+                head.append(batch)
+                rows += batch.num_rows
+                size += batch.nbytes
+            if rows > SMALL_ROWS or size > limit:
+                return head, True
+        return head, False
+
+
+def task_count(spark: SparkSession, store: Store) -> int:
+    """How many tasks a write runs at most; sequence numbers are dealt out for one more, the driver."""
+    return max(parallelism(spark), 1)
+
+
+def write_in_tasks(spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask) -> list[CommitMessage]:
+    """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
+
+    `template` is for `task_count` + 1 tasks. Errors as `write_batches`; then no files remain but those of killed tasks.
+    """
+    ensure_package(spark)
+    tasks = template.tasks - 1
+    stage = WriteStage(store, template, tasks)
+    owner = None if _shuffles_for_nothing(store.schema, tasks) else _owner(store.schema, tasks)
+    placed = frame.coalesce(tasks) if owner is None else frame.repartitionById(tasks, owner)
+    results = run_tasks(placed, stage)
+    messages = [message for result in results if isinstance(result, list) for message in result]
+    try:
+        for result in results:
+            if isinstance(result, BucketlakeError):
+                raise result
+        rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
+        return messages + write_in_driver(store, rows, template)
+    except BaseException:
+        discard(store, messages)
+        raise
+
+
+def write_in_driver(store: Store, batches: list[pa.RecordBatch], template: WriteTask) -> list[CommitMessage]:
+    """Write rows here, numbered as the last task's."""
+    if not batches:
+        return []
+    return write_batches(store, batches, replace(template, task=template.tasks - 1))
+
+
+def _shuffles_for_nothing(schema: TableSchema, tasks: int) -> bool:
+    if schema.bucket_mode is not BucketMode.FIXED:
+        return True
+    limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
+    return tasks == 1 or tasks * schema.bucket <= limit
+
+
+def _owner(schema: TableSchema, tasks: int) -> Column:
+    """The task that owns a row's partition and bucket: buckets of a partition go to consecutive tasks."""
+    owner = bucket_column(schema, schema.bucket)
+    if schema.partition_keys:
+        owner = F.hash(*[F.col(quoted(name)) for name in schema.partition_keys]).cast("long") + owner
+    return F.pmod(owner, F.lit(tasks)).cast("int")
+
+
+def _stream(batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())

@@ -1,0 +1,93 @@
+"""A DataFrame into a table: choose the way, write files, commit.
+
+Rows that are in the driver already are written here; append tables without buckets go through Spark's own parquet
+writer where it writes what Paimon would; all else through Python tasks.
+
+Spec: docs/spec/writing.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.store import Store
+from bucketlake.ops.write import new_commit_user, prepare_write
+from bucketlake.schema import TableSchema
+from bucketlake.spark import staged, tasks
+from bucketlake.spark.types import conform, spark_type, table_batch
+from bucketlake.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """How to write. `mode`: "append" or "overwrite"; `partition`: what an overwrite replaces, and the values of its
+    columns where the rows lack them; `progress` is told each step."""
+
+    mode: str = "append"
+    partition: Mapping[str, Any] | None = None
+    progress: Callable[[str], None] | None = None
+
+    def tell(self, step: str) -> None:
+        """Report a step."""
+        if self.progress is not None:
+            self.progress(step)
+
+
+def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest) -> Snapshot | None:
+    """Write the rows and commit them; the new snapshot, or None where there was nothing to commit.
+
+    Errors: InvalidError (mode, columns, rows), UnsupportedError, ConflictError, CommitError, CommitUnknownError. On
+    failure the table is as it was.
+    """
+    if request.mode not in ("append", "overwrite"):
+        raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
+    table = table.for_writing()
+    store = table.store
+    local = frame.isLocal()
+    rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields)
+    user = new_commit_user(store)
+    template = prepare_write(
+        store,
+        store.latest_snapshot(),
+        tasks=tasks.task_count(spark, store) + 1,
+        commit_user=user,
+        overwrite=request.mode == "overwrite",
+    )
+    request.tell(f"writing to {table.name}")
+    messages = _written(spark, store, rows, template, local)
+    count = sum(file.row_count for message in messages for file in message.new_files)
+    request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
+    snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition)
+    request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
+    return snapshot
+
+
+def _written(
+    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, local: bool
+) -> list[CommitMessage]:
+    if local:
+        batches = [table_batch(batch, store.schema.fields) for batch in rows.toArrow().to_batches()]
+        return tasks.write_in_driver(store, [batch for batch in batches if batch.num_rows], template)
+    if staged.is_possible(spark, store):
+        return staged.write_staged(spark, store, rows)
+    return tasks.write_in_tasks(spark, store, rows, template)
+
+
+def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
+    """The frame with the columns that `partition` fixes, where it lacks them."""
+    unknown = sorted(set(partition) - set(schema.partition_keys))
+    if unknown:
+        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    given = {name.lower() for name in frame.columns}
+    for name, value in partition.items():
+        if name.lower() not in given:
+            frame = frame.withColumn(name, F.lit(value).cast(spark_type(schema.field(name).type)))
+    return frame

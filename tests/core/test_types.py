@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types import (
+    DataField,
+    DataType,
+    Root,
+    arrow_type,
+    format_type,
+    from_arrow_type,
+    parse_field,
+    parse_type,
+    parse_type_text,
+    refuse_type,
+    spark_ddl,
+    type_text,
+)
+from tests.core.strategies import types
+
+
+@given(types())
+def test_schema_json_round_trip(t):
+    assert parse_type(format_type(t)) == t
+
+
+@given(types())
+def test_sql_text_round_trip_but_for_ids(t):
+    again = parse_type_text(type_text(t), "flink")
+    assert type_text(again) == type_text(t)
+
+
+@given(types())
+def test_types_pickle(t):
+    assert pickle.loads(pickle.dumps(t)) == t
+
+
+@given(types())
+def test_arrow_type_maps_back_to_a_type_with_the_same_arrow_type(t):
+    assert arrow_type(from_arrow_type(arrow_type(t))) == arrow_type(t)
+
+
+@pytest.mark.parametrize(
+    ("text", "json"),
+    [
+        ("INT NOT NULL", "INT NOT NULL"),
+        ("STRING", "STRING"),
+        ("VARCHAR(2147483647)", "STRING"),
+        ("VARBINARY(2147483647) NOT NULL", "BYTES NOT NULL"),
+        ("TIMESTAMP_LTZ(6)", "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+        ("TIMESTAMP WITHOUT TIME ZONE", "TIMESTAMP(6)"),
+        ("TIME", "TIME(0)"),
+        ("DECIMAL(5)", "DECIMAL(5, 0)"),
+        ("DOUBLE PRECISION", "DOUBLE"),
+        ("INT NOT NULL ARRAY", {"type": "ARRAY", "element": "INT NOT NULL"}),
+        ("MULTISET<INT>", {"type": "MULTISET", "element": "INT"}),
+        ("VECTOR<FLOAT, 3> NOT NULL", {"type": "VECTOR NOT NULL", "element": "FLOAT", "length": 3}),
+        (
+            "MAP<STRING NOT NULL, ARRAY<INT>> NOT NULL",
+            {"type": "MAP NOT NULL", "key": "STRING NOT NULL", "value": {"type": "ARRAY", "element": "INT"}},
+        ),
+        (
+            "ROW<a INT, `b c` STRING 'it''s'>",
+            {
+                "type": "ROW",
+                "fields": [
+                    {"id": 0, "name": "a", "type": "INT"},
+                    {"id": 1, "name": "b c", "type": "STRING", "description": "it's"},
+                ],
+            },
+        ),
+    ],
+)
+def test_text_and_json_forms(text, json):
+    assert format_type(parse_type_text(text, "flink")) == json
+    assert parse_type(json) == parse_type_text(text, "flink")
+
+
+@pytest.mark.parametrize(
+    ("text", "spark", "flink"),
+    [
+        ("TIMESTAMP", "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(6)"),
+        ("TIMESTAMP(3)", "TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP(3)"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP(6)", "TIMESTAMP(6)"),
+        ("BINARY", "BYTES", "BINARY(1)"),
+        ("LONG", "BIGINT", "BIGINT"),
+        ("STRUCT<a: INT COMMENT 'x', b STRING>", "ROW<`a` INT COMMENT 'x', `b` STRING>", None),
+    ],
+)
+def test_dialects(text, spark, flink):
+    assert type_text(parse_type_text(text, "spark")) == spark
+    assert flink is None or type_text(parse_type_text(text, "flink")) == flink
+
+
+@pytest.mark.parametrize(
+    "text", ["", "NOPE", "INT INT", "DECIMAL(39, 1)", "DECIMAL(3, 4)", "ARRAY<INT", "CHAR(0)", "TIMESTAMP(10)", "INT;"]
+)
+def test_what_is_no_type_is_refused(text):
+    with pytest.raises(InvalidError):
+        parse_type_text(text)
+
+
+def test_spark_ddl():
+    t = parse_type_text("ROW<a TIMESTAMP(3), `b c` MAP<CHAR(3), TIME>, d ARRAY<TIMESTAMP_LTZ>, e BYTES>", "flink")
+    assert spark_ddl(t) == "STRUCT<`a`:TIMESTAMP_NTZ,`b c`:MAP<STRING,INT>,`d`:ARRAY<TIMESTAMP>,`e`:BINARY>"
+
+
+@pytest.mark.parametrize("root", [Root.MULTISET, Root.VARIANT, Root.BLOB])
+def test_types_without_values_are_refused_by_name(root):
+    inner = DataType(root, element=DataType(Root.INT) if root is Root.MULTISET else None)
+    nested = DataType(Root.ARRAY, element=inner)
+    with pytest.raises(UnsupportedError, match=root.value):
+        refuse_type(nested)
+    with pytest.raises(UnsupportedError, match=root.value):
+        arrow_type(nested)
+
+
+def test_field_with_default_and_description():
+    json = {"id": 7, "name": "a", "type": "INT", "description": "d", "defaultValue": "1"}
+    assert parse_field(json) == DataField(7, "a", DataType(Root.INT), "d", "1")
+
+
+@pytest.mark.parametrize(
+    ("arrow", "text"),
+    [
+        (pa.uint8(), "SMALLINT"),
+        (pa.uint64(), "DECIMAL(20, 0)"),
+        (pa.timestamp("s"), "TIMESTAMP(0)"),
+        (pa.timestamp("ns", "Europe/Paris"), "TIMESTAMP(9) WITH LOCAL TIME ZONE"),
+        (pa.time64("us"), "TIME(6)"),
+        (pa.large_string(), "STRING"),
+        (pa.string_view(), "STRING"),
+        (pa.dictionary(pa.int32(), pa.string()), "STRING"),
+        (pa.binary(4), "BINARY(4)"),
+        (pa.large_list(pa.int8()), "ARRAY<TINYINT>"),
+        (pa.list_(pa.int8(), 3), "ARRAY<TINYINT>"),
+    ],
+)
+def test_from_arrow(arrow, text):
+    assert type_text(from_arrow_type(arrow)) == text
+
+
+def test_from_arrow_refuses_what_has_no_counterpart():
+    with pytest.raises(UnsupportedError):
+        from_arrow_type(pa.duration("s"))

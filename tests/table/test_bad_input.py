@@ -1,0 +1,192 @@
+"""Every kind of wrong input: the error's class, the place that it names, the remedy; and that nothing was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
+from bucketlake.ops.store import clear_cache
+from bucketlake.schema import AddColumn, SetOption, UpdateColumnType
+from bucketlake.table import open_table
+from bucketlake.types import BIGINT, INT, STRING
+
+SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int32()), pa.field("v", pa.int8())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return bucketlake.open(tmp_path)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return catalog.create_table("t", SCHEMA, ["pt"], ["pt", "k"], {"bucket": "2"})
+
+
+CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
+    "bucket-key without bucket": (
+        {"options": {"bucket": "-1", "bucket-key": "k"}},
+        InvalidError,
+        r"Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting or specify a bucket number",
+    ),
+    "bucket without bucket-key": ({"options": {"bucket": "2"}}, InvalidError, "bucket-key"),
+    "bucket-key that is no column": ({"options": {"bucket": "2", "bucket-key": "x"}}, InvalidError, "x"),
+    "value that does not parse": ({"options": {"target-file-size": "big"}}, InvalidError, "target-file-size"),
+    "unknown choice": ({"options": {"merge-engine": "newest"}}, InvalidError, "merge-engine"),
+    "unknown file format": ({"options": {"file.format": "csv"}}, UnsupportedError, "csv"),
+    "refused option": ({"options": {"row-tracking.enabled": "true"}}, UnsupportedError, "row-tracking"),
+    "undelivered engine": (
+        {"primary_keys": ["pt", "k"], "options": {"bucket": "1", "merge-engine": "aggregation"}},
+        UnsupportedError,
+        "merge-engine",
+    ),
+    "partition column twice": ({"partition_keys": ["pt", "pt"]}, InvalidError, "duplicate"),
+    "primary-key column twice": ({"primary_keys": ["k", "k"]}, InvalidError, "duplicate"),
+    "partition column that is none": ({"partition_keys": ["x"]}, InvalidError, "partition"),
+    "primary key that is no column": ({"primary_keys": ["x"]}, InvalidError, "primary key"),
+}
+
+
+@pytest.mark.parametrize("case", CREATIONS)
+def test_table_that_cannot_be(catalog: Catalog, case: str) -> None:
+    arguments, kind, message = CREATIONS[case]
+    with pytest.raises(kind, match=message):
+        catalog.create_table("bad", SCHEMA, **arguments)
+    assert not catalog.table_exists("bad")
+
+
+def test_column_twice_and_key_in_two_places(catalog: Catalog) -> None:
+    twice = pa.schema([pa.field("k", pa.int32()), pa.field("k", pa.int32())])
+    with pytest.raises(InvalidError, match="duplicate"):
+        catalog.create_table("bad", twice)
+    with pytest.raises(InvalidError, match="primary key on DDL and table options"):
+        catalog.create_table("bad", SCHEMA, primary_keys=["k"], options={"primary-key": "k"})
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.create_table("nowhere.t", SCHEMA)
+
+
+def good(**changes: Any) -> pa.Table:
+    columns = {"pt": ["a"], "k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int8()), **changes}
+    return pa.table({name: column for name, column in columns.items() if column is not None})
+
+
+WRITES: dict[str, tuple[Callable[[], pa.Table], str]] = {
+    "null key": (lambda: good(k=pa.array([None], pa.int32())), r"null.*column=k.*"),
+    "column missing": (lambda: good(v=None), r"missing.*column=v"),
+    "column unknown": (lambda: good(w=[1]), r"does not have.*w"),
+    "wrong type": (lambda: good(v=["x"]), r"column=v"),
+    "overflow": (lambda: good(v=[1000]), r"column=v"),
+    "fraction": (lambda: good(k=[1.5]), r"column=k"),
+}
+
+
+@pytest.mark.parametrize("case", WRITES)
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_rows_that_do_not_fit(table: Table, tmp_path: Path, case: str, mode: str) -> None:
+    make, message = WRITES[case]
+    table.write_arrow(good())
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidError, match=message):
+        table.write_arrow(make(), mode=mode)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert table.to_arrow() == good().select(["pt", "k", "v"]).cast(table.arrow_schema)
+
+
+def test_column_twice_in_the_rows(table: Table) -> None:
+    arrays = [pa.array(["a"]), pa.array([1], pa.int32()), pa.array([1], pa.int8()), pa.array([2], pa.int8())]
+    batch = pa.RecordBatch.from_arrays(arrays, names=["pt", "k", "v", "v"])
+    with pytest.raises(InvalidError, match=r"more than once \[columns=\['v'\]"):
+        table.write_arrow(batch)
+
+
+CALLS: dict[str, tuple[Callable[[Table], Any], type[BucketlakeError], str]] = {
+    "mode": (lambda t: t.write_arrow(good(), mode="replace"), InvalidError, "mode=replace"),
+    "partition column": (lambda t: t.write_arrow(good(), partition={"k": 1}), InvalidError, "not partition columns"),
+    "rows outside of the partition": (
+        lambda t: t.write_arrow(good(), mode="overwrite", partition={"pt": "b"}),
+        InvalidError,
+        "belong",
+    ),
+    "projection": (lambda t: t.to_arrow(columns=["vv"]), InvalidError, "no such column.*did you mean 'v'"),
+    "condition's column": (lambda t: t.to_arrow(where="x = 1"), InvalidError, "x"),
+    "condition's text": (lambda t: t.to_arrow(where="k = = 1"), InvalidError, "k = = 1|="),
+    "condition's type": (lambda t: t.to_arrow(where="k = 'one'"), InvalidError, "k"),
+    "option name": (lambda t: t.to_arrow(scan_snapshotid=1), InvalidError, "did you mean 'scan_snapshot_id'"),
+    "option value": (lambda t: t.to_arrow(scan_snapshot_id="first"), InvalidError, "scan.snapshot-id"),
+    "snapshot": (lambda t: t.to_arrow(scan_snapshot_id=7), NotFoundError, "7"),
+    "tag": (lambda t: t.to_arrow(scan_tag_name="t"), NotFoundError, "Tag 't'"),
+    "two times": (lambda t: t.to_arrow(scan_snapshot_id=1, scan_tag_name="t"), InvalidError, "Only one"),
+    "fixed option": (lambda t: t.with_options({"bucket-key": "v"}), BucketlakeError, "bucket-key"),
+    "refused option": (lambda t: t.write_arrow(good(), **{"upsert-key": "v"}), UnsupportedError, "upsert-key"),
+    "delete spec": (lambda t: t.drop_partitions([{"x": 1}]), InvalidError, "not partition columns"),
+    "no spec": (lambda t: t.drop_partitions([]), InvalidError, "cannot be empty"),
+    "type change of a key": (lambda t: t.alter(UpdateColumnType("k", BIGINT)), BucketlakeError, "primary key"),
+    "type change of a partition": (lambda t: t.alter(UpdateColumnType("pt", INT)), BucketlakeError, "partition"),
+    "column that is there": (lambda t: t.alter(AddColumn("v", STRING)), BucketlakeError, "v"),
+    "not null column": (lambda t: t.alter(AddColumn("n", INT.with_nullable(False))), InvalidError, "NOT NULL"),
+    "bucket to -1": (lambda t: t.alter(SetOption("bucket", "-1")), BucketlakeError, "Cannot change bucket to -1"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_calls_that_cannot_be(table: Table, case: str) -> None:
+    call, kind, message = CALLS[case]
+    table.write_arrow(good())
+    with pytest.raises(kind, match=message):
+        call(table)
+    assert table.refresh().schema.id == 0
+    assert [snapshot.id for snapshot in table.snapshots()] == [1]
+
+
+def test_delete_of_append_rows_is_refused(catalog: Catalog) -> None:
+    table = catalog.create_table("a", SCHEMA)
+    with pytest.raises(UnsupportedError, match="append tables"):
+        table.delete("k = 1")
+
+
+def test_path_that_is_no_table(catalog: Catalog, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no table in this folder"):
+        open_table(str(tmp_path / "nothing"), catalog.env)
+
+
+def test_newer_and_broken_schema_files(table: Table, catalog: Catalog) -> None:
+    schema = Path(table.path) / "schema" / "schema-0"
+    tree = json.loads(schema.read_text())
+    schema.write_text(json.dumps({**tree, "version": 99}))
+    with pytest.raises((UnsupportedError, CorruptError), match="99"):
+        catalog.table("t")
+    schema.write_text("{")
+    with pytest.raises(CorruptError, match="schema-0"):
+        catalog.table("t")
+
+
+def test_broken_and_missing_files_are_named(table: Table) -> None:
+    table.write_arrow(good())
+    data = next(Path(table.path).rglob("data-*"))
+    content = data.read_bytes()
+    data.write_bytes(b"PAR1 nonsense")
+    with pytest.raises(CorruptError, match=data.name):
+        table.to_arrow()
+    data.unlink()
+    with pytest.raises(NotFoundError, match=data.name):
+        table.to_arrow()
+    with pytest.warns(UserWarning, match=data.name):
+        assert table.to_arrow(scan_ignore_lost_files=True).num_rows == 0
+    data.write_bytes(content)
+    for pattern in ("manifest/manifest-*", "snapshot/snapshot-1"):
+        clear_cache()
+        broken = sorted(Path(table.path).glob(pattern))[0]
+        kept = broken.read_bytes()
+        broken.write_bytes(b"{")
+        with pytest.raises(CorruptError, match=broken.name):
+            table.to_arrow()
+        broken.write_bytes(kept)
+    clear_cache()
+    assert table.to_arrow().num_rows == 1

@@ -1,0 +1,167 @@
+"""Databases and tables of a filesystem warehouse, and the errors of names that are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema import AddColumn, RenameColumn, SetOption
+from bucketlake.types import INT, STRING
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return bucketlake.open(tmp_path / "warehouse")
+
+
+def test_default_database_is_there_and_takes_tables(catalog: Catalog, tmp_path: Path) -> None:
+    assert catalog.list_databases() == ["default"]
+    assert catalog.list_tables() == []
+    catalog.create_table("t", SCHEMA, options={"bucket": "-1"})
+    assert catalog.list_tables("default") == ["t"]
+    assert (tmp_path / "warehouse" / "default.db" / "t" / "schema" / "schema-0").is_file()
+
+
+def test_databases_are_created_listed_and_dropped(catalog: Catalog) -> None:
+    catalog.create_database("sales")
+    assert catalog.list_databases() == ["default", "sales"]
+    with pytest.raises(AlreadyExistsError, match="database=sales"):
+        catalog.create_database("sales")
+    catalog.create_database("sales", ignore_if_exists=True)
+    catalog.create_table("sales.t", SCHEMA)
+    with pytest.raises(InvalidError, match="not empty"):
+        catalog.drop_database("sales")
+    catalog.drop_database("sales", cascade=True)
+    assert catalog.list_databases() == ["default"]
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.drop_database("sales")
+    catalog.drop_database("sales", ignore_if_missing=True)
+
+
+def test_filesystem_catalog_stores_no_database_properties(catalog: Catalog) -> None:
+    with pytest.warns(UserWarning, match="stores no properties"):
+        catalog.create_database("d", properties={"owner": "me"})
+    assert catalog.database_properties("d") == {}
+    with pytest.raises(UnsupportedError, match="Alter database"):
+        catalog.alter_database("d", {"owner": "me"})
+    with pytest.raises(UnsupportedError, match="location"):
+        catalog.create_database("e", properties={"location": "/x"})
+
+
+def test_schema_file_is_what_was_asked_for(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table(
+        "default.t", SCHEMA, primary_keys=["k"], options={"bucket": 4, "file.format": "orc"}, comment="a table"
+    )
+    tree = json.loads((tmp_path / "warehouse/default.db/t/schema/schema-0").read_text())
+    assert tree["fields"][0] == {"id": 0, "name": "k", "type": "BIGINT NOT NULL"}
+    assert (tree["primaryKeys"], tree["comment"]) == (["k"], "a table")
+    assert tree["options"] == {"bucket": "4", "file.format": "orc"}
+    assert tree["timeMillis"] > 1_600_000_000_000
+
+
+def test_tables_are_created_once_and_dropped(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table("t", SCHEMA)
+    with pytest.raises(AlreadyExistsError, match=r"default\.t"):
+        catalog.create_table("default.t", SCHEMA)
+    assert catalog.create_table("t", SCHEMA, ignore_if_exists=True).name == "default.t"
+    catalog.drop_table("t")
+    assert not catalog.table_exists("t")
+    assert not (tmp_path / "warehouse/default.db/t").exists()
+    with pytest.raises(NotFoundError, match="no such table"):
+        catalog.drop_table("t")
+    catalog.drop_table("t", ignore_if_missing=True)
+
+
+def test_rename_moves_the_data_along(catalog: Catalog) -> None:
+    catalog.create_database("other")
+    table = catalog.create_table("t", SCHEMA, options={"bucket": "-1"})
+    table.write_arrow(pa.table({"k": [1], "v": ["x"]}))
+    catalog.create_table("taken", SCHEMA)
+    with pytest.raises(AlreadyExistsError, match="taken"):
+        catalog.rename_table("t", "taken")
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.rename_table("t", "nowhere.t")
+    catalog.rename_table("t", "other.u")
+    assert catalog.table("other.u").to_arrow().to_pylist() == [{"k": 1, "v": "x"}]
+    with pytest.raises(NotFoundError):
+        catalog.rename_table("t", "v")
+    catalog.rename_table("t", "v", ignore_if_missing=True)
+
+
+def test_alter_publishes_the_next_schema(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    altered = catalog.alter_table("t", AddColumn("n", INT), SetOption("snapshot.num-retained.min", "5"))
+    assert altered is not None
+    assert altered.schema.id == 1
+    assert [field.name for field in catalog.table("t").schema.fields] == ["k", "v", "n"]
+    assert catalog.table("t").options.get("snapshot.num-retained.min") == 5
+    with pytest.raises(NotFoundError):
+        catalog.alter_table("nothing", RenameColumn("v", "w"))
+    assert catalog.alter_table("nothing", RenameColumn("v", "w"), ignore_if_missing=True) is None
+
+
+def test_alter_on_two_handles_keeps_both_changes(catalog: Catalog) -> None:
+    first = catalog.create_table("t", SCHEMA)
+    second = catalog.table("t")
+    first.alter(AddColumn("a", INT))
+    assert second.alter(AddColumn("b", STRING)).schema.field_names == ("k", "v", "a", "b")
+
+
+def test_default_options_of_the_catalog_reach_new_tables(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path, {"table-default.file.format": "avro"})
+    assert catalog.create_table("t", SCHEMA).options.get("file.format") == "avro"
+    explicit = catalog.create_table("u", SCHEMA, options={"file.format": "orc"})
+    assert explicit.options.get("file.format") == "orc"
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.b.c", "a.", ".t", "a/b", "default.x/y", "default.", "..", "default..t"])
+def test_names_that_are_none(catalog: Catalog, name: str) -> None:
+    with pytest.raises(InvalidError, match="not a"):
+        catalog.table(name)
+
+
+def test_backticks_and_missing_names(catalog: Catalog) -> None:
+    catalog.create_table("orders", SCHEMA)
+    assert catalog.table("`default`.`orders`").name == "default.orders"
+    with pytest.raises(NotFoundError, match="did you mean 'orders'"):
+        catalog.table("ordrs")
+    with pytest.raises(NotFoundError, match=r"no such database \[database=defualt.*did you mean 'default'"):
+        catalog.table("defualt.orders")
+
+
+def test_system_names_are_no_data_tables(catalog: Catalog) -> None:
+    catalog.create_table("t", SCHEMA)
+    with pytest.raises(UnsupportedError, match=r"t\$files"):
+        catalog.table("t$files")
+    with pytest.raises(UnsupportedError, match=r"t\$branch_b"):
+        catalog.table("t$branch_b")
+    with pytest.raises(InvalidError, match="Cannot 'create' for system table"):
+        catalog.create_table("t$files", SCHEMA)
+    with pytest.raises(InvalidError, match="Cannot 'drop' for system table"):
+        catalog.drop_table("t$snapshots")
+    with pytest.raises(InvalidError, match="system database"):
+        catalog.create_database("sys")
+
+
+def test_folders_that_are_no_tables_are_not_listed(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_database("d")
+    (tmp_path / "warehouse/d.db/stray").mkdir()
+    (tmp_path / "warehouse/d.db/file.txt").write_text("x")
+    (tmp_path / "warehouse/no-database").mkdir()
+    assert catalog.list_tables("d") == []
+    assert catalog.list_databases() == ["d", "default"]
+    with pytest.raises(NotFoundError, match="no such table"):
+        catalog.table("d.stray")
+
+
+def test_warehouse_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    with pytest.raises(InvalidError, match="warehouse is a file"):
+        bucketlake.open(tmp_path / "f")
