@@ -40,6 +40,12 @@ class Identifier:
     system: str | None = None
 
     @property
+    def branch(self) -> str | None:
+        """The branch that `$branch_<name>` names."""
+        found = self.system or ""
+        return found.removeprefix("branch_") if found.startswith("branch_") else None
+
+    @property
     def text(self) -> str:
         """As users write it."""
         return f"{self.database}.{self.table}" + (f"${self.system}" if self.system else "")
@@ -104,7 +110,9 @@ class Catalog:
                 "Cannot specify location for a database when using fileSystem catalog.", database=name
             )
         if properties:
-            warnings.warn(f"database {name}: a filesystem catalog stores no properties: {sorted(properties)}", stacklevel=2)
+            warnings.warn(
+                f"database {name}: a filesystem catalog stores no properties: {sorted(properties)}", stacklevel=2
+            )
         self.env.storage.make_dir(self.database_path(name))
 
     def database_properties(self, name: str) -> dict[str, str]:
@@ -156,13 +164,15 @@ class Catalog:
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
         """A table to read and write. `options`: dynamic options for this handle only."""
         found = parse_name(name)
-        self._require_data_table(found, "open")
+        branch = {"branch": found.branch} if found.branch else {}
+        if not branch:
+            self._require_data_table(found, "open")
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        return open_table(path, self.env, name=found.text, options=options)
+        return open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
 
     def create_table(
         self,
@@ -242,7 +252,7 @@ class Catalog:
         if found.system is None and found.database != SYSTEM_DATABASE:
             return
         if action == "open":
-            raise UnsupportedError("system tables and branches cannot be opened as a table", table=found.text)
+            raise UnsupportedError("system tables cannot be opened as a table", table=found.text)
         raise InvalidError(
             f"Cannot '{action}' for system table '{found.text}', please use data table.", table=found.text
         )

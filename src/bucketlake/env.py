@@ -159,10 +159,7 @@ class LocalStorage:
         """See Storage."""
         try:
             with os.scandir(path) as entries:
-                return [
-                    FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
-                    for entry in entries
-                ]
+                return [info for entry in entries if (info := _listed(entry)) is not None]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -210,6 +207,14 @@ class LocalStorage:
             os.rename(source, target)
         except OSError as error:
             raise _storage_error("cannot rename", source, error) from error
+
+
+def _listed(entry: os.DirEntry[str]) -> FileInfo | None:
+    """What a folder's listing says of one entry, None if it has gone meanwhile."""
+    try:
+        return FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
+    except FileNotFoundError:
+        return None
 
 
 def _local_info(path: str, status: os.stat_result) -> FileInfo:

@@ -113,11 +113,12 @@ class _Reader:
     # ---- columns
 
     def known_columns(self, tree: exp.Expression) -> list[DataField]:
-        found = []
+        found, statement = [], tree.find_ancestor(exp.Select)
         for node in tree.find_all(exp.Column):
             parts = [part.name for part in node.parts]
             hits = [hit for hit in map(self.lookup, parts) if hit is not None]
-            if not hits and not node.find_ancestor(exp.Lambda, exp.Subquery, exp.Select, exp.Dot):
+            inner = node.find_ancestor(exp.Lambda, exp.Dot) or node.find_ancestor(exp.Select) is not statement
+            if not hits and not inner:
                 raise self.unknown(node)
             found += hits[:1]
         return found

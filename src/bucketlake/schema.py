@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options import TableOptions, option_text, validate
 from bucketlake.schema_change import (
     AddColumn,
@@ -249,14 +249,22 @@ class TableSchema:
         return pretty_json(tree).encode()
 
     @classmethod
-    def decode(cls, data: bytes | str) -> TableSchema:
+    def decode(cls, data: bytes | str, path: str | None = None) -> TableSchema:
         """A schema file's content; versions 1 and 2 get the defaults that they were written under.
 
-        Raises: CorruptError.
+        `path` is for errors. Raises: CorruptError; UnsupportedError for a version newer than this code.
         """
         try:
             tree = json.loads(data)
             version = tree.get("version", 1)
+            if version > VERSION:
+                raise UnsupportedError(
+                    "schema file of a newer format",
+                    version=version,
+                    known=VERSION,
+                    path=path,
+                    remedy="upgrade bucketlake",
+                )
             options = {key: option_text(value) for key, value in tree.get("options", {}).items()}
             if version <= 1:
                 options.setdefault("bucket", "1")
@@ -274,7 +282,7 @@ class TableSchema:
                 version,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptError("not a schema file", detail=str(error)) from error
+            raise CorruptError("not a schema file", path=path, detail=str(error)) from error
 
 
 def normalised(schema: TableSchema) -> TableSchema:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.options import TableOptions, immutable
+from bucketlake.options import TableOptions, immutable, option_text
 from bucketlake.schema_evolution import cast_allowed
 from bucketlake.types import DataField, DataType, Root, type_text
 from bucketlake.types_ids import with_fresh_ids
@@ -163,7 +163,7 @@ class _Draft:
 
     def apply(self, change: SchemaChange) -> None:
         if isinstance(change, SetOption):
-            self.set_option(change.key, str(change.value))
+            self.set_option(change.key, option_text(change.value))
         elif isinstance(change, RemoveOption):
             self.remove_option(change.key)
         elif isinstance(change, AddColumn):

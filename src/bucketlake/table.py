@@ -1,6 +1,6 @@
 """One table without Spark: read it as Arrow, write Arrow to it, look at its snapshots and files, change its schema.
 
-Spec: docs/spec/table.md
+Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ from bucketlake.errors import (
 )
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
+from bucketlake.ops.incoming import DELETE
 from bucketlake.ops.messages import CommitMessage, Split
+from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.read import column_names, read_split
 from bucketlake.ops.scan import Plan, Scan, live_entries, plan
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
 from bucketlake.ops.store import Store, parallel
-from bucketlake.ops.write import DELETE, KIND_COLUMN, new_commit_user, prepare_write, renumber, write_batches
+from bucketlake.ops.write import new_commit_user, prepare_write, renumber, write_batches
 from bucketlake.options import OPTIONS, TableOptions
 from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
+from bucketlake.schema import KIND_FIELD, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
+THREADS = max(2, min(pa.cpu_count(), 16))
 Arrow = Any  # pa.Table, pa.RecordBatch, pa.RecordBatchReader or an iterable of record batches
 
 
@@ -110,7 +114,8 @@ class Table:
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""
-        return open_table(self.path, self.store.env, name=self.name)
+        branch = self.schema.options.get("branch")
+        return open_table(self.path, self.store.env, name=self.name, options={"branch": branch} if branch else None)
 
     # ---- look
 
@@ -122,9 +127,7 @@ class Table:
         """The newest snapshot, None if nothing was committed."""
         return self.store.latest_snapshot()
 
-    def plan(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
-    ) -> Plan:
+    def plan(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any) -> Plan:
         """What a read with these arguments would open, pruned by partition, bucket, key and statistics."""
         return self._planned(where, columns, options)[1]
 
@@ -186,7 +189,7 @@ class Table:
         def read(split: Split) -> list[pa.RecordBatch]:
             return list(read_split(table.store, split, names, predicate))
 
-        parts = parallel(read, planned.splits, max(2, pa.cpu_count()))
+        parts = parallel(read, planned.splits, THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
 
     def to_batches(
@@ -196,9 +199,7 @@ class Table:
         table, planned, predicate = self._planned(where, columns, options)
         return table._batches(planned, column_names(table.schema, columns), predicate)
 
-    def _batches(
-        self, planned: Plan, names: Sequence[str], predicate: Predicate | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         for split in planned.splits:
             yield from read_split(self.store, split, names, predicate)
 
@@ -223,10 +224,15 @@ class Table:
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
         store = table.store
-        batches = _filled(_record_batches(data), partition or {}, table.schema)
+        batches: Iterable[pa.RecordBatch] = _filled(_record_batches(data), partition or {}, table.schema)
+        touched: frozenset[bytes] | None = None
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            batches = list(batches)
+            touched = touched_partitions(table.schema, batches)
         user = new_commit_user(store)
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=mode == "overwrite")
-        messages = write_batches(store, batches, task)
+        overwrite = mode == "overwrite"
+        task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
+        messages = write_batches(store, batches, replace(task, options={"threads": THREADS}))
         return table.commit(messages, user, mode=mode, partition=partition)
 
     def for_writing(self) -> Table:
@@ -248,6 +254,7 @@ class Table:
         notes = CommitProperties(operation=operation)
         try:
             if mode == "append":
+                self._refuse_strangers(messages, partition)
                 return commit.commit(messages, notes=notes)
             dynamic = partition is None and self.options.get("dynamic-partition-overwrite")
             return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes)
@@ -256,6 +263,11 @@ class Table:
         except BucketlakeError:
             commit.abort(messages)
             raise
+
+    def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
+        within = spec_filter(self.store, [partition]) if partition else None
+        if within is not None and not all(within(message.partition) for message in messages):
+            raise InvalidError("rows do not belong to the partition that is written", partition=dict(partition or {}))
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
         """Delete the matching rows of a primary-key table as of now; None if none match."""
@@ -266,7 +278,7 @@ class Table:
         rows = (_as_deletes(batch) for batch in table.to_batches(where))
         user = new_commit_user(store)
         task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        return table.commit(write_batches(store, rows, task, KIND_COLUMN), user, operation="DELETE")
+        return table.commit(write_batches(store, rows, task, KIND_FIELD.name), user, operation="DELETE")
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
@@ -295,17 +307,30 @@ class Table:
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
 
 
-def open_table(
-    path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None
-) -> Table:
-    """The table that lies in a folder, with its newest schema. NotFoundError if the folder holds none."""
-    paths = TablePaths(path)
+def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None) -> Table:
+    """The table that lies in a folder, with its newest schema. NotFoundError if the folder holds none.
+
+    `options`: dynamic options; "branch" opens that branch.
+    """
+    given = option_keys(options or {})
+    branch = given.pop("branch", None)
+    place = {} if branch is None else {"branch": str(branch)}
+    path = path.rstrip("/") or path
+    paths = TablePaths(path, options=place)
     names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
-    ids = [int(name) for name in names if name.isdigit()]
+    ids = [int(number) for number in names if number.isdigit()]
     if not ids:
-        raise NotFoundError("no table in this folder", path=path, remedy="check the path, or create the table first")
-    schema = TableSchema.decode(env.storage.read(paths.schema(max(ids))))
-    return Table(new_store(env, path, schema), name or path.rstrip("/").rsplit("/", 1)[-1]).with_options(options)
+        details = {"path": path, **place}
+        raise NotFoundError("no table in this folder", remedy="check the path, or create the table first", **details)
+    newest = paths.schema(max(ids))
+    schema = TableSchema.decode(env.storage.read(newest), newest)
+    schema = replace(schema, options={**schema.options, **place})
+    return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
+
+
+def new_store(env: Env, path: str, schema: TableSchema) -> Store:
+    """The store of the table with this schema that lies in a folder."""
+    return Store(env, TablePaths(path, schema.partition_fields, schema.options), schema, TableOptions(schema.options))
 
 
 def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,7 +381,7 @@ def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _as_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.append_column(KIND_COLUMN, pa.array(np.full(batch.num_rows, DELETE, np.int8)))
+    return batch.append_column(KIND_FIELD.name, pa.array(np.full(batch.num_rows, DELETE, np.int8)))
 
 
 def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:

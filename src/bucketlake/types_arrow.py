@@ -65,7 +65,7 @@ def _convert(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -
         return array
     try:
         converted = _scalar(array, target, trusted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise _misfit(array, target, column, str(error)) from error
     if converted is None:
         raise _misfit(array, target, column, None)

@@ -8,7 +8,8 @@ import pytest
 
 from bucketlake.errors import InvalidError
 from bucketlake.types import arrow_schema, canonical_batch
-from tests.core.strategies import column, columns
+
+from .strategies import column, columns
 
 
 def canonical(array, text, **flags):

@@ -21,7 +21,8 @@ from bucketlake.types import (
     spark_ddl,
     type_text,
 )
-from tests.core.strategies import types
+
+from .strategies import types
 
 
 @given(types())

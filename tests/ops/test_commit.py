@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.sim.clock import FakeClock
-from tests.sim.storage import MapStorage
+from tests.sim.storage import FAIL_BEFORE, FaultStorage, MapStorage
 from tests.sim.tables import (
     NO_PARTITION,
     check_table,
@@ -15,13 +15,14 @@ from tests.sim.tables import (
     create_table,
     data_file,
     live_names,
+    make_store,
     message,
     orphans,
     partition,
     table_schema,
 )
 
-from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.errors import ConflictError, InvalidError, StorageError
 from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.commit import Commit, CommitProperties
@@ -302,3 +303,42 @@ def test_discard_duplicate_files() -> None:
     commit_of(store).commit(work)
     assert commit_of(store).commit(work).delta_record_count == 0
     assert live_names(store) == {"a"}
+
+
+@pytest.mark.parametrize("identifier", [BATCH_COMMIT_IDENTIFIER, 4])
+def test_a_failing_compaction_does_not_hide_that_the_write_landed(identifier: int) -> None:
+    inner, clock = MapStorage(), FakeClock()
+    store = create_table(inner, clock)
+    new, after = data_file("new"), data_file("after", level=5)
+    storage = FaultStorage(inner, lambda k, operation, path: FAIL_BEFORE if "snapshot-2" in path else None)
+    commit = commit_of(make_store(storage, clock))
+    work = [message(new, compact_before=(new,), compact_after=(after,))]
+    if identifier == BATCH_COMMIT_IDENTIFIER:
+        assert commit.commit(work, identifier).id == 1
+    else:
+        with pytest.raises(StorageError):
+            commit.commit(work, identifier)
+    assert live_names(store) == {"new"}
+
+
+def test_strict_mode() -> None:
+    schema = table_schema(options={"commit.strict-mode.last-safe-snapshot": "1"})
+    store = create_table(MapStorage(), FakeClock(), schema)
+    base = data_file("base")
+    commit_of(store, "other").commit([message(base)])
+    mine = commit_of(store, "me")
+    mine.commit([message(data_file("a", sequences=(10, 10)))])
+    after = data_file("c", level=5)
+    commit_of(store, "me2").commit([message(compact_before=(base,), compact_after=(after,))], 1)
+    with pytest.raises(ConflictError, match="strict-mode"):
+        mine.commit([message(data_file("b", sequences=(11, 11)))])
+    mine.commit([message(data_file("b"), part=partition(2))])
+
+
+def test_deletes_may_drop_their_statistics() -> None:
+    store = store_of(options={"manifest.delete-file-drop-stats": "true"})
+    commit_of(store).commit([message(data_file("a"))])
+    done = commit_of(store).truncate()
+    (entry,) = delta_entries(store, done)
+    assert entry.file.value_stats_cols == ()
+    assert live_names(store) == set()

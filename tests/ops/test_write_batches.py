@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_full_spill_disk_is_written_out(catalog: Catalog) -> None:
     options = {"write-buffer-size": "1 kb", "write-buffer-spill.max-disk-size": "1 b"}
     table = keyed(catalog, **options)
     table.write_arrow(pa.Table.from_batches([batch(*range(40)) for _ in range(5)]))
-    assert len(table.files()) >= 5
+    assert len(table.files()) > 1
     assert table.to_arrow().num_rows == 40
 
 
@@ -171,7 +172,7 @@ def test_arrival_order_survives_in_bucketed_append_tables(catalog: Catalog) -> N
             if f.bucket == bucket
         ]
         assert ranges[0][0] == 0
-        assert all(right[0] == left[1] + 1 for left, right in zip(ranges, ranges[1:], strict=False))
+        assert all(right[0] == left[1] + 1 for left, right in pairwise(ranges))
         assert all(last - first + 1 == count for first, last, count in ranges)
 
 

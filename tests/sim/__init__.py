@@ -1,1 +1,1 @@
-"""Deterministic simulation: storage that fails where told, a clock that does not wait, threads that take turns by seed."""
+"""Deterministic simulation: storage that fails where told, a clock that does not wait, threads that take turns."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
-from bucketlake.format.binary_row import encode_row, with_arity_header
-from bucketlake.paths import TablePaths
-
 from bucketlake.env import Env
+from bucketlake.format.binary_row import encode_row, with_arity_header
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.scan import live_entries
 from bucketlake.ops.store import Store
 from bucketlake.options import TableOptions
+from bucketlake.paths import TablePaths
 from bucketlake.schema import TableSchema
 from bucketlake.types import BIGINT, INT, STRING, DataField
 
@@ -40,9 +40,7 @@ def table_schema(
 def make_store(storage: Any, clock: Any, schema: TableSchema | None = None, root: str = ROOT) -> Store:
     schema = schema or table_schema()
     options = TableOptions(schema.options)
-    paths = (
-        TablePaths.of(root, schema) if hasattr(TablePaths, "of") else TablePaths(root, options, schema.partition_keys)
-    )
+    paths = TablePaths(root, schema.partition_fields, schema.options)
     return Store(Env(storage, clock), paths, schema, options)
 
 
@@ -64,21 +62,21 @@ def key(value: int) -> bytes:
 
 
 def data_file(name: str, keys: tuple[int, int] = (0, 9), sequences: tuple[int, int] = (0, 9), **more: Any) -> DataFile:
-    fields: dict[str, Any] = dict(
-        file_name=name,
-        file_size=1000,
-        row_count=sequences[1] - sequences[0] + 1,
-        min_key=key(keys[0]),
-        max_key=key(keys[1]),
-        key_stats=SimpleStats(key(keys[0]), key(keys[1]), (0,)),
-        value_stats=NOTHING,
-        min_sequence_number=sequences[0],
-        max_sequence_number=sequences[1],
-        schema_id=0,
-        level=0,
-        value_stats_cols=(),
-        creation_time=1_700_000_000_000,
-    )
+    fields: dict[str, Any] = {
+        "file_name": name,
+        "file_size": 1000,
+        "row_count": sequences[1] - sequences[0] + 1,
+        "min_key": key(keys[0]),
+        "max_key": key(keys[1]),
+        "key_stats": SimpleStats(key(keys[0]), key(keys[1]), (0,)),
+        "value_stats": NOTHING,
+        "min_sequence_number": sequences[0],
+        "max_sequence_number": sequences[1],
+        "schema_id": 0,
+        "level": 0,
+        "value_stats_cols": (),
+        "creation_time": 1_700_000_000_000,
+    }
     return DataFile(**{**fields, **more})
 
 
@@ -136,7 +134,7 @@ def check_buckets(store: Store, entries: list[ManifestEntry]) -> None:
     if store.schema.primary_keys:
         for spans in ranges.values():
             spans.sort()
-            assert all(a[1] < b[0] for a, b in zip(spans, spans[1:])), f"sequence ranges overlap: {spans}"
+            assert all(a[1] < b[0] for a, b in itertools.pairwise(spans)), f"sequence ranges overlap: {spans}"
 
 
 def referenced(store: Store) -> set[str]:

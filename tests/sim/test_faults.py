@@ -123,7 +123,7 @@ def test_a_lost_answer_is_resolved_by_the_uuid(fault: str, times: int) -> None:
 
 
 def test_an_answer_that_never_comes_is_unknown_and_removes_nothing() -> None:
-    inner, store, faulty = lose(1000)
+    _, store, faulty = lose(1000)
     with pytest.raises(CommitUnknownError) as caught:
         commit_of(faulty).commit([message(data_file("x", sequences=(10, 19)))])
     assert store.snapshot(3).uuid in str(caught.value)

@@ -7,6 +7,7 @@ two) snapshots, every one that failed is none.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,9 +141,14 @@ def replay(store: Any, team: list[Writer]) -> set[str]:
 
 
 def test_interleaved_committers_agree_with_the_model() -> None:
+    seen: Counter[str] = Counter()
     for seed in SEEDS:
         try:
             store, inner, team, scheduler = simulate(seed)
+            for operation, snapshot, what in (entry for writer in team for entry in writer.log):
+                seen[f"{operation} {'done' if snapshot else type(what).__name__}"] += 1
+            seen["renumbered"] += sum(name.endswith("'") for name in live_names(store))
+            seen["rebased"] += store.env.clock.slept > 0
             for task in scheduler._tasks:
                 assert task.error is None, f"{task.name}: {task.error!r}"
             check_table(store)
@@ -154,6 +160,11 @@ def test_interleaved_committers_agree_with_the_model() -> None:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}", pytrace=True)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
+    assert min(seen[f"{operation} done"] for operation in OPERATIONS) > 20, seen
+    assert seen["compact ConflictError"] > 5, seen
+    assert seen["delete ConflictError"] > 5, seen
+    assert seen["renumbered"] > 20, seen
+    assert seen["rebased"] > 100, seen
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

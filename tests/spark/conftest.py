@@ -1,6 +1,8 @@
-"""Spark sessions of three kinds, each started once: classic local, Spark Connect, executors in other processes.
+"""Lakes over the kinds of Spark: `lake` runs every test on classic local Spark and on Spark Connect.
 
-A process holds one classic session at a time, so the local cluster runs in a process of its own (`cluster_python`).
+`BUCKETLAKE_TEST_MASTER=local-cluster[2,1,1024]` runs the classic half over executors in other processes.
+The Connect server is a process of its own; PySpark decides by an environment variable which kind of columns its
+functions make, so that is set while a Connect test runs.
 """
 
 from __future__ import annotations
@@ -9,29 +11,91 @@ import os
 import socket
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-from bucketlake.spark.session import new_session
+import bucketlake
+from bucketlake.spark.java import ensure_java
+from bucketlake.spark.session import Lake, new_session
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
+MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
+REMOTE = "SPARK_CONNECT_MODE_ENABLED"
 SETTINGS = {
-    "spark.master": "local[2]",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
+    "spark.log.level": "OFF",
 }
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 @pytest.fixture(scope="session")
-def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    warehouse = tmp_path_factory.mktemp("spark-warehouse")
-    session = new_session(**SETTINGS, **{"spark.sql.warehouse.dir": str(warehouse)})
+def classic_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    warehouse = str(tmp_path_factory.mktemp("spark-warehouse"))
+    session = new_session(**{**SETTINGS, "spark.master": MASTER, "spark.sql.warehouse.dir": warehouse})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    ensure_java()
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {
+        **SETTINGS,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("connect-warehouse")),
+    }
+    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", "local[2,4]"]
+    submit += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    submit += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    # The server's workers must not find the package by themselves: it has to be sent to them.
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", REMOTE)}
+    server = subprocess.Popen(
+        submit, env=environment, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    yield f"sc://127.0.0.1:{port}"
+    server.terminate()
+    server.wait(30)
+
+
+@pytest.fixture(scope="session")
+def connect_session(connect_url: str) -> Iterator[SparkSession]:
+    os.environ[REMOTE] = "1"
+    try:
+        session = RemoteSession.builder.remote(connect_url).create()
+        session.range(1).collect()
+    finally:
+        del os.environ[REMOTE]
+    yield session  # type: ignore[misc]
+    session.stop()
+
+
+@pytest.fixture
+def classic(classic_session: SparkSession, tmp_path: Path) -> Lake:
+    return _lake(classic_session, tmp_path)
+
+
+@pytest.fixture(
+    params=[pytest.param("classic", marks=pytest.mark.spark), pytest.param("connect", marks=pytest.mark.connect)]
+)
+def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    session = request.getfixturevalue(f"{request.param}_session")
+    if request.param == "connect":
+        monkeypatch.setenv(REMOTE, "1")
+    return _lake(session, tmp_path)
+
+
+def _lake(session: SparkSession, folder: Path) -> Lake:
+    found = bucketlake.connect(str(folder / "warehouse"), spark=session)
+    found.catalog.create_database("db")
+    return found

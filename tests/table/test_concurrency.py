@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,7 +68,7 @@ def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog) -> None:
         (entry.file.min_sequence_number, entry.file.max_sequence_number)
         for entry in live_entries(table.store, snapshots[-1])
     )
-    assert all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False)), ranges
+    assert all(left[1] < right[0] for left, right in pairwise(ranges)), ranges
 
 
 def test_last_commit_wins_whatever_was_numbered_first(catalog: Catalog) -> None:
@@ -114,10 +116,8 @@ def test_concurrent_creation_gives_one_table(catalog: Catalog) -> None:
     made: list[str] = []
 
     def create() -> None:
-        try:
+        with contextlib.suppress(bucketlake.AlreadyExistsError):
             made.append(catalog.create_table("t", SCHEMA).name)
-        except bucketlake.AlreadyExistsError:
-            pass
 
     together([create] * 4)
     assert made == ["default.t"]
@@ -186,6 +186,6 @@ def test_conflicting_commit_removes_its_files(catalog: Catalog, tmp_path: Path) 
     table.truncate()
     gone = CommitMessage(entry.partition, entry.bucket, 1, deleted_files=(entry.file,))
     with pytest.raises(bucketlake.ConflictError):
-        table.commit([replace(gone)], "someone")
+        table.commit([gone], "someone")
     write()
     assert table.to_arrow().to_pylist() == [{"k": 7, "v": 5}]

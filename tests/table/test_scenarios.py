@@ -33,7 +33,9 @@ def rows(table: Table, **arguments: Any) -> list[tuple[Any, ...]]:
 def insert(table: Table, *content: tuple[Any, ...], **arguments: Any) -> None:
     columns = zip(*content, strict=True)
     table.write_arrow(
-        pa.table([pa.array(c, f.type) for c, f in zip(columns, table.arrow_schema, strict=True)], table.arrow_schema.names),
+        pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, table.arrow_schema, strict=True)], table.arrow_schema.names
+        ),
         **arguments,
     )
 
@@ -119,7 +121,9 @@ def test_s11_other_bucket_number_changes_metadata_only(rescaled: Table) -> None:
 
 def test_s11_insert_is_refused_and_names_both_numbers(rescaled: Table) -> None:
     before = rows(rescaled)
-    with pytest.raises(InvalidError, match=r"Try to write partition pt=a with a new bucket num 8, but .* num is 2") as e:
+    with pytest.raises(
+        InvalidError, match=r"Try to write partition pt=a with a new bucket num 8, but .* num is 2"
+    ) as e:
         insert(rescaled, (100, 1, "a"))
     assert "OVERWRITE" in str(e.value)
     with pytest.raises(InvalidError, match="new bucket num 8"):

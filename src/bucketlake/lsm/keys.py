@@ -154,7 +154,7 @@ def _reader(column: pa.Array) -> Callable[[int], Any]:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         content, bounds = byte_ranges(column)
-        data = memoryview(content)
+        data = content.data
         return lambda row: bytes(data[bounds[row] : bounds[row + 1]])
     if pa.types.is_decimal(kind):
         pairs = decimal_pairs(column)

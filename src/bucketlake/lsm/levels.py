@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import pairwise
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.manifest import DataFile
@@ -161,7 +162,7 @@ def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
 
 def _run_of(files: Sequence[DataFile], key_range: KeyRange) -> SortedRun:
     ranged = sorted(((*key_range(file), number, file) for number, file in enumerate(files)), key=lambda r: r[:3])
-    for one, two in zip(ranged[:-1], ranged[1:], strict=True):
+    for one, two in pairwise(ranged):
         if two[0] <= one[1]:
             raise CorruptError(
                 "two files of one level overlap in keys",

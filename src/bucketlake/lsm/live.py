@@ -1,7 +1,8 @@
 """Which rows of overlapping runs are live: bitmaps for scans that filter natively.
 
     live_rows(runs of key columns, order, engine=Deduplicate(), *, block=BlockSize()) -> list[Bitmap], one a run
-    Bitmap: .rows, .bits (uint64 words, bit i & 63 of word i >> 6 is row i), .count(), .mask(start=0, stop=rows), .words()
+    Bitmap: .rows, .bits (uint64 words, bit i & 63 of word i >> 6 is row i), .count(), .mask(start=0, stop=rows),
+            .part(start, stop) -> Bitmap, .inverted()
 
 Spec: docs/spec/merge.md#live-rows
 """
@@ -35,7 +36,7 @@ class Bitmap:
 
     def count(self) -> int:
         """How many rows are set."""
-        return int(np.bitwise_count(self.bits).sum())
+        return int(np.count_nonzero(self.mask()))
 
     def mask(self, start: int = 0, stop: int | None = None) -> Mask:
         """The bits of rows start..stop as booleans."""
@@ -82,7 +83,8 @@ def _live_slice(parts: list[list[pa.RecordBatch]], order: KeyOrder, engine: Merg
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     merged = decided(Groups(*order.sort(rows), rows.num_rows, rows.column), engine, True)
     if merged.columns:
-        raise UnsupportedError("this merge engine computes rows", engine=type(engine).__name__, remedy="read merged rows")
+        name = type(engine).__name__
+        raise UnsupportedError("this merge engine computes rows", engine=name, remedy="read merged rows")
     live = np.full(rows.num_rows, merged.rows is None)
     if merged.rows is not None:
         live[merged.rows] = True

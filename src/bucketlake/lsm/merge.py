@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.lsm.engines import Groups, MergeEngine, Merged, is_retract
+from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.schema import KIND_FIELD
 
@@ -189,7 +190,7 @@ def _is_strict(batches: list[pa.RecordBatch], order: KeyOrder) -> bool:
     if not all(order.is_strict(batch) for batch in batches):
         return False
     views = [order.view(batch) for batch in batches]
-    return all(a.at(a.rows - 1) < b.at(0) for a, b in zip(views[:-1], views[1:], strict=True))
+    return all(a.at(a.rows - 1) < b.at(0) for a, b in pairwise(views))
 
 
 def _apply(

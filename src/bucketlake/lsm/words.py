@@ -55,8 +55,7 @@ def integers_of(array: pa.Array) -> npt.NDArray[Any]:
     """A fixed-width column of up to 64 bits as signed integers in the order of its values; copies only if it must."""
     kind = array.type
     if pa.types.is_boolean(kind):
-        flags: npt.NDArray[Any] = array.cast(pa.int8()).to_numpy(zero_copy_only=False)
-        return flags
+        return _fixed(array.cast(pa.int8()), 8)
     if pa.types.is_decimal(kind):
         return decimal_pairs(array)[:, 0]
     if pa.types.is_floating(kind):
@@ -122,7 +121,7 @@ def _float_image(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """IEEE bits as integers in total order: negative numbers are reversed, every NaN is the positive quiet one."""
     width = bits.dtype.itemsize * 8
     top = np.array(-1, bits.dtype) ^ np.array(np.iinfo(bits.dtype).min, bits.dtype)
-    image = bits ^ ((bits >> np.array(width - 1, bits.dtype)) & top)
+    image: npt.NDArray[Any] = bits ^ ((bits >> np.array(width - 1, bits.dtype)) & top)
     floats = bits.view(np.float64 if width == 64 else np.float32)
     nan = np.isnan(floats)
     if nan.any():

@@ -1,12 +1,13 @@
 """Which partition and bucket every row of a batch belongs to. Vectorised: Python sees partitions, never rows.
 
-Spec: docs/spec/buckets.md
+Spec: docs/spec/writing.md#groups
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,10 @@ import pyarrow.compute as pc
 from bucketlake.format.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.ops.store import Store
-from bucketlake.schema import BucketMode
+from bucketlake.schema import BucketMode, TableSchema
 
 from bucketlake.errors import InvalidError
-from bucketlake.types import DataField
+from bucketlake.types import DataField, canonical_batch
 
 Codes = npt.NDArray[np.int64]
 EMPTY_PARTITION = with_arity_header(encode_row((), ()), 0)
@@ -48,7 +49,9 @@ class Assigner:
         width = int(buckets.max(initial=0)) + 1
         local, inverse = dense(rows_partition * width + buckets, len(partitions) * width)
         numbers = np.fromiter(
-            (self._number(partitions[code // width], int(code % width)) for code in local.tolist()), np.int64, len(local)
+            (self._number(partitions[code // width], int(code % width)) for code in local.tolist()),
+            np.int64,
+            len(local),
         )
         return numbers[inverse]
 
@@ -106,6 +109,17 @@ def partition_codes(batch: pa.RecordBatch, fields: Sequence[DataField]) -> tuple
     return codes, [with_arity_header(row, len(fields)) for row in _each_row(rows.buffer, rows.offsets)]
 
 
+def touched_partitions(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> frozenset[bytes] | None:
+    """The partitions that rows lie in; None for tables without partitions, and where a partition column is missing."""
+    fields = schema.partition_fields
+    found: set[bytes] = set()
+    for batch in batches:
+        if not fields or not set(schema.partition_keys) <= set(batch.schema.names):
+            return None
+        found.update(partition_codes(canonical_batch(batch, fields), fields)[1])
+    return frozenset(found) if fields else None
+
+
 def dense(codes: Codes, bound: int) -> tuple[Codes, Codes]:
     """The distinct codes (all below `bound`), ascending, and for every row the place of its code among them."""
     if bound > max(1 << 16, 4 * len(codes)):
@@ -140,4 +154,4 @@ def bucket_mismatch(store: Store, partition: bytes, found: int, wanted: int) -> 
 def _each_row(buffer: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Iterator[bytes]:
     data = buffer.tobytes()
     bounds = offsets.tolist()
-    return (data[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True))
+    return (data[start:end] for start, end in pairwise(bounds))

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from bucketlake.errors import BucketlakeError, ConflictError, InvalidError
+from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, InvalidError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_values, shift_metadata, shifts
+from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_range_of, shift_metadata, shifts
 from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter, spec_filter
@@ -63,7 +64,8 @@ class Commit:
 
         A streaming identifier (below 2^63-1) that this user committed before is not committed again: the existing
         snapshot is returned. On failure no snapshot refers to the messages' files, and they stay: `abort` removes them.
-        A compaction that comes with writes gives way to conflicting commits silently; alone it raises.
+        A compaction that comes with writes gives way silently: to conflicting commits, and in batch commits to any
+        failure once the writes are published. Alone it raises.
         Errors: ConflictError, InvalidError (bucket number), CommitError, CommitUnknownError, StorageError.
         Spec: docs/spec/commit.md#kinds
         """
@@ -95,10 +97,12 @@ class Commit:
         changes = _changes(_compact_changes(message) for message in messages)
         try:
             return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes)
-        except ConflictError:
-            if published is None:
+        except BucketlakeError as error:
+            final = isinstance(error, ConflictError)
+            if published is None or not (final or identifier == BATCH_COMMIT_IDENTIFIER):
                 raise
-            self.abort([_only_compaction(message) for message in messages])
+            if not isinstance(error, CommitUnknownError):
+                self.abort([_only_compaction(message) for message in messages])
             return published
 
     def _once(
@@ -376,16 +380,15 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
         return entries
     if any(entry.file.level > 0 or entry.bucket < 0 for entry in entries):
         return entries
-    types = [store.schema.field(name).type for name in store.schema.trimmed_primary_keys]
-    options = store.options
+    key_range, options = key_range_of(store.schema.key_fields), store.options
     top = (options.get("num-levels") or options.get("num-sorted-run.compaction-trigger") + 1) - 1
     buckets: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault(bucket_key(entry), []).append(entry)
     result: list[ManifestEntry] = []
     for group in buckets.values():
-        ranges = sorted((key_values(e.file.min_key, types), key_values(e.file.max_key, types)) for e in group)
-        apart = all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))
+        ranges = sorted(key_range(e.file) for e in group)
+        apart = all(left[1] < right[0] for left, right in pairwise(ranges))
         result += [replace(e, file=replace(e.file, level=top)) for e in group] if apart else group
     return tuple(result)
 

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from bucketlake.format.binary_row import decode_row, without_arity_header
 
 from bucketlake.errors import ConflictError, CorruptError
 from bucketlake.format.index_manifest import IndexEntry
-from bucketlake.format.manifest import FileKind, ManifestEntry
+from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
+from bucketlake.lsm.keys import Bound, KeyOrder
+from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.entries import BucketKey, EntryKey, bucket_key, fold
 from bucketlake.ops.messages import CommitMessage
-from bucketlake.types import DataType
+from bucketlake.types import DataField
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH = "HASH"
@@ -53,10 +56,10 @@ def name_of(snapshot: Snapshot) -> CommitName:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What of a table decides conflicts. `key_types`: trimmed primary key, empty without one.
+    """What of a table decides conflicts. `key_range`: of a file's trimmed primary key, None without one.
     `unaware`: deletion vectors lie per partition, several index files each."""
 
-    key_types: tuple[DataType, ...] = ()
+    key_range: KeyRange | None = None
     unaware: bool = False
 
 
@@ -90,8 +93,8 @@ def check(
             "File deletion conflicts detected! Trying to delete files which are not live any more", base, ours, gone
         )
     _check_bucket_numbers(merged, delta, base, ours)
-    if rules.key_types:
-        _check_key_ranges(rules, merged, delta, base, ours)
+    if rules.key_range is not None:
+        _check_key_ranges(rules.key_range, merged, delta, base, ours)
     _check_indexes(rules, base, ours, indexes)
     _check_vectors(base, ours, merged, delta, indexes)
 
@@ -133,7 +136,7 @@ def decoded_arity(partition: bytes) -> int:
 
 
 def _check_key_ranges(
-    rules: Rules,
+    key_range: KeyRange,
     merged: Mapping[EntryKey, ManifestEntry],
     delta: Sequence[ManifestEntry],
     base: Base | None,
@@ -148,23 +151,24 @@ def _check_key_ranges(
         if group in touched:
             groups.setdefault(group, []).append(entry)
     for entries in groups.values():
-        ranges = sorted(
-            (
-                (key_values(e.file.min_key, rules.key_types), key_values(e.file.max_key, rules.key_types), e)
-                for e in entries
-            ),
-            key=lambda item: item[0],
-        )
-        for (_, last, left), (first, _, right) in zip(ranges, ranges[1:], strict=False):
+        ranges = sorted((*key_range(e.file), i) for i, e in enumerate(entries))
+        for (_, last, i), (first, _, j) in pairwise(ranges):
+            left, right = entries[i], entries[j]
             if last >= first:
                 raise _conflict(
                     "LSM conflicts detected! Files of one level would overlap in their keys", base, ours, [left, right]
                 )
 
 
-def key_values(key: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
-    """A file's `min_key` or `max_key` as comparable values."""
-    return decode_row(without_arity_header(key), types)
+def key_range_of(fields: Sequence[DataField]) -> KeyRange:
+    """How to read a file's first and last key, given the key fields, as values that compare in key order."""
+    order, types = KeyOrder(fields), [field.type for field in fields]
+
+    def key_range(file: DataFile) -> tuple[Bound, Bound]:
+        low = decode_row(without_arity_header(file.min_key), types)
+        return order.bound(low), order.bound(decode_row(without_arity_header(file.max_key), types))
+
+    return key_range
 
 
 def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:

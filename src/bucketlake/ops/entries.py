@@ -42,15 +42,16 @@ def fold(entries: Iterable[ManifestEntry]) -> dict[EntryKey, ManifestEntry]:
     live: dict[EntryKey, ManifestEntry] = {}
     for entry in entries:
         key = entry_key(entry)
-        if entry.kind is FileKind.ADD or entry.kind == FileKind.ADD:
-            if key in live and live[key].kind == FileKind.ADD:
+        known = live.get(key)
+        if entry.kind == FileKind.ADD:
+            if known is not None and known.kind == FileKind.ADD:
                 raise CorruptError(
                     f"Trying to add file {entry.file.file_name} which is already added.",
                     bucket=entry.bucket,
                     level=entry.file.level,
                 )
             live[key] = entry
-        elif key in live and live[key].kind == FileKind.ADD:
+        elif known is not None and known.kind == FileKind.ADD:
             del live[key]
         else:
             live[key] = entry

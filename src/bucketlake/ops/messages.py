@@ -65,9 +65,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """How one task writes. `sequence_start`: next sequence number by (partition bytes, bucket), 0 where absent;
-    task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
+    """How one task writes. `sequence_start`: next sequence number by (partition bytes, bucket), `first_sequence` where
+    absent; task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
     `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales).
+    `options`: "threads", how many buckets may be written at a time (1).
     `refused`: partitions that must not be written because their live files have another bucket number, with it."""
 
     commit_user: str
@@ -77,3 +78,4 @@ class WriteTask:
     total_buckets: dict[bytes, int] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     refused: dict[bytes, int] = field(default_factory=dict)
+    first_sequence: int = 0

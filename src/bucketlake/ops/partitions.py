@@ -61,4 +61,4 @@ def _same(wanted: object, value: object, text: str) -> bool:
         return value is None
     if isinstance(wanted, str) and not isinstance(value, str):
         return wanted in (text, str(value))
-    return wanted == value or wanted == text
+    return wanted in (value, text)

@@ -13,17 +13,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bucketlake.format.stats import EMPTY_STATS
+
 from bucketlake.errors import (
     BucketlakeError,
     CommitError,
     CommitUnknownError,
+    ConflictError,
     CorruptError,
     StorageError,
 )
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
-from bucketlake.ops.conflicts import Base, CommitName, Rules, check, name_of
+from bucketlake.ops.conflicts import Base, CommitName, Rules, check, key_range_of, name_of
 from bucketlake.ops.entries import record_count
 from bucketlake.ops.manifests import (
     Written,
@@ -33,7 +36,7 @@ from bucketlake.ops.manifests import (
     write_list,
     write_manifests,
 )
-from bucketlake.ops.scan import EntryFilter, live_entries
+from bucketlake.ops.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema import BucketMode
 
@@ -126,8 +129,10 @@ class Publisher:
         schema, unaware = store.schema, store.schema.bucket_mode == BucketMode.UNAWARE
         self._store = store
         self._unaware = unaware
-        keys = [schema.field(name).type for name in schema.trimmed_primary_keys] if schema.primary_keys else []
-        self._rules = Rules(key_types=tuple(keys), unaware=unaware)
+        key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
+        self._rules = Rules(key_range, unaware)
+        self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
+        self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
 
     def publish(self, request: Request) -> Snapshot:
         """Publish, rebasing as often as `commit.max-retries` and `commit.timeout` allow.
@@ -198,6 +203,7 @@ class Publisher:
             entries = view.entries(changes.partitions)
             checked = None if base is None else Base(name_of(base), entries, view.indexes)
             check(self._rules, checked, name, changes.table, changes.indexes)
+        self._check_strictly(name, changes)
         changes = self._stamped(changes, name)
         self._write_delta(changes, scratch)
         base_list = self._write_base(base, scratch, merge)
@@ -207,6 +213,26 @@ class Publisher:
     def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
         only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)
         return not (self._unaware and kind is CommitKind.APPEND and only_adds and not changes.indexes)
+
+    def _check_strictly(self, name: CommitName, changes: Changes) -> None:
+        """With `commit.strict-mode.last-safe-snapshot`, other users may not have compacted or overwritten the same
+        partitions since (nor appended to them, for an overwrite); -1 begins with the first commit."""
+        if self._safe is None:
+            return
+        first = name.snapshot if self._safe < 0 else self._safe + 1
+        for snapshot_id in range(first, name.snapshot):
+            other = self._store.snapshot(snapshot_id)
+            appended = other.commit_kind is CommitKind.APPEND
+            if other.commit_user == name.user or (appended and name.kind is not CommitKind.OVERWRITE):
+                continue
+            theirs = delta_entries(self._store, other)
+            if changes.partitions & {entry.partition for entry in theirs if entry.bucket >= 0 or not appended}:
+                raise ConflictError(
+                    "another user changed the same partition, and commit.strict-mode.last-safe-snapshot is set",
+                    commit=name,
+                    other=name_of(other),
+                )
+        self._safe = name.snapshot - 1
 
     def _stamped(self, changes: Changes, name: CommitName) -> Changes:
         """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range."""
@@ -222,14 +248,14 @@ class Publisher:
         return replace(changes, table=stamped)
 
     def _write_delta(self, changes: Changes, scratch: _Scratch) -> None:
-        if scratch.changes is not None and scratch.changes.table == changes.table:
-            if scratch.changes.changelog == changes.changelog:
-                scratch.changes = changes
-                return
+        known = scratch.changes
+        if known is not None and (known.table, known.changelog) == (changes.table, changes.changelog):
+            return
+        table = [_without_stats(e) for e in changes.table] if self._drop_stats else changes.table
         stale = [w for w in (scratch.delta, scratch.changelog) if w is not None]
         scratch.stale += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
         scratch.delta = scratch.changelog = scratch.changes = None
-        scratch.delta = self._write_tracked(changes.table, scratch)
+        scratch.delta = self._write_tracked(table, scratch)
         if changes.changelog:
             scratch.changelog = self._write_tracked(changes.changelog, scratch)
         scratch.changes = changes
@@ -391,6 +417,13 @@ class Publisher:
                 self._store.env.storage.delete(self._store.paths.manifest(name))
             except BucketlakeError:
                 continue
+
+
+def _without_stats(entry: ManifestEntry) -> ManifestEntry:
+    """A delete needs no statistics."""
+    if entry.kind == FileKind.ADD:
+        return entry
+    return replace(entry, file=replace(entry.file, value_stats=EMPTY_STATS, value_stats_cols=()))
 
 
 def is_commit(snapshot: Snapshot, name: CommitName) -> bool:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.datafile import format_of, read_data_file
 from bucketlake.format.manifest import DataFile
 from bucketlake.lsm.engines import Deduplicate
-from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.levels import interval_partition
+from bucketlake.lsm.keys import Bound, KeyOrder
+from bucketlake.lsm.levels import KeyRange, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.messages import Split
 from bucketlake.ops.partitions import partition_values
@@ -116,7 +117,7 @@ class _Reader:
         values = [item for item in self._fields if item.name not in keys and item.name not in self._partition]
         layout = [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
         order = KeyOrder(self._schema.key_fields)
-        for section in interval_partition(self._split.files, self._schema.select(keys)):
+        for section in sections(self._split.files, key_range(order)):
             runs = [self._run(run.files, layout, below) for run in section]
             for batch in merge_runs(runs, order, Deduplicate(), drop_deletes=True, ordered=False):
                 yield self._rows(batch)
@@ -150,6 +151,17 @@ class _Reader:
             else:
                 arrays.append(batch.column(f"_KEY_{item.name}"))
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+
+def key_range(order: KeyOrder) -> KeyRange:
+    """The smallest and the greatest key of a file as bounds of the order."""
+    types = [item.type for item in order.fields]
+
+    def of(file: DataFile) -> tuple[Bound, Bound]:
+        low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
+        return order.bound(low), order.bound(high)
+
+    return of
 
 
 def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:

@@ -46,9 +46,9 @@ class EntryFilter:
 
     def _may_hold(self, store: Store, manifest: ManifestFile) -> bool:
         low, high, top = manifest.min_bucket, manifest.max_bucket, manifest.max_level
-        if self.buckets is not None and low is not None and high is not None:
-            if not any(low <= bucket <= high for bucket in self.buckets):
-                return False
+        wanted = () if self.buckets is None or low is None or high is None else self.buckets
+        if wanted and not any((low or 0) <= bucket <= (high or 0) for bucket in wanted):
+            return False
         if self.min_bucket is not None and high is not None and high < self.min_bucket:
             return False
         if top is not None and top < self.min_level:

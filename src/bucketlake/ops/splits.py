@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops.conflicts import DELETION_VECTORS, key_values
+from bucketlake.lsm.levels import KeyRange, sections
+from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.store import Store
-from bucketlake.types import DataType
 
 Section = list[ManifestEntry]
 
@@ -77,43 +77,27 @@ def _append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Secti
 
 
 def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Pruner) -> list[tuple[Section, bool]]:
-    types = [store.schema.field(name).type for name in store.schema.trimmed_primary_keys]
+    key_range = key_range_of(store.schema.key_fields)
     options = store.options
     final = bool(options.get("deletion-vectors.enabled")) or options.get("merge-engine") == "first-row"
-    parts = [_sections(entries, types, final) for entries in buckets.values()]
-    kept = pruner.sections([section for sections in parts for section in sections])
+    parts = [_sections(entries, key_range, final) for entries in buckets.values()]
+    kept = pruner.sections([section for found in parts for section in found])
     groups: list[tuple[Section, bool]] = []
-    for sections in parts:
-        raw = [s for s in sections if len(s) == 1 and without_deletes(s[0].file) and id(s) in kept]
-        merged = [s for s in sections if not (len(s) == 1 and without_deletes(s[0].file)) and id(s) in kept]
+    for found in parts:
+        raw = [s for s in found if len(s) == 1 and without_deletes(s[0].file) and id(s) in kept]
+        merged = [s for s in found if not (len(s) == 1 and without_deletes(s[0].file)) and id(s) in kept]
         groups += [(_flat(group), True) for group in pack(store, raw)]
         groups += [(_flat(group), False) for group in pack(store, merged)]
     return groups
 
 
-def _sections(entries: Section, types: Sequence[DataType], final: bool) -> list[Section]:
+def _sections(entries: Section, key_range: KeyRange, final: bool) -> list[Section]:
     levels = {entry.file.level for entry in entries}
     if len(entries) == 1 or (0 not in levels and (len(levels) == 1 or final)):
         return [[entry] for entry in entries]
-    return sections(entries, types)
-
-
-def sections(entries: Sequence[ManifestEntry], types: Sequence[DataType]) -> list[Section]:
-    """The finest split of one bucket's files into groups whose key ranges do not meet, in key order."""
-    ranges = sorted(
-        ((key_values(e.file.min_key, types), key_values(e.file.max_key, types), i, e) for i, e in enumerate(entries)),
-        key=lambda item: item[:3],
-    )
-    found: list[Section] = []
-    reach: tuple[object, ...] = ()
-    for low, high, _, entry in ranges:
-        if found and low <= reach:
-            found[-1].append(entry)
-            reach = max(reach, high)
-        else:
-            found.append([entry])
-            reach = high
-    return found
+    by_file = {id(entry.file): entry for entry in entries}
+    found = sections([entry.file for entry in entries], key_range)
+    return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]
 
 
 def _flat(group: Iterable[Section]) -> Section:

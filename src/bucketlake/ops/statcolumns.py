@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from bucketlake.format.binary_row import decode_row, without_arity_header
 
+from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.types import DataType, Root, arrow_type
 
 HEADER = 4  # big-endian arity before the row, as manifests store it
@@ -42,7 +42,7 @@ def column(rows: Sequence[bytes], types: Sequence[DataType], index: int) -> pa.A
 def _slot_holds(kind: DataType) -> bool:
     """Whether the 8-byte slot of a field holds the value itself."""
     if kind.root is Root.DECIMAL:
-        return (kind.precision or 0) <= COMPACT_DECIMAL
+        return (kind.precision or 10) <= COMPACT_DECIMAL
     if kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return (6 if kind.precision is None else kind.precision) <= COMPACT_TIMESTAMP
     return kind.root in _FIXED

@@ -22,6 +22,7 @@ from bucketlake.env import Env
 from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
+from bucketlake.format.manifest_columns import decode_columns
 from bucketlake.format.snapshot import Snapshot, decode_snapshot
 from bucketlake.options import TableOptions
 from bucketlake.schema import TableSchema
@@ -224,7 +225,8 @@ class Store:
             return self.schema
         cached = self._schemas.get(schema_id)
         if cached is None:
-            cached = TableSchema.decode(self.env.storage.read(self.paths.schema(schema_id)))
+            path = self.paths.schema(schema_id)
+            cached = TableSchema.decode(self.env.storage.read(path), path)
             self._schemas[schema_id] = cached
         return cached
 
@@ -241,11 +243,11 @@ class Store:
 
     def manifest_list(self, name: str) -> tuple[ManifestFile, ...]:
         """The manifests that a manifest list names, cached."""
-        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data)))
+        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data, path)))
 
     def manifest(self, name: str) -> tuple[ManifestEntry, ...]:
         """The entries of a manifest, cached."""
-        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest(data)))
+        return self._cached(self.paths.manifest(name), _entries)
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""
@@ -264,7 +266,7 @@ class Store:
         if snapshot is None or snapshot.index_manifest is None:
             return ()
         return self._cached(
-            self.paths.manifest(snapshot.index_manifest), lambda data, path: tuple(decode_index_manifest(data))
+            self.paths.manifest(snapshot.index_manifest), lambda data, path: tuple(decode_index_manifest(data, path))
         )
 
     @property
@@ -308,6 +310,11 @@ class Store:
     def _edge_by_listing(self, choose: Callable[[list[int]], int]) -> Snapshot | None:
         ids = self.snapshot_ids()
         return self.find_snapshot(choose(ids)) if ids else None
+
+
+def _entries(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+    fast = decode_columns(data)
+    return tuple(decode_manifest(data, path) if fast is None else fast)
 
 
 def _identity(storage: Any) -> Any:

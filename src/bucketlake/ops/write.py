@@ -9,36 +9,39 @@ Spec: docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import BucketlakeError
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.lsm.engines import Deduplicate, MergeEngine
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
+from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.read import read_key_values
 from bucketlake.ops.roll import Roller
-from bucketlake.ops.scan import live_entries
+from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
+from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill, pieces
 from bucketlake.ops.store import Store
-from bucketlake.schema import BucketMode, TableSchema
-from bucketlake.types import arrow_schema, canonical_batch
+from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.types import arrow_schema
 
-KIND_COLUMN = "_VALUE_KIND"
-SEQUENCE_COLUMN = "_SEQUENCE_NUMBER"
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
 PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices
 MAX_RUNS = 128  # spilled runs merged at once; more are written out as files
-INSERT, DELETE = 0, 3
 
 
 def write_batches(
@@ -52,10 +55,10 @@ def write_batches(
     files written so far are removed.
     Spec: docs/spec/writing.md
     """
-    writer = TaskWriter(store, task)
+    writer = TaskWriter(store, task, kinds)
     try:
         for batch in batches:
-            writer.write(batch, kinds)
+            writer.write(batch)
         return writer.close()
     except BaseException:
         writer.abort()
@@ -74,11 +77,12 @@ class _Group:
 class TaskWriter:
     """Takes batches in memory bounded by `write-buffer-size`; `close` gives the messages, `abort` removes all files."""
 
-    def __init__(self, store: Store, task: WriteTask) -> None:
+    def __init__(self, store: Store, task: WriteTask, kinds: str | None = None) -> None:
         options = store.options
         self._store, self._task, self._schema = store, task, store.schema
         self._keyed = bool(store.schema.primary_keys)
         self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+        self._incoming = Incoming(store.schema, kinds)
         self._assigner = Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
         self._order = KeyOrder(store.schema.key_fields) if self._keyed else None
         self._engine: MergeEngine = Deduplicate()
@@ -92,10 +96,10 @@ class TaskWriter:
         self._bytes = 0
         self._groups: list[_Group] = []
 
-    def write(self, batch: pa.RecordBatch, kinds: str | None = None) -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""
         for piece in pieces(batch, self._budget):
-            self._take(piece, kinds)
+            self._take(piece)
 
     def close(self) -> list[CommitMessage]:
         """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
@@ -115,15 +119,10 @@ class TaskWriter:
                 group.roller.abort()
             remove_files(self._store, partition, bucket, group.files)
 
-    def _take(self, batch: pa.RecordBatch, kinds: str | None) -> None:
-        _check_columns(batch, kinds, self._schema)
-        rows = canonical_batch(batch, self._schema.fields)
+    def _take(self, batch: pa.RecordBatch) -> None:
+        rows = self._incoming.rows(batch)
         codes = self._assigner.assign(rows)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
-        if self._keyed:
-            rows = rows.append_column(KIND_COLUMN, _row_kinds(batch, kinds))
-        elif kinds is not None:
-            _refuse_deletes(_row_kinds(batch, kinds))
         self._buffer.append((rows, codes))
         self._bytes += rows.nbytes
         self._buffered = self._buffered or len(self._groups) > self._max_writers
@@ -163,19 +162,26 @@ class TaskWriter:
                 yield number, rows
 
     def _sorted_run(self, group: _Group, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        first = self._task.sequence_start.get(self._assigner.groups[number], 0) + self._task.task
+        first = self._start(number) + self._task.task
         sequence = first + self._task.tasks * (group.rows + np.arange(rows.num_rows, dtype=np.int64))
         group.rows += rows.num_rows
         return sort_and_merge(key_values(rows, sequence, self._schema), self._order, self._engine)
 
+    def _start(self, number: int) -> int:
+        return self._task.sequence_start.get(self._assigner.groups[number], self._task.first_sequence)
+
     def _emit(self, grouped: Iterator[tuple[int, pa.RecordBatch]]) -> None:
         """Write the rows given and what was spilled before them into files, group by group."""
-        written = set()
-        for number, batch in grouped:
-            self._write_group(number, [*self._spill.runs(number), iter([batch])])
-            written.add(number)
-        for number in sorted(self._spill.groups() - written):
-            self._write_group(number, self._spill.runs(number))
+        spilled = self._spill.groups()
+
+        def groups() -> Iterator[tuple[int, list[Iterator[pa.RecordBatch]]]]:
+            for number, batch in grouped:
+                spilled.discard(number)
+                yield number, [*self._spill.runs(number), iter([batch])]
+            for number in sorted(spilled):
+                yield number, self._spill.runs(number)
+
+        in_threads(self._write_group, groups(), self._task.options.get("threads", 1))
         self._close_rollers()
         self._spill.clear()
 
@@ -193,7 +199,7 @@ class TaskWriter:
     def _append(self, group: _Group, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         if group.roller is None:
             partition, bucket = self._assigner.groups[number]
-            group.roller = new_roller(self._store, partition, bucket)
+            group.roller = Roller(self._store, partition, bucket)
         for batch in batches:
             group.roller.write(batch)
 
@@ -214,36 +220,69 @@ class TaskWriter:
         """An append file with the sequence numbers of its rows: they are counted, not stored."""
         task = self._task
         step, first = (1, 0) if self._unaware else (task.tasks, task.task)
-        first += task.sequence_start.get(self._assigner.groups[number], 0) + step * group.rows
+        first += self._start(number) + step * group.rows
         group.rows += file.row_count
         last = first + step * (file.row_count - 1)
         return replace(file, min_sequence_number=first, max_sequence_number=last)
 
 
+def in_threads(action: Callable[..., None], calls: Iterator[tuple[Any, ...]], threads: int) -> None:
+    """Run `action(*call)` for every call, at most `threads` at a time and as many taken from the iterator ahead; when
+    this returns or raises none is running."""
+    if threads <= 1:
+        for call in calls:
+            action(*call)
+        return
+    running: deque[Future[None]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for call in calls:
+            if len(running) >= threads:
+                running.popleft().result()
+            running.append(pool.submit(action, *call))
+        for future in running:
+            future.result()
+
+
 def prepare_write(
-    store: Store, snapshot: Snapshot | None, tasks: int = 1, commit_user: str = "", overwrite: bool = False
+    store: Store,
+    snapshot: Snapshot | None,
+    tasks: int = 1,
+    commit_user: str = "",
+    overwrite: bool = False,
+    partitions: frozenset[bytes] | None = None,
 ) -> WriteTask:
     """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
 
     Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
     files have another bucket number than the table. `overwrite`: what is there goes away, so neither counts.
+    `partitions`: where rows will go, if known; then only their manifests are read, and another bucket number raises
+    InvalidError at once.
     Spec: docs/spec/writing.md
     """
-    template = WriteTask(commit_user or store.env.clock.new_uuid(), tasks=tasks)
+    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks)
     if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
         return template
+    floor = _sequence_floor(store, snapshot)
     start: dict[tuple[bytes, int], int] = {}
     refused: dict[bytes, int] = {}
     wanted = default_total(store.schema)
-    for entry in live_entries(store, snapshot):
+    for entry in live_entries(store, snapshot, EntryFilter(partitions=partitions)):
         key = (entry.partition, entry.bucket)
-        start[key] = max(start.get(key, 0), entry.file.max_sequence_number + 1)
+        start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
         if entry.total_buckets != wanted:
             refused[entry.partition] = entry.total_buckets
-    if refused and not store.schema.partition_keys:
+    if refused and (partitions is not None or not store.schema.partition_keys):
         partition, found = next(iter(refused.items()))
         raise bucket_mismatch(store, partition, found, wanted)
-    return replace(template, sequence_start=start, refused=refused)
+    return replace(template, sequence_start=start, first_sequence=floor, refused=refused)
+
+
+def _sequence_floor(store: Store, snapshot: Snapshot) -> int:
+    """The next number of a bucket without files: after all of the table's with `write.sequence-number-init-mode`
+    snapshot, so that numbers also grow across overwrites."""
+    if store.options.get("write.sequence-number-init-mode") != "snapshot":
+        return 0
+    return int((snapshot.properties or {}).get(MAX_SEQUENCE_PROPERTY, -1)) + 1
 
 
 def renumber(store: Store, message: CommitMessage, next_sequence: int) -> CommitMessage:
@@ -276,10 +315,11 @@ def new_commit_user(store: Store) -> str:
 
 
 def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
-    """Delete data files that nothing refers to."""
+    """Delete data files that nothing refers to, best effort: what stays is an orphan."""
     folder = store.paths.bucket_dir(partition, bucket)
     for file in files:
-        store.env.storage.delete(store.paths.file_path(folder, file))
+        with suppress(BucketlakeError):
+            store.env.storage.delete(store.paths.file_path(folder, file))
 
 
 def default_total(schema: TableSchema) -> int:
@@ -290,17 +330,17 @@ def default_total(schema: TableSchema) -> int:
 def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa.RecordBatch:
     """Value columns and `_VALUE_KIND` in the layout of primary-key files: keys, sequence, kind, values."""
     keys = [rows.column(name) for name in schema.trimmed_primary_keys]
-    kind = rows.column(KIND_COLUMN)
+    kind = rows.column(KIND_FIELD.name)
     values = [rows.column(item.name) for item in schema.fields]
     layout = arrow_schema(schema.key_value_fields)
     return pa.RecordBatch.from_arrays([*keys, pa.array(sequence), kind, *values], schema=layout)
 
 
 def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
-    roller = new_roller(store, message.partition, message.bucket)
+    roller = Roller(store, message.partition, message.bucket)
     try:
         for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
-            position = batch.schema.get_field_index(SEQUENCE_COLUMN)
+            position = batch.schema.get_field_index(SEQUENCE_FIELD.name)
             shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
             roller.write(batch.set_column(position, batch.schema.field(position), shifted))
         return list(roller.close())
@@ -312,29 +352,3 @@ def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int)
 def _shifted(file: DataFile, shift: int) -> DataFile:
     low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
     return replace(file, min_sequence_number=low, max_sequence_number=high)
-
-
-def _check_columns(batch: pa.RecordBatch, kinds: str | None, schema: TableSchema) -> None:
-    known = {*schema.field_names, *([kinds] if kinds is not None else [])}
-    names = batch.schema.names
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InvalidError("columns that the table does not have", columns=unknown, table_columns=list(schema.field_names))
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InvalidError("columns that occur more than once", columns=repeated)
-
-
-def _row_kinds(batch: pa.RecordBatch, kinds: str | None) -> pa.Array:
-    if kinds is None:
-        return pa.array(np.zeros(batch.num_rows, np.int8))
-    column = pc.cast(batch.column(kinds), pa.int8())
-    values = column.to_numpy(zero_copy_only=False)
-    if column.null_count or (batch.num_rows and (values.min() < INSERT or values.max() > DELETE)):
-        raise InvalidError("not a row kind", column=kinds, remedy="use 0 (+I), 1 (-U), 2 (+U) or 3 (-D)")
-    return column
-
-
-def _refuse_deletes(kinds: pa.Array) -> None:
-    if pc.any(pc.not_equal(kinds, pa.scalar(INSERT, pa.int8()))).as_py():
-        raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete rows")

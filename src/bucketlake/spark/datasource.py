@@ -25,15 +25,16 @@ from pyspark.sql.datasource import (
 )
 
 from bucketlake.env_object import open_env
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.read import column_names, read_split
 from bucketlake.ops.scan import Scan, plan
 from bucketlake.ops.store import Store
-from bucketlake.ops.write import discard, new_commit_user, prepare_write, write_batches
-from bucketlake.predicate import Predicate
+from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
+from bucketlake.predicate import Predicate, is_exact
 from bucketlake.spark.assignment import check_assignment
 from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.tasks import discard
 from bucketlake.spark.types import spark_batch, spark_schema, spark_type, table_batch
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField
@@ -66,7 +67,7 @@ class BucketlakeSource(DataSource):
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
         table, selection = self._table().as_of()
-        where = table.predicate(self.options.get("where"))
+        where = self._where(table)
         splits = plan(table.store, Scan(where, selection)).splits
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
@@ -93,6 +94,16 @@ class BucketlakeSource(DataSource):
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
         return open_table(root, env, options=dynamic)
+
+    def _where(self, table: Table) -> Predicate | None:
+        where = table.predicate(self.options.get("where"))
+        if where is not None and not is_exact(where):
+            raise UnsupportedError(
+                "option `where` holds what only Spark can decide",
+                where=self.options.get("where"),
+                remedy="put that part into .where() of the DataFrame",
+            )
+        return where
 
     def _fields(self, table: Table) -> Sequence[DataField]:
         text = self.options.get("columns")

@@ -72,6 +72,8 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     """Whether Spark's scan reads these columns of a file exactly as the table means them."""
     if not found.path.startswith("/") or found.format not in ("parquet", "orc"):
         return False
+    if any(store.options.get(f"scan.ignore-{which}-files") for which in ("lost", "corrupt")):
+        return False
     columns = read_mapping(store.schema_of(found.file.schema_id).fields, fields)
     return all(_column_is_native(column, found.format) for column in columns)
 

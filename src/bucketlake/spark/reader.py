@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.ops.messages import Split
-from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.read import column_names, exact_part, read_split
 from bucketlake.ops.scan import Plan, Scan, plan
 from bucketlake.ops.store import Store, parallel
-from bucketlake.predicate import Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
 from bucketlake.spark import live, native
 from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
@@ -42,13 +42,22 @@ def read(
     """The rows of one snapshot that satisfy `where`, with these columns, as of this call."""
     table, selection = table.as_of(options)
     wanted = column_names(table.schema, columns)
-    predicate = table.predicate(where)
+    predicate = _predicate(spark, table, where)
     found = plan(table.store, Scan(predicate, selection))
-    needed = wanted if predicate is None else list(dict.fromkeys([*wanted, *columns_of(predicate)]))
-    frame = _frame(spark, _Scan(table.store, tuple(needed), predicate), found)
+    asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+    needed = tuple(name for name in table.schema.field_names if name in asked)
+    exact = None if predicate is None else exact_part(predicate)
+    frame = _frame(spark, _Scan(table.store, needed, exact), found)
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
     return frame.select(*[quoted(name) for name in wanted])
+
+
+def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
+    """The condition, with times of day in the session's zone as Spark itself reads them."""
+    if not isinstance(where, str):
+        return where
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
 
 
 @dataclass(frozen=True)
@@ -84,8 +93,10 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
         files = files_of(scan.store, split)
         if split.deletions or not all(native.is_native(scan.store, found, scan.fields) for found in files):
             others.append(split)
-        elif split.raw:
+        elif split.raw and not _holds_deletes(scan.store, split):
             raw.extend(files)
+        elif split.raw:
+            others.append(split)
         elif live.is_decidable(scan.store, files):
             merged.append(split)
         else:
@@ -118,6 +129,10 @@ def _native_frames(
     if raw:
         frames.append(native.scan(spark, scan.store, raw, scan.fields))
     return frames
+
+
+def _holds_deletes(store: Store, split: Split) -> bool:
+    return bool(store.schema.primary_keys) and any(file.delete_row_count != 0 for file in split.files)
 
 
 def _is_small(scan: _Scan, plan: Plan) -> bool:

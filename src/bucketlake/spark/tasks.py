@@ -9,7 +9,7 @@ Spec: docs/spec/writing.md#tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
-from bucketlake.ops.write import discard, write_batches
+from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.spark.bucketing import bucket_column
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
@@ -105,6 +105,12 @@ def write_in_tasks(spark: SparkSession, store: Store, frame: DataFrame, template
     except BaseException:
         discard(store, messages)
         raise
+
+
+def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files of messages that are not to be committed."""
+    for message in messages:
+        remove_files(store, message.partition, message.bucket, message.new_files)
 
 
 def write_in_driver(store: Store, batches: list[pa.RecordBatch], template: WriteTask) -> list[CommitMessage]:

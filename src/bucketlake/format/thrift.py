@@ -1,0 +1,169 @@
+"""Thrift's compact protocol as a tree, as far as parquet footers use it: read, change a field, write again.
+
+    struct = (field header, value)* 0        header = (id delta << 4 | type), or type, zigzag id
+    list   = (size << 4 | type), or (0xF0 | type), varint size; then values
+    int    = zigzag varint     binary = varint length, bytes     double = 8 bytes     bool = in the header's type
+
+A struct is a list of [field id, type, value] in ascending order of ids, a list the tuple (element type, values).
+
+Spec: docs/spec/datafile.md#parquet-footers
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bucketlake.errors import CorruptError
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
+_BOOLS, _INTS, _LISTS = (TRUE, FALSE), (I16, I32, I64), (LIST, SET)
+_LONG_LIST = 15
+
+Struct = list[list[Any]]
+
+
+def get(struct: Struct, number: int) -> Any:
+    """A field's value, None if it is absent. Lists are (element type, values)."""
+    return next((value for found, _, value in struct if found == number), None)
+
+
+def put(struct: Struct, number: int, kind: int, value: Any) -> None:
+    """Give a field a value, in its place among the others."""
+    remove(struct, number)
+    struct.append([number, kind, value])
+    struct.sort(key=lambda item: item[0])
+
+
+def remove(struct: Struct, *numbers: int) -> None:
+    """Take fields away; absent is fine."""
+    struct[:] = [item for item in struct if item[0] not in numbers]
+
+
+def decode_struct(data: bytes) -> Struct:
+    """The struct that the bytes begin with. Raises: CorruptError."""
+    try:
+        return _Reader(data).struct()
+    except IndexError as error:
+        raise CorruptError("a thrift struct ends early", size=len(data)) from error
+
+
+def encode_struct(struct: Struct) -> bytes:
+    """The bytes of a struct."""
+    out = bytearray()
+    _write_struct(out, struct)
+    return bytes(out)
+
+
+class _Reader:
+    """Reads values one after the other; IndexError past the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def struct(self) -> Struct:
+        found: Struct = []
+        number = 0
+        while header := self._byte():
+            kind, delta = header & 15, header >> 4
+            number = number + delta if delta else self._int()
+            found.append([number, kind, kind == TRUE if kind in _BOOLS else self._value(kind)])
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind in _INTS:
+            return self._int()
+        if kind == BINARY:
+            return self._bytes(self._varint())
+        if kind == STRUCT:
+            return self.struct()
+        if kind in _LISTS:
+            return self._list()
+        if kind == DOUBLE:
+            return self._bytes(8)
+        if kind in (BYTE, *_BOOLS):
+            return self._byte()
+        raise CorruptError("unknown thrift type", type=kind)
+
+    def _list(self) -> tuple[int, list[Any]]:
+        header = self._byte()
+        kind, size = header & 15, header >> 4
+        if size == _LONG_LIST:
+            size = self._varint()
+        return kind, [self._value(kind) for _ in range(size)]
+
+    def _byte(self) -> int:
+        found = self._data[self._at]
+        self._at += 1
+        return found
+
+    def _bytes(self, size: int) -> bytes:
+        found = self._data[self._at : self._at + size]
+        if len(found) < size:
+            raise IndexError(size)
+        self._at += size
+        return found
+
+    def _varint(self) -> int:
+        found = shift = 0
+        while True:
+            part = self._byte()
+            found |= (part & 127) << shift
+            if part < 128:
+                return found
+            shift += 7
+
+    def _int(self) -> int:
+        raw = self._varint()
+        return (raw >> 1) ^ -(raw & 1)
+
+
+def _write_struct(out: bytearray, struct: Struct) -> None:
+    last = 0
+    for number, kind, value in struct:
+        wire = (TRUE if value else FALSE) if kind in _BOOLS else kind
+        if 0 < number - last <= 15:
+            out.append((number - last) << 4 | wire)
+        else:
+            out.append(wire)
+            _write_int(out, number)
+        last = number
+        if kind not in _BOOLS:
+            _write_value(out, kind, value)
+    out.append(0)
+
+
+def _write_value(out: bytearray, kind: int, value: Any) -> None:
+    if kind in _INTS:
+        _write_int(out, value)
+    elif kind == BINARY:
+        _write_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        _write_struct(out, value)
+    elif kind in _LISTS:
+        _write_list(out, *value)
+    elif kind == DOUBLE:
+        out += value
+    else:
+        out.append(value)
+
+
+def _write_list(out: bytearray, kind: int, values: list[Any]) -> None:
+    if len(values) < _LONG_LIST:
+        out.append(len(values) << 4 | kind)
+    else:
+        out.append(_LONG_LIST << 4 | kind)
+        _write_varint(out, len(values))
+    for value in values:
+        _write_value(out, kind, value)
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _write_int(out: bytearray, value: int) -> None:
+    _write_varint(out, value << 1 if value >= 0 else ~(value << 1))

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options import (
+    OPTIONS,
+    TableOptions,
+    find_option,
+    immutable,
+    parse_duration,
+    parse_memory_size,
+    refuse_options,
+    validate,
+)
+
+
+@pytest.mark.parametrize("key", list(OPTIONS))
+def test_every_default_parses_and_every_row_is_told(key):
+    row = OPTIONS[key]
+    TableOptions().get(key)
+    assert row.doc
+    assert row.effect in ("honoured", "kept", "refused")
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"),
+    [("10 s", 10_000), ("1h", 3_600_000), ("5 MIN", 300_000), ("250", 250), ("2 days", 172_800_000), ("1500 µs", 1),
+     ("1 milli", 1), ("999 ns", 0), (" 7  ms ", 7)],
+)  # fmt: skip
+def test_durations(text, millis):
+    assert parse_duration(text) == millis
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("128 mb", 1 << 27), ("1 GB", 1 << 30), ("64k", 65536), ("12", 12), ("3 bytes", 3), ("1t", 1 << 40)],
+)
+def test_memory_sizes(text, size):
+    assert parse_memory_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "mb", "-1 mb", "1.5 gb", "1 parsec", "99999999999999999999", "9999999999999 tb"])
+def test_malformed_sizes_and_durations(text):
+    with pytest.raises(InvalidError):
+        parse_memory_size(text)
+    with pytest.raises(InvalidError):
+        parse_duration(text.replace("9999999999999 tb", "x"))
+
+
+def test_typed_access():
+    options = TableOptions({"bucket": "4", "write.compaction-skip": "TRUE", "file.format.per.level": "0:avro, 5:orc"})
+    assert options.get("bucket") == 4
+    assert options.get("write-only") is True  # by its older name
+    assert options.get("file.format.per.level") == {"0": "avro", "5": "orc"}
+    assert options.get("snapshot.time-retained") == 3_600_000
+    assert options.get("snapshot.num-retained.max") == 2**31 - 1
+    assert options.get("target-file-size") is None
+    assert options.get("my-own") is None
+    assert TableOptions({"merge-engine": "PARTIAL_UPDATE"}).get("merge-engine") == "partial-update"
+    assert TableOptions({"sequence.field": "a, b"}).names("sequence.field") == ["a", "b"]
+    assert not options.is_set("bucket-key")
+    assert options.is_set("write-only")
+
+
+def test_options_laid_over():
+    options = TableOptions({"bucket": "4", "write-only": "true"}).with_({"write-only": False, "bucket": None, "x": 1})
+    assert options.raw == {"write-only": "false", "x": "1"}
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("bucket", "four"), ("write-only", "yes"), ("merge-engine", "lsm"), ("target-file-size", "big")]
+)
+def test_malformed_values_name_their_option(key, value):
+    with pytest.raises(InvalidError, match=key):
+        TableOptions({key: value}).get(key)
+    with pytest.raises(InvalidError, match=key):
+        validate({key: value})
+
+
+def test_near_misses_are_warned_of():
+    (warning,) = validate({"buckets": "4", "something.of-my-own": "1", "fields.a.aggregate-function": "sum"})
+    assert "'buckets'" in warning
+    assert "'bucket'" in warning
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("row-tracking.enabled", "true"),
+        ("data-evolution.enabled", "true"),
+        ("type", "format-table"),
+        ("pk-clustering-override", "true"),
+        ("chain-table.enabled", "true"),
+        ("query-auth.enabled", "true"),
+        ("blob-field", "b"),
+        ("vector-field", "v"),
+        ("fields.m.map.storage-layout", "shared-shredding"),
+        ("file.format", "lance"),
+        ("file.format.per.level", "0:csv"),
+        ("manifest.format", "orc"),
+    ],
+)
+def test_what_could_make_rows_wrong_is_refused_for_reading_too(key, value):
+    for writing in (True, False):
+        with pytest.raises(UnsupportedError, match=key.split(".")[0]):
+            refuse_options({key: value}, for_writing=writing)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("metadata.iceberg.storage", "table-location"),
+        ("commit.callbacks", "x.Y"),
+        ("tag.callback.x.param", "1"),
+        ("upsert-key", "a"),
+        ("pk-vector.index.columns", "v"),
+    ],
+)
+def test_what_only_writers_must_do_is_refused_for_writing(key, value):
+    refuse_options({key: value}, for_writing=False)
+    with pytest.raises(UnsupportedError, match=key.split(".")[0]):
+        refuse_options({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("row-tracking.enabled", "false"),
+        ("type", "TABLE"),
+        ("file.format", "ORC"),
+        ("fields.m.map.storage-layout", "default"),
+    ],
+)
+def test_refused_options_at_rest_are_fine(key, value):
+    refuse_options({key: value})
+
+
+def test_immutable_keys():
+    assert immutable("merge-engine")
+    assert immutable("bucket-key")
+    assert not immutable("bucket")
+    assert not immutable("write-only")
+    assert not immutable("unknown")
+
+
+def test_families_of_keys():
+    for key in (
+        "fields.a,b.sequence-group",
+        "file-index.bloom-filter.columns",
+        "parquet.block.size",
+        "sink.parallelism",
+    ):
+        assert find_option(key) is not None
+    assert find_option("first-row.ignore-delete") is OPTIONS["ignore-delete"]
+    assert find_option("nothing.like-it") is None

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pytest
+
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema import (
+    AddColumn,
+    DropColumn,
+    DropPrimaryKey,
+    RemoveOption,
+    RenameColumn,
+    SetOption,
+    TableSchema,
+    UpdateColumnDefault,
+    UpdateColumnNullability,
+    UpdateColumnType,
+    UpdateComment,
+    UpdatePosition,
+    apply,
+)
+from bucketlake.types import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
+
+from .strategies import columns
+
+
+def table(options=None, *, partition=("p",), primary=("p", "k")):
+    fields = columns(
+        k="INT", p="INT", v="INT", r="ROW<x INT, y ROW<z INT>>", l="ARRAY<INT>", m="MAP<INT, ARRAY<ROW<q INT>>>"
+    )
+    return TableSchema.create(fields, partition, primary, {"bucket": 2, **(options or {})})
+
+
+def after(*changes, schema=None, **flags):
+    return apply(schema or table(), changes, **flags)
+
+
+def texts(schema):
+    return {item.name: type_text(item.type) for item in schema.fields}
+
+
+def test_a_change_makes_the_next_version():
+    found = after(SetOption("write-only", "true"), time_millis=7)
+    assert (found.id, found.time_millis, found.options["write-only"]) == (1, 7, "true")
+    assert after(RemoveOption("write-only"), schema=found).options == {"bucket": "2"}
+
+
+def test_added_columns_get_fresh_ids_even_after_a_drop():
+    one = after(DropColumn("m"))
+    two = after(AddColumn("n", parse_type_text("ROW<a INT>"), "why"), schema=one)
+    added = two.field("n")
+    assert added.id == one.highest_field_id + 1
+    assert added.type.fields[0].id == two.highest_field_id == one.highest_field_id + 2
+    assert added.description == "why"
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (AddColumn("n", INT), "k p v r l m n"),
+        (AddColumn("n", INT, first=True), "n k p v r l m"),
+        (AddColumn("n", INT, after="k"), "k n p v r l m"),
+        (UpdatePosition("v", first=True), "v k p r l m"),
+        (UpdatePosition("v", after="r"), "k p r v l m"),
+        (UpdatePosition("m", after="k"), "k m p v r l"),
+        (UpdatePosition("k", before="r"), "p v k r l m"),
+        (UpdatePosition("k"), "p v r l m k"),
+    ],
+)
+def test_positions(change, names):
+    assert list(after(change).field_names) == names.split()
+
+
+def test_columns_before_partitions():
+    found = after(AddColumn("n", INT), schema=table({"add-column-before-partition": "true"}))
+    assert list(found.field_names)[:3] == ["k", "n", "p"]
+
+
+def test_nested_changes():
+    found = after(
+        AddColumn(("r", "n"), INT, first=True),
+        RenameColumn(("r", "y", "z"), "zz"),
+        DropColumn(("r", "x")),
+        AddColumn(("m", "value", "element", "w"), STRING),
+        UpdateColumnType(("l", "element"), BIGINT),
+        UpdateColumnType(("m", "value", "element", "q"), BIGINT),
+        UpdateComment(("r", "y"), "inner"),
+    )
+    assert texts(found)["r"] == "ROW<`n` INT, `y` ROW<`zz` INT> COMMENT 'inner'>"
+    assert texts(found)["l"] == "ARRAY<BIGINT>"
+    assert texts(found)["m"] == "MAP<INT, ARRAY<ROW<`q` BIGINT, `w` STRING>>>"
+
+
+def test_a_rename_reaches_keys_and_options():
+    schema = table({"bucket-key": "k", "fields.v.aggregate-function": "sum", "fields.v.sequence-group": "l,k"})
+    found = after(RenameColumn("k", "kk"), RenameColumn("v", "w"), schema=schema)
+    assert found.primary_keys == ("p", "kk")
+    assert found.options == {
+        "bucket": "2", "bucket-key": "kk", "fields.w.aggregate-function": "sum", "fields.w.sequence-group": "l,kk",
+    }  # fmt: skip
+    assert found.field("kk").id == schema.field("k").id
+
+
+def test_comments_defaults_nullability():
+    found = after(UpdateComment(None, "t"), UpdateComment("v", "c"), UpdateColumnDefault("v", "3"))
+    assert (found.comment, found.field("v").description, found.field("v").default) == ("t", "c", "3")
+    strict = after(
+        UpdateColumnNullability("v", False), schema=table({"alter-column-null-to-not-null.disabled": "false"})
+    )
+    assert not strict.field("v").type.nullable
+    assert after(UpdateColumnNullability("v", True), schema=strict).field("v").type.nullable
+
+
+def test_a_type_keeps_its_nullability():
+    strict = table({"alter-column-null-to-not-null.disabled": "false"})
+    strict = after(UpdateColumnNullability("v", False), UpdateColumnType("v", BIGINT), schema=strict)
+    assert texts(strict)["v"] == "BIGINT NOT NULL"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (DropColumn("k"), InvalidError, "Cannot drop partition key or primary key: [k]"),
+        (DropColumn("p"), InvalidError, "Cannot drop partition key or primary key: [p]"),
+        (RenameColumn("p", "q"), InvalidError, "Cannot rename partition column: [p]"),
+        (UpdateColumnType("p", BIGINT), InvalidError, "Cannot update partition column: [p]"),
+        (UpdateColumnType("k", BIGINT), InvalidError, "Cannot update primary key"),
+        (UpdateColumnNullability("k", True), InvalidError, "Cannot change nullability of primary key"),
+        (UpdateColumnNullability("v", False), InvalidError, "Cannot update column type from nullable to non nullable"),
+        (UpdateColumnType("v", parse_type_text("ARRAY<INT>")), InvalidError, "without losing information"),
+        (
+            UpdateColumnType("v", parse_type_text("DATE")),
+            InvalidError,
+            "Column type v[INT] cannot be converted to DATE",
+        ),
+        (AddColumn("n", INT.with_nullable(False)), InvalidError, "cannot specify NOT NULL"),
+        (AddColumn("v", INT), AlreadyExistsError, "column=v"),
+        (AddColumn("n", INT, after="q"), NotFoundError, "column=q"),
+        (RenameColumn("v", "r"), AlreadyExistsError, "column=r"),
+        (RenameColumn("q", "w"), NotFoundError, "column=q"),
+        (DropColumn(("r", "q")), NotFoundError, "column=q"),
+        (UpdatePosition("v", after="v"), InvalidError, "Cannot move itself for column v"),
+        (SetOption("merge-engine", "first-row"), InvalidError, "Change 'merge-engine' is not supported yet."),
+        (SetOption("bucket-key", "k"), InvalidError, "Change 'bucket-key' is not supported yet."),
+        (SetOption("primary-key", "k"), InvalidError, "Change 'primary-key' is not supported yet."),
+        (SetOption("bucket", "-1"), InvalidError, "Cannot change bucket to -1."),
+        (RemoveOption("bucket"), InvalidError, "Cannot reset bucket."),
+        (SetOption("type", "object-table"), InvalidError, "Change 'type' is not supported yet."),
+        (SetOption("deletion-vectors.enabled", "true"), InvalidError, "Cannot change deletion vectors mode"),
+        (SetOption("row-tracking.enabled", "true"), InvalidError, "Change 'row-tracking.enabled'"),
+        (SetOption("write-only", "maybe"), InvalidError, "write-only"),
+        (DropPrimaryKey(), InvalidError, "Cannot drop primary keys on a non-empty table."),
+        (SetOption("query-auth.enabled", "true"), UnsupportedError, "query-auth.enabled"),
+    ],
+)
+def test_what_cannot_be_changed(change, error, message):
+    with pytest.raises(error) as caught:
+        after(change)
+    assert message in str(caught.value)
+
+
+def test_an_empty_table_may_change_how_its_data_will_lie():
+    schema = after(SetOption("bucket-key", "k"), SetOption("bucket", "4"), has_snapshots=False)
+    assert (schema.bucket, schema.bucket_keys) == (4, ("k",))
+    append = table({"bucket": 2, "bucket-key": "k"}, partition=(), primary=("k",))
+    assert apply(append, [DropPrimaryKey()], has_snapshots=False).primary_keys == ()
+
+
+def test_bucket_numbers_may_change_between_fixed_ones():
+    assert after(SetOption("bucket", "8")).bucket == 8
+    dynamic = TableSchema.create(columns(k="INT"), (), ("k",))
+    with pytest.raises(InvalidError, match="Cannot change bucket when it is -1"):
+        apply(dynamic, [SetOption("bucket", "8")])
+
+
+def test_setting_what_is_so_already_changes_nothing():
+    assert after(SetOption("bucket", "2"), SetOption("primary-key", "p,k"), SetOption("type", "TABLE")).options == {
+        "bucket": "2"
+    }
+
+
+def test_explicit_casts_can_be_switched_off():
+    wide = table({"disable-explicit-type-casting": "true"})
+    assert texts(after(UpdateColumnType("v", BIGINT), schema=wide))["v"] == "BIGINT"
+    with pytest.raises(InvalidError, match="without losing information"):
+        after(UpdateColumnType("v", TINYINT), schema=wide)
+    assert texts(after(UpdateColumnType("v", TINYINT)))["v"] == "TINYINT"
+
+
+def test_the_last_column_stays():
+    with pytest.raises(InvalidError, match="Cannot drop all fields in table"):
+        apply(TableSchema.create(columns(a="INT")), [DropColumn("a")])

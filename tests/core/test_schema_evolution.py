@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.schema import cast_allowed, read_mapping
+from bucketlake.schema_evolution import cast_array, evolve_batch
+from bucketlake.types import arrow_schema, arrow_type, parse_type_text
+
+from .strategies import column, columns
+
+
+def flink(text):
+    return parse_type_text(text, "flink")
+
+
+def cast(values, source, target):
+    found = cast_array(pa.array(values, arrow_type(flink(source))), flink(source), flink(target))
+    found.validate(full=True)
+    assert found.type == arrow_type(flink(target))
+    return found.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "values", "expected"),
+    [
+        ("INT", "BIGINT", [1, None, -1], [1, None, -1]),
+        ("BIGINT", "TINYINT", [300, -1], [44, -1]),
+        ("DOUBLE", "INT", [1.9, -1.9, 1e20, -1e20, float("nan"), None], [1, -1, 2**31 - 1, -(2**31), 0, None]),
+        ("DOUBLE", "BIGINT", [1e30, 2.5], [2**63 - 1, 2]),
+        ("DECIMAL(10, 2)", "INT", [Decimal("1.99"), Decimal("-1.99"), None], [1, -1, None]),
+        ("DECIMAL(10, 2)", "DECIMAL(4, 1)", [Decimal("1.25"), Decimal("-1.25"), Decimal("1000.00")],
+         [Decimal("1.3"), Decimal("-1.3"), None]),
+        ("DECIMAL(10, 2)", "DECIMAL(38, 20)", [Decimal("1.25")], [Decimal("1.25")]),
+        ("INT", "DECIMAL(4, 2)", [12, 100, None], [Decimal(12), None, None]),
+        ("DOUBLE", "DECIMAL(4, 2)", [1.5, 1e9, None], [Decimal("1.50"), None, None]),
+        ("DECIMAL(10, 2)", "DOUBLE", [Decimal("1.25")], [1.25]),
+        ("BOOLEAN", "INT", [True, False, None], [1, 0, None]),
+        ("INT", "BOOLEAN", [0, 2, None], [False, True, None]),
+        ("INT", "STRING", [5, None], ["5", None]),
+        ("BOOLEAN", "STRING", [True, False], ["true", "false"]),
+        ("DECIMAL(10, 2)", "STRING", [Decimal("1.20")], ["1.20"]),
+        ("DATE", "STRING", [dt.date(2024, 2, 29)], ["2024-02-29"]),
+        ("TIMESTAMP(3)", "STRING", [dt.datetime(2024, 1, 1)], ["2024-01-01 00:00:00.000"]),
+        ("TIMESTAMP(0)", "STRING", [dt.datetime(2024, 1, 1)], ["2024-01-01 00:00:00"]),
+        ("TIMESTAMP(2)", "STRING", [dt.datetime(2024, 1, 1, 0, 0, 0, 120_000)], ["2024-01-01 00:00:00.12"]),
+        ("STRING", "VARCHAR(2)", ["äbc", "a"], ["äb", "a"]),
+        ("STRING", "CHAR(3)", ["a"], ["a  "]),
+        ("STRING", "INT", [" 5 ", None], [5, None]),
+        ("STRING", "DOUBLE", ["1.5"], [1.5]),
+        ("STRING", "DECIMAL(4, 1)", ["1.25", "12345"], [Decimal("1.3"), None]),
+        ("STRING", "BOOLEAN", ["Yes", "f", None], [True, False, None]),
+        ("STRING", "DATE", ["2024-02-29"], [dt.date(2024, 2, 29)]),
+        ("STRING", "TIMESTAMP(3)", ["2024-02-29 01:02:03.5"], [dt.datetime(2024, 2, 29, 1, 2, 3, 500_000)]),
+        ("STRING", "BYTES", ["ab"], [b"ab"]),
+        ("BYTES", "STRING", [b"ab"], ["ab"]),
+        ("BYTES", "VARBINARY(1)", [b"ab"], [b"a"]),
+        ("TIMESTAMP(6)", "TIMESTAMP(3)", [dt.datetime(1969, 1, 1, 0, 0, 0, 1999)],
+         [dt.datetime(1969, 1, 1, 0, 0, 0, 1000)]),
+        ("TIMESTAMP(6)", "DATE", [dt.datetime(1969, 12, 31, 23)], [dt.date(1969, 12, 31)]),
+        ("TIMESTAMP(6)", "TIME(3)", [dt.datetime(2024, 1, 1, 1, 2, 3)], [dt.time(1, 2, 3)]),
+        ("DATE", "TIMESTAMP(6)", [dt.date(2024, 1, 1)], [dt.datetime(2024, 1, 1)]),
+        ("ARRAY<INT>", "ARRAY<BIGINT>", [[1, None], None, []], [[1, None], None, []]),
+        ("MAP<STRING, INT>", "MAP<STRING, BIGINT>", [[("a", 1)], None, []], [[("a", 1)], None, []]),
+    ],
+)  # fmt: skip
+def test_casts(source, target, values, expected):
+    assert cast(values, source, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "allowed", "implicit"),
+    [
+        ("INT", "BIGINT", True, True),
+        ("BIGINT", "INT", True, False),
+        ("INT NOT NULL", "INT", True, True),
+        ("BIGINT", "FLOAT", True, True),
+        ("DOUBLE", "FLOAT", True, False),
+        ("VARCHAR(3)", "STRING", True, True),
+        ("STRING", "CHAR(3)", True, False),
+        ("INT", "DATE", False, False),
+        ("DATE", "INT", False, False),
+        ("DOUBLE", "STRING", False, False),
+        ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", False, False),
+        ("TIMESTAMP_LTZ(6)", "TIMESTAMP_LTZ(3)", True, True),
+        ("ARRAY<INT>", "ARRAY<BIGINT>", False, False),
+        ("BOOLEAN", "DOUBLE", True, False),
+    ],
+)
+def test_which_casts_alter_allows(source, target, allowed, implicit):
+    assert cast_allowed(flink(source), flink(target)) is allowed
+    assert cast_allowed(flink(source), flink(target), explicit=False) is implicit
+
+
+def test_columns_are_found_by_id():
+    stored = columns(a="INT", b="STRING", c="INT")
+    wanted = [replace(stored[2], name="cc"), column("new", "DATE", 9), replace(stored[0], type=flink("BIGINT"))]
+    mapping = read_mapping(stored, wanted)
+    assert [(m.source.name if m.source else None, m.cast) for m in mapping] == [
+        ("c", False),
+        (None, False),
+        ("a", True),
+    ]
+    batch = pa.record_batch({"a": [1, 2], "b": ["x", "y"], "c": [3, None]}, schema=arrow_schema(stored))
+    found = evolve_batch(batch, mapping)
+    assert found.to_pylist() == [{"cc": 3, "new": None, "a": 1}, {"cc": None, "new": None, "a": 2}]
+    assert found.schema == arrow_schema(wanted)
+
+
+def test_rows_evolve_by_id_too():
+    stored = column("r", "ROW<a INT, b ROW<c INT>, d INT>")
+    _, b, d = stored.type.fields
+    inner = replace(b, type=replace(b.type, fields=(replace(b.type.fields[0], name="cc", type=flink("STRING")),)))
+    wanted = replace(stored, type=replace(stored.type, fields=(d, inner, column("n", "INT", 77))))
+    mapping = read_mapping([stored], [wanted])
+    batch = pa.RecordBatch.from_pylist(
+        [{"r": {"a": 1, "b": {"c": 2}, "d": 3}}, {"r": None}, {"r": {"a": 1, "b": None, "d": None}}],
+        schema=arrow_schema([stored]),
+    )
+    assert evolve_batch(batch, mapping).to_pylist() == [
+        {"r": {"d": 3, "b": {"cc": "2"}, "n": None}},
+        {"r": None},
+        {"r": {"d": None, "b": None, "n": None}},
+    ]
+    assert evolve_batch(batch.slice(1), mapping).to_pylist()[1]["r"] == {"d": None, "b": None, "n": None}
+
+
+def test_no_cast_names_the_column():
+    with pytest.raises(UnsupportedError, match="column=c"):
+        read_mapping([column("x", "DOUBLE")], [column("c", "STRING")])
+
+
+def test_text_that_is_no_number():
+    with pytest.raises(InvalidError, match="cannot be cast"):
+        cast(["five"], "STRING", "INT")

@@ -1,0 +1,1 @@
+"""One bucket's LSM tree against plain Python models."""

@@ -1,0 +1,158 @@
+"""Writing and merging manifests; combining index files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import MapStorage
+from tests.sim.tables import create_table, data_file, partition, table_schema
+
+from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.format.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.manifest import FileKind, ManifestEntry
+from bucketlake.ops.entries import fold, record_count
+from bucketlake.ops.manifests import combine_indexes, may_hold, merge_manifests, write_manifests
+from bucketlake.types import INT
+
+
+def store_of(**options: str) -> Any:
+    keys = {key.replace("_", "-").replace("manifest-", "manifest."): value for key, value in options.items()}
+    return create_table(MapStorage(), FakeClock(), table_schema(options=keys))
+
+
+def entry(
+    name: str, part: int | None = 1, bucket: int = 0, kind: FileKind = FileKind.ADD, **file: Any
+) -> ManifestEntry:
+    return ManifestEntry(kind, partition(part), bucket, 2, data_file(name, **file))
+
+
+def names(store: Any, manifests: Any) -> list[str]:
+    return [e.file.file_name for part in store.manifests(manifests) for e in part]
+
+
+def test_a_manifest_says_what_it_holds() -> None:
+    store = store_of()
+    (written,) = write_manifests(
+        store,
+        [
+            entry("a", 3, 1, level=2),
+            entry("b", 1, 4, FileKind.DELETE, schema_id=0),
+            entry("c", None, 2, level=5),
+        ],
+    )
+    assert (written.num_added_files, written.num_deleted_files) == (2, 1)
+    assert (written.min_bucket, written.max_bucket, written.min_level, written.max_level) == (1, 4, 0, 5)
+    assert (written.min_row_id, written.max_row_id, written.schema_id) == (None, None, 0)
+    assert written.file_size == len(store.env.storage.read(store.paths.manifest(written.file_name)))
+    assert written.partition_stats.min_values == partition(1)
+    assert written.partition_stats.max_values == partition(3)
+    assert written.partition_stats.null_counts == (1,)
+
+
+def test_manifests_roll_at_their_target_size() -> None:
+    store = store_of(manifest_target_file_size="4 kb", manifest_compression="null")
+    entries = [entry(f"f{n}") for n in range(200)]
+    written = write_manifests(store, entries)
+    assert len(written) > 3
+    assert max(m.file_size for m in written) < 6 * 1024
+    assert names(store, written) == [e.file.file_name for e in entries]
+    assert write_manifests(store, []) == ()
+
+
+def test_small_manifests_stay_until_there_are_enough() -> None:
+    store = store_of(manifest_merge_min_count="3")
+    parts = [m for n in range(2) for m in write_manifests(store, [entry(f"f{n}")])]
+    assert merge_manifests(store, parts) == tuple(parts)
+    parts += write_manifests(store, [entry("f2")])
+    (merged,) = merge_manifests(store, parts)
+    assert names(store, [merged]) == ["f0", "f1", "f2"]
+
+
+def test_merging_cancels_adds_and_deletes_and_keeps_lone_deletes() -> None:
+    store = store_of(manifest_merge_min_count="2")
+    parts = [
+        *write_manifests(store, [entry("a"), entry("b")]),
+        *write_manifests(store, [entry("a", kind=FileKind.DELETE), entry("z", kind=FileKind.DELETE)]),
+    ]
+    (merged,) = merge_manifests(store, parts)
+    assert (merged.num_added_files, merged.num_deleted_files) == (1, 1)
+    assert names(store, [merged]) == ["b", "z"]
+
+
+def test_everything_cancelled_leaves_no_manifest() -> None:
+    store = store_of(manifest_merge_min_count="2")
+    parts = [
+        *write_manifests(store, [entry("a")]),
+        *write_manifests(store, [entry("a", kind=FileKind.DELETE)]),
+    ]
+    assert merge_manifests(store, parts) == ()
+
+
+def test_full_rewrite_leaves_untouched_partitions_alone() -> None:
+    store = store_of(manifest_target_file_size="1 b", manifest_full_compaction_threshold_size="1 b")
+    (one,) = write_manifests(store, [entry("a", 1)])
+    (two,) = write_manifests(store, [entry("b", 2)])
+    (gone,) = write_manifests(store, [entry("a", 1, kind=FileKind.DELETE)])
+    merged = merge_manifests(store, [one, two, gone])
+    assert merged == (two,)
+
+
+def test_full_rewrite_keeps_every_live_file() -> None:
+    store = store_of(manifest_target_file_size="2 kb", manifest_full_compaction_threshold_size="3 kb")
+    live: set[str] = set()
+    manifests: tuple[Any, ...] = ()
+    for n in range(60):
+        delta = [entry(f"f{n}", n % 3)]
+        live.add(f"f{n}")
+        if n % 4 == 3:
+            live.discard(f"f{n - 2}")
+            delta.append(entry(f"f{n - 2}", (n - 2) % 3, kind=FileKind.DELETE))
+        manifests = merge_manifests(store, (*manifests, *write_manifests(store, delta)))
+        folded = fold(e for part in store.manifests(manifests) for e in part).values()
+        assert {e.file.file_name for e in folded} == live
+    assert len(manifests) < 60
+
+
+def test_pruning_by_partitions() -> None:
+    store = store_of()
+    (manifest,) = write_manifests(store, [entry("a", 3), entry("b", 5)])
+    hits = [n for n in (None, 2, 3, 4, 5, 6) if may_hold(manifest, [partition(n)], [INT])]
+    assert hits == [3, 4, 5]
+
+
+def test_folding() -> None:
+    upgrade = [entry("a", kind=FileKind.DELETE), entry("a", level=5)]
+    assert [e.file.level for e in fold([entry("a"), *upgrade]).values()] == [5]
+    assert [e.kind for e in fold([entry("x", kind=FileKind.DELETE)]).values()] == [FileKind.DELETE]
+    with pytest.raises(CorruptError, match="already added"):
+        fold([entry("a"), entry("a")])
+    assert record_count([entry("a"), entry("b", kind=FileKind.DELETE, sequences=(0, 2))]) == 7
+
+
+def index(name: str, kind: str = "HASH", change: FileKind = FileKind.ADD, bucket: int = 0) -> IndexEntry:
+    return IndexEntry(change, partition(1), bucket, IndexFile(kind, name, 4, 1))
+
+
+def combined(previous: list[IndexEntry], changes: list[IndexEntry], unaware: bool = False) -> list[str]:
+    return [e.file.file_name for e in combine_indexes(previous, changes, unaware=unaware)]
+
+
+def test_index_files_combine() -> None:
+    old = [index("h"), index("d", "DELETION_VECTORS"), index("x", "NEW")]
+    assert combined(old, [index("h2")]) == ["h2", "d", "x"]
+    assert combined(old, [index("h2", bucket=1)]) == ["h", "d", "x", "h2"]
+    assert combined(old, [index("d2", "DELETION_VECTORS")]) == ["h", "d2", "x"]
+    assert combined(old, [index("d2", "DELETION_VECTORS")], unaware=True) == ["h", "d", "x", "d2"]
+    assert combined(old, [index("x2", "NEW")]) == ["h", "d", "x", "x2"]
+    assert combined(old, [index("h2"), index("h", change=FileKind.DELETE)]) == ["d", "x", "h2"]
+
+
+@pytest.mark.parametrize(
+    "change", [index("gone", change=FileKind.DELETE), index("x", "NEW"), replace(index("h"), kind=FileKind.ADD)]
+)
+def test_index_files_that_do_not_fit(change: IndexEntry) -> None:
+    with pytest.raises(ConflictError):
+        combined([index("h"), index("x", "NEW")], [change])

@@ -1,0 +1,128 @@
+"""Finding snapshots, tags and schemas; hints that lie; caches."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.tables import commit_of, create_table, data_file, make_store, message
+
+from bucketlake.env import Env, LocalStorage, SystemClock
+from bucketlake.errors import NotFoundError
+from bucketlake.format.snapshot import encode_snapshot
+from bucketlake.ops.store import MAX_PROBES, clear_cache
+
+
+def table_with(snapshots: int) -> tuple[MapStorage, Any]:
+    inner = MapStorage()
+    store = create_table(inner, FakeClock())
+    for n in range(snapshots):
+        commit_of(store).commit([message(data_file(f"f{n}", sequences=(n, n)))])
+    return inner, store
+
+
+def test_a_table_without_snapshots() -> None:
+    _, store = table_with(0)
+    assert store.latest_snapshot() is None
+    assert store.latest_snapshot_id() is None
+    assert store.earliest_snapshot() is None
+    assert list(store.snapshots()) == []
+    with pytest.raises(NotFoundError, match="out of available snapshotId range none"):
+        store.snapshot(1)
+
+
+@pytest.mark.parametrize("hint", [b"5", b"3", b"1", b"99", b"0", b"-1", b"abc", b"\xff\xfe", b"", None])
+def test_a_latest_hint_is_never_trusted(hint: bytes | None) -> None:
+    inner, store = table_with(5)
+    if hint is None:
+        inner.delete(store.paths.latest_hint)
+    else:
+        inner.write(store.paths.latest_hint, hint)
+    assert store.latest_snapshot().id == 5
+
+
+@pytest.mark.parametrize("hint", [b"3", b"4", b"1", b"99", b"x", None])
+def test_an_earliest_hint_is_never_trusted(hint: bytes | None) -> None:
+    inner, store = table_with(5)
+    for expired in (1, 2):
+        inner.delete(store.paths.snapshot(expired))
+    if hint is None:
+        inner.delete(store.paths.earliest_hint)
+    else:
+        inner.write(store.paths.earliest_hint, hint)
+    assert store.earliest_snapshot().id == 3
+
+
+def test_a_hint_far_behind_is_replaced_by_a_listing() -> None:
+    inner, store = table_with(MAX_PROBES + 5)
+    inner.write(store.paths.latest_hint, b"1")
+    storage = FaultStorage(inner)
+    assert make_store(storage, FakeClock()).latest_snapshot().id == MAX_PROBES + 5
+    assert [operation for operation, _ in storage.calls].count("list") == 1
+
+
+def test_the_hint_saves_the_listing() -> None:
+    inner, _ = table_with(3)
+    storage = FaultStorage(inner)
+    assert make_store(storage, FakeClock()).latest_snapshot().id == 3
+    assert len(storage.calls) == 3, "hint, snapshot, no next one"
+
+
+def test_snapshots_by_id_and_time() -> None:
+    inner, store = table_with(4)
+    assert [s.id for s in store.snapshots()] == [1, 2, 3, 4]
+    assert [s.id for s in store.snapshots(newest_first=True)] == [4, 3, 2, 1]
+    times = [s.time_millis for s in store.snapshots()]
+    assert store.snapshot_at(times[1]).id == 2
+    assert store.snapshot_at(times[2] - 1).id == 2
+    assert store.snapshot_at(times[3] + 1000).id == 4
+    assert store.snapshot_at(times[0] - 1) is None
+    inner.delete(store.paths.snapshot(1))
+    with pytest.raises(NotFoundError, match=r"scan snapshotId 1 is out of available snapshotId range \[2, 4\]"):
+        store.snapshot(1)
+
+
+def test_tags() -> None:
+    inner, store = table_with(2)
+    inner.write(store.paths.tag("v1"), encode_snapshot(store.snapshot(1)))
+    assert store.tag("v1").id == 1
+    assert list(store.tags()) == ["v1"]
+    assert store.find_tag("v2") is None
+    with pytest.raises(NotFoundError, match="Tag 'v2' doesn't exist"):
+        store.tag("v2")
+
+
+def test_schemas() -> None:
+    inner, store = table_with(0)
+    assert store.latest_schema() == store.schema
+    second = replace(store.schema, id=1, comment="new")
+    inner.write(store.paths.schema(1), second.encode())
+    assert store.latest_schema().comment == "new"
+    assert store.schema_of(1) is store.schema_of(1)
+    assert store.schema_of(0) is store.schema
+    inner.files.clear()
+    with pytest.raises(NotFoundError):
+        create = make_store(inner, FakeClock())
+        create.latest_schema()
+
+
+def test_manifests_are_read_once() -> None:
+    inner, _ = table_with(3)
+    clear_cache()
+    storage = FaultStorage(inner)
+    reader = make_store(storage, FakeClock())
+    snapshot = reader.latest_snapshot()
+    first = reader.manifests(reader.data_manifests(snapshot))
+    calls = len(storage.calls)
+    assert reader.manifests(reader.data_manifests(snapshot)) == first
+    assert len(storage.calls) == calls
+
+
+def test_it_travels() -> None:
+    _, store = table_with(0)
+    local = replace(store, env=Env(LocalStorage(), SystemClock()))
+    assert pickle.loads(pickle.dumps(local)) == local

@@ -1,0 +1,69 @@
+"""Buckets computed by Spark are those that the engine computes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from bucketlake.format.hashing import assign_buckets
+from bucketlake.schema import TableSchema
+from bucketlake.spark.bucketing import bucket_column
+from bucketlake.spark.session import Lake
+from bucketlake.spark.types import field_types, table_batch
+from bucketlake.types import DataField, canonical_batch
+
+LONG = [0, 1, -1, 255, 256, -(2**63), 2**63 - 1, 0x0102030405060708, None]
+INT = [0, 1, -1, 127, -128, 2**31 - 1, -(2**31), 65_536, None]
+TEXT = ["", "a", "1234567", "12345678", "123456789", "é", "漢字漢字漢", "x" * 1000, None]
+CASES = {
+    "bigint": ("a long", [(v,) for v in LONG]),
+    "int": ("a int", [(v,) for v in INT]),
+    "smallint": ("a smallint", [(v,) for v in (0, -1, 32767, -32768, None)]),
+    "tinyint": ("a tinyint", [(v,) for v in (0, -1, 127, -128, None)]),
+    "boolean": ("a boolean", [(True,), (False,), (None,)]),
+    "string": ("a string", [(v,) for v in TEXT]),
+    "date": ("a date", [(dt.date(1969, 12, 31),), (dt.date(2024, 2, 29),), (None,)]),
+    "two strings": ("a string, b string", [(a, b) for a in TEXT for b in reversed(TEXT)]),
+    "mixed": ("a string, b int, c long, d string", list(zip(TEXT, INT, LONG, reversed(TEXT), strict=True))),
+    "decimal": ("a decimal(10,2)", [(Decimal("1.25"),), (Decimal("-1.25"),), (None,)]),
+    "wide decimal": ("a decimal(38,3)", [(Decimal("12345678901234567890.125"),), (None,)]),
+    "timestamp": ("a timestamp_ntz, b int", [(dt.datetime(2024, 1, 1, 1, 2, 3, 456_789), 1), (None, 2)]),
+    "double": ("a double", [(1.5,), (-0.0,), (None,)]),
+    "binary": ("a binary", [(b"",), (b"12345678",), (None,)]),
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_buckets_are_those_of_the_engine(lake: Lake, case: str) -> None:
+    columns, rows = CASES[case]
+    frame = lake.spark.createDataFrame(rows, columns)
+    fields = field_types(frame.schema)
+    schema = _schema(fields)
+    found = frame.withColumn("bucket", bucket_column(schema, 7)).toArrow().combine_chunks().to_batches()[0]
+    batch = canonical_batch(table_batch(found.drop_columns(["bucket"]), fields), fields)
+    assert found.column("bucket").to_pylist() == assign_buckets(batch, fields, 7).tolist()
+
+
+@pytest.mark.parametrize("function", ["mod", "hive"])
+def test_other_bucket_functions(lake: Lake, function: str) -> None:
+    frame = lake.spark.createDataFrame([(v,) for v in LONG if v is not None], "a long")
+    fields = field_types(frame.schema)
+    schema = _schema(fields, function)
+    found = frame.select(bucket_column(schema, 7).alias("bucket")).toArrow().column("bucket").to_pylist()
+    batch = pa.RecordBatch.from_arrays([pa.array([v for v in LONG if v is not None])], ["a"])
+    assert found == assign_buckets(batch, fields, 7, function).tolist()
+
+
+def _schema(fields: list[DataField], function: str = "default") -> TableSchema:
+    names = ",".join(field.name for field in fields)
+    options = {"bucket": "7", "bucket-key": names, "bucket-function.type": function}
+    found: TableSchema = SimpleNamespace(  # type: ignore[assignment]
+        table_options=TableSchema.create(fields, (), (), options).table_options,
+        bucket_keys=tuple(field.name for field in fields),
+        select=lambda names: tuple(fields),
+    )
+    return found

@@ -1,0 +1,190 @@
+"""What goes wrong leaves the table as it was: bad rows, failing and repeated tasks, killed writers, races."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.spark.session import Lake
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
+OPTIONS = {"append": ((), {}), "buckets": ((), {"bucket": "2", "bucket-key": "id"}), "keyed": (("id",), {"bucket": "2"})}
+
+
+@pytest.fixture(params=list(OPTIONS))
+def table(request: pytest.FixtureRequest, lake: Lake):
+    keys, options = OPTIONS[request.param]
+    lake.catalog.create_table("db.t", SCHEMA, (), keys, options)
+    table = lake.table("db.t")
+    table.write(lake.spark.range(5).selectExpr("id", "id AS v"))
+    return table
+
+
+def _data_files(table) -> set[str]:
+    return {path.name for path in Path(table.path).rglob("*.parquet")}
+
+
+def _live_files(table) -> set[str]:
+    return {Path(found.path).name for found in table.files()}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("id", "missing=.*v"),
+        ("id, id AS v, id AS w", "unknown=.*w"),
+        ("id, 'x' AS v", "fit|cast"),
+        ("id, array(id) AS v", "cannot safely cast"),
+        ("cast(null AS bigint) AS id, id AS v", "[Nn]ull|NULL"),
+        ("id, 1e30 AS v", "fit"),
+    ],
+)
+@pytest.mark.parametrize("count", [3, 50_000])
+def test_rows_that_do_not_fit(lake: Lake, table, columns: str, message: str, count: int) -> None:
+    with pytest.raises(Exception, match=message) as raised:
+        table.write(lake.spark.range(count).selectExpr(*_split(columns)))
+    del raised
+    assert len(table.snapshots()) == 1
+    assert table.read().count() == 5
+    assert _data_files(table) == _live_files(table)
+
+
+def _split(columns: str) -> list[str]:
+    return [part.strip() for part in columns.split(", ")]
+
+
+def test_wrong_calls(lake: Lake, table) -> None:
+    frame = lake.spark.range(1).selectExpr("id", "id AS v")
+    with pytest.raises(InvalidError, match="mode"):
+        table.write(frame, mode="replace")
+    with pytest.raises(InvalidError, match="partition"):
+        table.write(frame, mode="overwrite", partition={"v": 1})
+    with pytest.raises(InvalidError, match="no such column"):
+        table.read(columns=["w"])
+    with pytest.raises(BucketlakeError):
+        table.read(where="w = 1")
+    with pytest.raises(NotFoundError, match="db.t"):
+        lake.table("db.tt")
+
+
+def test_a_missing_data_file_is_named(lake: Lake) -> None:
+    lake.catalog.create_table("db.gone", SCHEMA)
+    table = lake.table("db.gone")
+    table.write(lake.spark.range(200_000).selectExpr("id", "id AS v"))
+    path = Path(table.files()[0].path)
+    path.unlink()
+    with pytest.raises(Exception, match=path.name):
+        table.read().collect()
+
+
+def _failing_once(folder: Path):
+    """A task function that fails at its first attempt, after handing on its rows."""
+    place = str(folder)
+
+    def task(batches):
+        import pathlib
+
+        from pyspark import TaskContext
+
+        mark = pathlib.Path(place) / str(TaskContext.get().partitionId())
+        for batch in batches:
+            yield batch
+        if not mark.exists():
+            mark.touch()
+            raise RuntimeError("first attempt")
+
+    return task
+
+
+def test_repeated_tasks_leave_no_row_twice(lake: Lake, table, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    rows = lake.spark.range(10, 100_010, 1, 2).selectExpr("id", "id AS v")
+    table.write(rows.mapInArrow(_failing_once(marks), rows.schema))
+    assert list(marks.iterdir())
+    assert table.read().count() == 100_005
+    assert table.read().select("id").distinct().count() == 100_005
+
+
+def test_failed_tasks_leave_the_table_alone(lake: Lake, table) -> None:
+    rows = lake.spark.range(100_000).selectExpr("id", "if(id = 99999, raise_error('broken row'), id) AS v")
+    with pytest.raises(Exception, match="broken row"):
+        table.write(rows)
+    assert len(table.snapshots()) == 1
+    assert table.read().count() == 5
+
+
+def test_concurrent_appends_both_count(lake: Lake, table) -> None:
+    errors: list[BaseException] = []
+
+    def write(start: int) -> None:
+        try:
+            table.write(lake.spark.range(start, start + 60_000).selectExpr("id", "id AS v"))
+        except BaseException as error:
+            errors.append(error)
+
+    writers = [threading.Thread(target=write, args=(start,)) for start in (1_000_000, 2_000_000, 3_000_000)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert errors == []
+    assert len(table.snapshots()) == 4
+    assert table.read().count() == 180_005
+    assert not list(Path(table.path).glob(".staging-*"))
+
+
+KILLED = """
+import os, signal, sys
+import bucketlake
+from bucketlake.spark.session import new_session
+
+def slow(batches):
+    import time
+    for number, batch in enumerate(batches):
+        yield batch
+        if number == 6:
+            print("writing", flush=True)
+            open(sys_argv[2], "w").close()
+            time.sleep(600)
+
+sys_argv = sys.argv
+spark = new_session(**{"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.log.level": "OFF"})
+table = bucketlake.connect(sys.argv[1], spark=spark).table("db.t")
+rows = spark.range(1000000).selectExpr("id", "id AS v")
+table.write(rows.mapInArrow(slow, rows.schema))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", list(OPTIONS))
+def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str) -> None:
+    keys, options = OPTIONS[kind]
+    classic.catalog.create_table("db.t", SCHEMA, (), keys, options)
+    table = classic.table("db.t")
+    table.write(classic.spark.range(5).selectExpr("id", "id AS v"))
+    reached = tmp_path / "reached"
+    arguments = [sys.executable, "-c", KILLED, classic.catalog.warehouse, str(reached)]
+    writer = subprocess.Popen(
+        arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    waited = threading.Event()
+    for _ in range(600):
+        if reached.exists() or writer.poll() is not None:
+            break
+        waited.wait(0.1)
+    assert reached.exists()
+    os.killpg(writer.pid, signal.SIGKILL)
+    writer.wait()
+    assert len(table.snapshots()) == 1
+    assert table.read().count() == 5
+    table.write(classic.spark.range(5, 50_005).selectExpr("id", "id AS v"))
+    assert table.read().count() == 50_005

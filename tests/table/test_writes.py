@@ -1,0 +1,197 @@
+"""Appends and overwrites of every extent, defaults, deletes, what is returned."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake import Catalog, InvalidError, Table
+from bucketlake.format.snapshot import CommitKind
+from bucketlake.types import DataField, parse_type_text
+
+Rows = list[tuple[Any, ...]]
+SCHEMA = pa.schema([pa.field("dt", pa.date32()), pa.field("hh", pa.int32()), pa.field("k", pa.int64())])
+MONDAY, TUESDAY = datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return bucketlake.open(tmp_path)
+
+
+@pytest.fixture(params=["keyed", "append"])
+def table(catalog: Catalog, request: pytest.FixtureRequest) -> Table:
+    keyed = request.param == "keyed"
+    options = {"bucket": "2"} if keyed else {"bucket": "-1"}
+    made = catalog.create_table("t", SCHEMA, ["dt", "hh"], ["dt", "hh", "k"] if keyed else [], options)
+    made.write_arrow(data((MONDAY, 1, 10), (MONDAY, 2, 20), (TUESDAY, 1, 30), (None, None, 40) if not keyed else None))
+    return made
+
+
+def data(*content: tuple[Any, ...] | None) -> pa.Table:
+    kept = [row for row in content if row is not None]
+    columns = list(zip(*kept, strict=True)) if kept else [[], [], []]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], names=SCHEMA.names)
+
+
+def numbers(table: Table) -> list[int]:
+    return sorted(table.to_arrow(columns=["k"]).column(0).to_pylist())
+
+
+def kept(table: Table, *expected: int) -> bool:
+    """Whether these are the rows, besides the one in the null partition of append tables."""
+    return [number for number in numbers(table) if number != 40] == list(expected)
+
+
+def test_append_says_what_it_did(table: Table) -> None:
+    snapshot = table.write_arrow(data((MONDAY, 1, 11)))
+    assert snapshot is not None
+    assert (snapshot.commit_kind, snapshot.delta_record_count) == (CommitKind.APPEND, 1)
+    assert table.write_arrow(data()) is None
+    assert table.write_arrow(iter(())) is None
+
+
+def test_null_partition_is_one_of_its_own(catalog: Catalog) -> None:
+    made = catalog.create_table("n", SCHEMA, ["dt", "hh"])
+    made.write_arrow(data((None, None, 40), (MONDAY, None, 50)))
+    assert made.to_arrow(where="dt IS NULL").to_pylist() == [{"dt": None, "hh": None, "k": 40}]
+    assert [file.partition["hh"] for file in made.files()] == ["__DEFAULT_PARTITION__"] * 2
+    made.drop_partitions([{"dt": None}])
+    assert numbers(made) == [50]
+
+
+def test_dynamic_overwrite_replaces_what_the_rows_lie_in(table: Table) -> None:
+    snapshot = table.write_arrow(data((MONDAY, 1, 11), (TUESDAY, 2, 31)), mode="overwrite")
+    assert snapshot is not None and snapshot.commit_kind is CommitKind.OVERWRITE
+    assert kept(table, 11, 20, 30, 31)
+    assert table.write_arrow(data(), mode="overwrite") is None
+    assert kept(table, 11, 20, 30, 31)
+
+
+def test_static_overwrite_of_a_whole_and_of_a_partial_partition(table: Table) -> None:
+    table.write_arrow(data((MONDAY, 1, 11)), mode="overwrite", partition={"dt": MONDAY, "hh": 1})
+    assert kept(table, 11, 20, 30)
+    table.write_arrow(data((MONDAY, 3, 12)), mode="overwrite", partition={"dt": MONDAY})
+    assert kept(table, 12, 30)
+    table.write_arrow(data(), mode="overwrite", partition={"dt": MONDAY})
+    assert kept(table, 30)
+
+
+def test_fixed_partition_columns_may_be_left_out(table: Table) -> None:
+    table.write_arrow(pa.table({"k": [12]}), mode="overwrite", partition={"dt": "2024-01-01", "hh": 1})
+    assert kept(table, 12, 20, 30)
+    table.write_arrow(pa.table({"k": [13], "hh": pa.array([5], pa.int32())}), partition={"dt": MONDAY})
+    assert table.to_arrow(where="hh = 5").to_pylist() == [{"dt": MONDAY, "hh": 5, "k": 13}]
+
+
+def test_whole_table_overwrite(table: Table) -> None:
+    table.write_arrow(data((TUESDAY, 9, 1)), mode="overwrite", dynamic_partition_overwrite=False)
+    assert numbers(table) == [1]
+    table.write_arrow(data(), mode="overwrite", **{"dynamic-partition-overwrite": "false"})
+    assert numbers(table) == []
+
+
+def test_unpartitioned_overwrite_is_of_the_whole_table(catalog: Catalog) -> None:
+    made = catalog.create_table("u", SCHEMA)
+    for number in (1, 2):
+        made.write_arrow(data((MONDAY, 1, number)), mode="overwrite")
+    assert numbers(made) == [2]
+    made.write_arrow(data(), mode="overwrite")
+    assert numbers(made) == []
+
+
+def test_truncate_and_drop_partitions(table: Table) -> None:
+    table.drop_partitions([{"hh": 1}, {"dt": "2024-01-09", "hh": 2}])
+    assert kept(table, 20)
+    snapshot = table.truncate()
+    assert snapshot.total_record_count == 0
+    assert numbers(table) == []
+
+
+def test_rows_come_in_any_order_of_columns_and_kind_of_source(table: Table) -> None:
+    more = data((MONDAY, 7, 70)).select(["k", "dt", "hh"])
+    table.write_arrow(more.to_batches()[0])
+    table.write_arrow(
+        pa.RecordBatchReader.from_batches(more.schema, data((MONDAY, 7, 71)).select(more.schema.names).to_batches())
+    )
+    table.write_arrow(batch for batch in data((MONDAY, 7, 72)).to_batches())
+    assert sorted(table.to_arrow(where="hh = 7", columns=["k"]).column(0).to_pylist()) == [70, 71, 72]
+
+
+def test_column_defaults_replace_nulls_and_fill_absent_columns(catalog: Catalog) -> None:
+    fields = [
+        DataField(0, "k", parse_type_text("BIGINT")),
+        DataField(1, "n", parse_type_text("INT"), default="7"),
+        DataField(2, "s", parse_type_text("STRING"), default="'none'"),
+    ]
+    made = catalog.create_table("d", fields)
+    made.write_arrow(pa.table({"k": [1], "n": pa.array([None], pa.int32()), "s": ["x"]}))
+    made.write_arrow(pa.table({"k": [2]}))
+    assert sorted(tuple(r.values()) for r in made.to_arrow().to_pylist()) == [(1, 7, "x"), (2, 7, "none")]
+
+
+def test_delete_by_value_and_by_key(catalog: Catalog) -> None:
+    made = catalog.create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "2"})
+    made.write_arrow(data(*[(MONDAY, number % 3, number) for number in range(9)]))
+    snapshot = made.delete("hh = 1")
+    assert snapshot is not None and snapshot.operation == "DELETE"
+    assert numbers(made) == [0, 2, 3, 5, 6, 8]
+    assert made.delete("k = 77") is None
+    made.delete("k IN (0, 2)")
+    made.write_arrow(data((TUESDAY, 1, 2)))
+    assert numbers(made) == [2, 3, 5, 6, 8]
+
+
+def test_limit_and_batches(table: Table) -> None:
+    assert table.to_arrow(limit=2).num_rows == 2
+    assert table.to_arrow(limit=0).num_rows == 0
+    assert table.to_arrow(where="k > 15", limit=100).num_rows == table.to_arrow(where="k > 15").num_rows
+    assert sum(batch.num_rows for batch in table.to_batches(columns=[])) == len(numbers(table))
+    assert table.to_arrow(columns=["hh", "dt"]).schema.names == ["hh", "dt"]
+
+
+def test_result_has_the_table_s_schema_even_if_empty(catalog: Catalog) -> None:
+    made = catalog.create_table("e", SCHEMA, primary_keys=["k"], options={"bucket": "1"})
+    assert made.to_arrow().schema == made.arrow_schema
+    assert made.to_arrow(columns=["k"]).schema.field("k").nullable is False
+    assert made.partitions() == [] and made.files() == [] and made.snapshots() == []
+
+
+def test_partitions_are_listed_as_in_their_paths(table: Table) -> None:
+    listed = table.partitions()
+    assert {"dt": "19723", "hh": "2"} in listed
+    assert len(listed) in (3, 4)
+
+
+def test_commit_user_prefix(table: Table) -> None:
+    snapshot = table.write_arrow(data((MONDAY, 1, 1)), commit_user_prefix="etl")
+    assert snapshot is not None and snapshot.commit_user.startswith("etl_")
+
+
+def test_sequence_numbers_grow_across_overwrites_if_asked(catalog: Catalog) -> None:
+    options = {"bucket": "1", "write.sequence-number-init-mode": "snapshot"}
+    made = catalog.create_table("t", SCHEMA, primary_keys=["k"], options=options)
+    for number in range(3):
+        made.write_arrow(data((MONDAY, 1, number), (MONDAY, 1, number + 1)))
+    made.truncate()
+    made.write_arrow(data((MONDAY, 1, 9)))
+    assert [file.file.min_sequence_number for file in made.files()] == [6]
+
+
+def test_bucket_of_another_process_is_refused_at_the_commit(catalog: Catalog) -> None:
+    made = catalog.create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "1"})
+    stale = replace(made)
+    made.write_arrow(data((MONDAY, 1, 1)))
+    wider = replace(made.schema, options={**made.schema.options, "bucket": "4"})
+    from bucketlake.table import new_store
+
+    late = Table(new_store(made.store.env, made.path, wider), "t")
+    with pytest.raises(InvalidError, match="new bucket num 4"):
+        late.write_arrow(data((MONDAY, 1, 2)))
+    assert numbers(stale) == [1]
