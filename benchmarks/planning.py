@@ -88,6 +88,7 @@ def main() -> None:
     files, manifests = (numbers + [100_000, 1_000][len(numbers) :])[:2]
     with tempfile.TemporaryDirectory() as root:
         store = build(root + "/db.db/t", files, manifests, "--keyed" in sys.argv)
+        plan(store, Scan(parse_where("pt = 1", store.schema.fields)))  # imports
         clear_cache()
         measure("one partition, cold", store, "pt = 42")
         clear_cache()

@@ -68,7 +68,9 @@ class SparkBench:
         spark = self.lake.spark
         rows = self.source.withColumn("mode", F.col("l_shipmode"))
         self._fresh("by_mode", {}, ["mode"])
-        self.m.measure("append load, 7 partitions", lambda: self.lake.table("bench.by_mode").write(rows), floor="W", runs=1)
+        self.m.measure(
+            "append load, 7 partitions", lambda: self.lake.table("bench.by_mode").write(rows), floor="W", runs=1
+        )
         table = self.lake.table("bench.by_mode")
         where = "mode = 'RAIL'"
         self.m.measure("scan of one partition of 7", lambda: noop(table.read(where=where)), floor="R")
@@ -106,7 +108,10 @@ class SparkBench:
         self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.35, runs=4)
         rows = sum(found.row_count for found in table.files())
         self.m.measure(
-            "merge-on-read scan, base + 4 x 10 %, first", lambda: noop(self._read("keyed")), floor="R", mark=1.9,
+            "merge-on-read scan, base + 4 x 10 %, first",
+            lambda: noop(self._read("keyed")),
+            floor="R",
+            mark=1.9,
             before=live.forget,
         )
         self.m.note("merge-on-read scan, base + 4 x 10 %, first", stored_rows=rows)
@@ -141,7 +146,9 @@ class SparkBench:
             raise SystemExit(f"wrong rows: {count} rows, {keys} keys, {expected} expected")
         print(f"verified: {count:,} rows, each key once")
 
-    def _fresh(self, name: str, options: dict[str, str], partitions: list[str] | None = None, keys: tuple[str, ...] = ()) -> None:
+    def _fresh(
+        self, name: str, options: dict[str, str], partitions: list[str] | None = None, keys: tuple[str, ...] = ()
+    ) -> None:
         self.lake.catalog.drop_table(f"bench.{name}", ignore_if_missing=True)
         self._table(name, options, partitions, keys)
 

@@ -297,7 +297,7 @@ class Table:
         """
         store = self.store
         for _ in range(ALTER_ATTEMPTS):
-            base = store.latest_schema()
+            base = newest_schema(store.env, store.paths)
             used = store.latest_snapshot_id() is not None
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
@@ -316,16 +316,21 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
     branch = given.pop("branch", None)
     place = {} if branch is None else {"branch": str(branch)}
     path = path.rstrip("/") or path
-    paths = TablePaths(path, options=place)
+    schema = newest_schema(env, TablePaths(path, options=place))
+    schema = replace(schema, options={**schema.options, **place})
+    return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
+
+
+def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
+    """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
     names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
     ids = [int(number) for number in names if number.isdigit()]
     if not ids:
-        details = {"path": path, **place}
-        raise NotFoundError("no table in this folder", remedy="check the path, or create the table first", **details)
+        branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
+        remedy = "check the path, or create the table first"
+        raise NotFoundError("no table in this folder", path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    schema = TableSchema.decode(env.storage.read(newest), newest)
-    schema = replace(schema, options={**schema.options, **place})
-    return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
+    return TableSchema.decode(env.storage.read(newest), newest)
 
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -127,7 +128,7 @@ def batch_of(kinds: Sequence[Kind], rows: Sequence[Row]) -> pa.RecordBatch:
 def sliced(batch: pa.RecordBatch, cuts: Sequence[int]) -> list[pa.RecordBatch]:
     """A batch cut at the given rows; equal cuts make empty batches."""
     ends = [0, *sorted(min(cut, batch.num_rows) for cut in cuts), batch.num_rows]
-    return [batch.slice(start, stop - start) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    return [batch.slice(start, stop - start) for start, stop in itertools.pairwise(ends)]
 
 
 def merged(

@@ -171,6 +171,46 @@ def test_null_keys_are_refused() -> None:
         list(merge_runs([[batch]], ORDER, Deduplicate()))
 
 
+def test_blocks_of_no_rows_are_refused() -> None:
+    for sizes in ({"rows": 0}, {"bytes": 0}):
+        with pytest.raises(InvalidError, match="empty block"):
+            BlockSize(**sizes)
+
+
+def test_many_runs_share_the_memory_of_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bucketlake.lsm.merge.SLICE_BYTES", 64_000)
+    runs = [[batch_of(BIG, rows_of(list(range(run, 20_000, 50)), run, run * 1000))] for run in range(50)]
+    sizes = [sum(batch.nbytes for part in parts for batch in part) for parts in slices(runs, ORDER)]
+    assert max(sizes) < 2 * 64_000
+    assert sum(batch.num_rows for batch in merge_runs(runs, ORDER, Deduplicate())) == 20_000
+
+
+def test_values_of_any_type_and_the_schema_survive() -> None:
+    fields = [
+        pa.field("_KEY_k0", pa.int64(), nullable=False),
+        pa.field("_SEQUENCE_NUMBER", pa.int64(), nullable=False),
+        pa.field("_VALUE_KIND", pa.int8(), nullable=False),
+        pa.field("list", pa.list_(pa.field("element", pa.string()))),
+        pa.field("map", pa.map_(pa.string(), pa.int32())),
+        pa.field("row", pa.struct([pa.field("a", pa.decimal128(38, 2)), pa.field("b", pa.timestamp("us", tz="UTC"))])),
+        pa.field("flag", pa.bool_()),
+    ]
+
+    def value(key: int, run: int) -> dict[str, object]:
+        fixed = {"_KEY_k0": key, "_SEQUENCE_NUMBER": run, "_VALUE_KIND": 0, "flag": key % 2 == 0}
+        nested = {"list": [f"{run}", None] * (key % 3), "map": [("k", key)], "row": {"a": None, "b": None}}
+        return fixed | (nested if key % 4 else {"list": None, "map": None, "row": None})
+
+    rows = [[value(key, run) for key in range(run, 60, run + 1)] for run in range(3)]
+    runs = [[pa.RecordBatch.from_pylist(part, schema=pa.schema(fields))] for part in rows]
+    newest = {row["_KEY_k0"]: row for part in rows for row in part}
+    for is_ordered in (True, False):
+        found = list(merge_runs(runs, ORDER, Deduplicate(), ordered=is_ordered, block=BlockSize(rows=7)))
+        assert all(batch.schema.equals(pa.schema(fields)) for batch in found)
+        got = sorted((row for batch in found for row in batch.to_pylist()), key=lambda row: row["_KEY_k0"])
+        assert got == [newest[key] for key in sorted(newest)]
+
+
 @dataclass(frozen=True)
 class Concatenating:
     """An engine that computes: texts of a group joined in order; a group that holds -D becomes a delete."""

@@ -84,6 +84,12 @@ def message(*files: DataFile, part: bytes | None = None, bucket: int = 0, total:
     return CommitMessage(partition() if part is None else part, bucket, total, new_files=files, **more)
 
 
+def entry(
+    name: str, part: int | None = 1, bucket: int = 0, kind: FileKind = FileKind.ADD, **file: Any
+) -> ManifestEntry:
+    return ManifestEntry(kind, partition(part), bucket, 2, data_file(name, **file))
+
+
 def renumber(moved: CommitMessage, first: int) -> CommitMessage:
     """What ops.write does to data files, done to metadata: new names, shifted numbers."""
     delta = first - min(file.min_sequence_number for file in moved.new_files)

@@ -170,7 +170,7 @@ def test_interleaved_committers_agree_with_the_model() -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     runs = [simulate(7) for _ in range(2)]
     assert runs[0][3].trace == runs[1][3].trace
-    assert runs[0][1].files == runs[1][1].files
+    assert list(runs[0][1].files) == list(runs[1][1].files)
 
 
 def test_contention_beyond_the_retries_is_an_error_that_leaves_nothing() -> None:

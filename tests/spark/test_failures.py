@@ -16,7 +16,11 @@ from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
-OPTIONS = {"append": ((), {}), "buckets": ((), {"bucket": "2", "bucket-key": "id"}), "keyed": (("id",), {"bucket": "2"})}
+OPTIONS = {
+    "append": ((), {}),
+    "buckets": ((), {"bucket": "2", "bucket-key": "id"}),
+    "keyed": (("id",), {"bucket": "2"}),
+}
 
 
 @pytest.fixture(params=list(OPTIONS))
@@ -71,7 +75,7 @@ def test_wrong_calls(lake: Lake, table) -> None:
         table.read(columns=["w"])
     with pytest.raises(BucketlakeError):
         table.read(where="w = 1")
-    with pytest.raises(NotFoundError, match="db.t"):
+    with pytest.raises(NotFoundError, match=r"db\.t"):
         lake.table("db.tt")
 
 
@@ -95,8 +99,7 @@ def _failing_once(folder: Path):
         from pyspark import TaskContext
 
         mark = pathlib.Path(place) / str(TaskContext.get().partitionId())
-        for batch in batches:
-            yield batch
+        yield from batches
         if not mark.exists():
             mark.touch()
             raise RuntimeError("first attempt")
@@ -173,9 +176,7 @@ def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str)
     table.write(classic.spark.range(5).selectExpr("id", "id AS v"))
     reached = tmp_path / "reached"
     arguments = [sys.executable, "-c", KILLED, classic.catalog.warehouse, str(reached)]
-    writer = subprocess.Popen(
-        arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    writer = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     waited = threading.Event()
     for _ in range(600):
         if reached.exists() or writer.poll() is not None:

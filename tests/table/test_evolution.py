@@ -133,3 +133,9 @@ def test_cast_that_loses_is_refused_when_altering(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="cannot be converted"):
         table.alter(UpdateColumnType("s", parse_type_text("ARRAY<INT>")))
     assert table.refresh().schema.id == 0
+
+
+def test_dynamic_options_are_not_stored_by_an_alteration(tmp_path: Path) -> None:
+    table = new_table(tmp_path, keyed=False).with_options(write_buffer_size="1 mb")
+    altered = table.alter(AddColumn("n", INT))
+    assert "write-buffer-size" not in altered.schema.options

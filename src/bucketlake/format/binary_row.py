@@ -60,6 +60,7 @@ __all__ = [
     "encode_rows",
     "from_serialized",
     "serialized",
+    "typed_value",
     "with_arity_header",
     "without_arity_header",
 ]
@@ -223,13 +224,13 @@ def decode_row(row: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
 def _decode_value(row: bytes, slot: int, kind: DataType) -> Any:
     shape = shape_of(kind)
     if shape is Shape.FIXED:
-        return _value(struct.unpack_from(_STRUCTS[number_format(kind)], row, slot)[0], kind)
+        return typed_value(struct.unpack_from(_STRUCTS[number_format(kind)], row, slot)[0], kind)
     mark = row[slot + 7]
     low, offset = struct.unpack_from("<II", row, slot)
     if shape is Shape.TIMESTAMP:
         _check_range(row, offset, 8)
         nanos = struct.unpack_from("<q", row, offset)[0] * 1_000_000 + low
-        return _value(nanos if precision_of(kind) > 6 else nanos // 1000, kind)
+        return typed_value(nanos if precision_of(kind) > 6 else nanos // 1000, kind)
     if mark & 0x80 and shape in (Shape.BYTES, Shape.NESTED):
         data = row[slot : slot + (mark & 0x7F)]
     else:
@@ -247,7 +248,8 @@ def _check_range(row: bytes, offset: int, length: int) -> None:
         raise CorruptError("field lies outside its row", offset=offset, length=length, row=len(row))
 
 
-def _value(number: Any, kind: DataType) -> Any:
+def typed_value(number: Any, kind: DataType) -> Any:
+    """The Python value of a stored number: dates, times, timestamps and decimals come as integers."""
     root = kind.root
     if root is Root.BOOLEAN:
         return number != 0

@@ -1,7 +1,7 @@
 """Data files of any format: one writer, one reader, and what a written file is known by.
 
-Rows go in and come out in the canonical Arrow layout of the file's columns. Layouts of columns: append tables hold the
-value columns; primary-key tables `_KEY_*`, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then the values.
+Rows go in and come out in the canonical Arrow layout of the file's columns: append tables hold the value columns;
+primary-key tables `_KEY_*` (not in thin mode), `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then the values.
 
 Spec: docs/spec/datafile.md
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -20,10 +20,10 @@ from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, Stora
 from bucketlake.format.avro import AvroSink, AvroSource
 from bucketlake.format.file_format import FORMATS, BatchSize, FileFormat, file_format, format_of
 from bucketlake.format.orc import OrcSink, OrcSource
-from bucketlake.format.parquet import ParquetSink, ParquetSource, column_bounds
-from bucketlake.format.stats import ColumnStats, StatsCollector, StatsMode
+from bucketlake.format.parquet import ParquetSink, ParquetSource, footer_stats
+from bucketlake.format.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate import Predicate
-from bucketlake.types import DataField
+from bucketlake.types import DataField, arrow_schema
 
 __all__ = [
     "FORMATS",
@@ -36,3 +36,233 @@ __all__ = [
     "read_data_file",
     "stats_from_parquet_footer",
 ]
+
+FIRST_GROUP_SHARE = 8  # until the ratio of bytes to Arrow bytes is known, a group is at most this part of the target
+NEARLY_FULL = 0.05
+DEFAULT_BATCH = BatchSize()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a finished file is known by: bytes, rows, and statistics by column of the file."""
+
+    path: str
+    size: int
+    rows: int
+    stats: tuple[ColumnStats, ...]
+
+
+class _Sink(Protocol):
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_SINKS: dict[str, Any] = {"parquet": ParquetSink, "orc": OrcSink, "avro": AvroSink}
+
+
+class _Counted:
+    """A writer that counts its bytes; closing it is left to its owner."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Pass the bytes on."""
+        self._out.write(data)
+        length = len(data) if isinstance(data, (bytes, bytearray)) else memoryview(data).nbytes
+        self.size += length
+        return length
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self.size
+
+    def flush(self) -> None:
+        """The owner closes, and so flushes."""
+
+    def readable(self) -> bool:
+        """No."""
+        return False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """No."""
+        return False
+
+    def close(self) -> None:
+        """Left to the owner."""
+
+
+class DataFileWriter:
+    """Writes one data file. `modes`: the statistics kept of each column.
+
+    Batches are gathered and encoded group by group, so `size_estimate` is exact but for the last group. `ratio`: file
+    bytes per Arrow byte as far as known, e.g. from the file before. Any error leaves nothing behind but what `abort`
+    removes.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        fields: Sequence[DataField],
+        form: FileFormat,
+        modes: Sequence[StatsMode],
+        ratio: float | None = None,
+    ) -> None:
+        self.path = path
+        self.rows = 0
+        self.ratio = ratio
+        self._storage = storage
+        self._fields = tuple(fields)
+        self._schema = arrow_schema(fields)
+        self._form = form
+        self._stats = StatsCollector(fields, modes)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._raw = storage.open_output(path)
+        self._out = _Counted(self._raw)
+        try:
+            self._sink: _Sink = _SINKS[form.name](self._out, self._fields, form)
+        except BaseException:
+            self.abort()
+            raise
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows in the canonical layout of the file's columns. Raises: InvalidError for another layout."""
+        if not batch.schema.equals(self._schema):
+            raise InvalidError("batch does not have the file's layout", path=self.path, expected=self._schema.names)
+        if not batch.num_rows:
+            return
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        self._stats.update(batch)
+        if self._pending_bytes >= self._form.group_bytes:
+            self.flush()
+
+    @property
+    def size_estimate(self) -> int:
+        """Bytes written, and those that the gathered rows are expected to take."""
+        return self._out.size + int(self._pending_bytes * (self.ratio or 1.0))
+
+    def flush(self) -> None:
+        """Encode what is gathered."""
+        if not self._pending:
+            return
+        before = self._out.size
+        self._sink.write(pa.Table.from_batches(self._pending))
+        written = self._out.size - before
+        if written:
+            self.ratio = written / max(self._pending_bytes, 1)
+        self._pending, self._pending_bytes = [], 0
+
+    def room(self, batch: pa.RecordBatch, target: int) -> int:
+        """How many rows of a batch still go into a file of `target` bytes; 0 says that it is full.
+
+        An empty file takes at least one row. May encode what is gathered, to know its size.
+        """
+        if batch.num_rows == 0:
+            return 0
+        if self.size_estimate >= target * (1 - NEARLY_FULL):
+            self.flush()
+        left = target - self.size_estimate
+        if self.rows and left <= target * NEARLY_FULL:
+            return 0
+        row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
+        if self.ratio is None:
+            probe = max(target // FIRST_GROUP_SHARE, 1) - self._pending_bytes
+            if probe <= 0:
+                self.flush()
+                return self.room(batch, target) if self.ratio is not None else max(1, int(left / row_bytes))
+            left = probe
+            return max(1, min(batch.num_rows, int(left / row_bytes)))
+        return max(1, min(batch.num_rows, int(left / (self.ratio * row_bytes))))
+
+    def close(self) -> WrittenFile:
+        """Finish the file."""
+        self.flush()
+        self._sink.close()
+        self._raw.close()
+        return WrittenFile(self.path, self._out.size, self.rows, tuple(self._stats.result()))
+
+    def abort(self) -> None:
+        """Remove what was written; harmless after `close`."""
+        with suppress(Exception):
+            self._raw.close()
+        self._storage.delete(self.path)
+
+
+def read_data_file(
+    storage: Storage,
+    path: str,
+    format: str,
+    fields: Sequence[DataField],
+    columns: Sequence[str] | None = None,
+    *,
+    row_filter: Predicate | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in batches of bounded size, `columns` in their order (all of `fields` by default).
+
+    `fields`: the columns that the file was written with. Rows that `row_filter` (names as in the file) is not true for
+    may be left out, group-wise; the caller still filters.
+    Raises: NotFoundError, CorruptError, StorageError, UnsupportedError naming the path.
+    Spec: docs/spec/datafile.md#reading
+    """
+    by_name = {item.name: item for item in fields}
+    wanted = [by_name[name] for name in columns] if columns is not None else list(fields)
+    read = wanted or list(fields[:1])
+    if not read:
+        raise InvalidError("a data file is read by at least one column", path=path)
+    with _named(path), storage.open_input(path) as file:
+        for batch in _batches(file, format, read, row_filter, remote="://" in path):
+            yield batch if wanted else batch.select([])
+
+
+def _batches(
+    file: BinaryIO, format: str, fields: Sequence[DataField], row_filter: Predicate | None, *, remote: bool
+) -> Iterator[pa.RecordBatch]:
+    if format == "parquet":
+        return ParquetSource(file, fields, remote=remote).batches(row_filter, DEFAULT_BATCH)
+    if format == "orc":
+        return OrcSource(file, fields).batches(DEFAULT_BATCH)
+    if format == "avro":
+        return AvroSource(file, fields).batches(DEFAULT_BATCH)
+    raise UnsupportedError("file format is not supported", format=format, remedy="use parquet, orc or avro")
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors of the format's libraries as ours, with the file's path."""
+    try:
+        yield
+    except BucketlakeError as error:
+        if "path" in error.details:
+            raise
+        kind = CorruptError if isinstance(error, InvalidError) else type(error)
+        raise kind(error.what, remedy=error.remedy, path=path, **error.details) from error
+    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StorageError("cannot read", path=path, reason=str(error)) from error
+        raise CorruptError("data file cannot be read", path=path, reason=str(error) or type(error).__name__) from error
+
+
+def stats_from_parquet_footer(
+    storage: Storage, path: str, fields: Sequence[DataField], modes: Sequence[StatsMode]
+) -> WrittenFile:
+    """What is known of a parquet file that another writer made, from its footer alone.
+
+    Columns for which the footer has no bounds (INT96, nested, …) get null bounds.
+    Raises: NotFoundError, CorruptError.
+    """
+    with _named(path), storage.open_input(path) as file:
+        metadata = ParquetSource(file, ()).metadata
+        found = footer_stats(metadata, fields)
+        stats = tuple(limited(column, mode) for column, mode in zip(found, modes, strict=True))
+        return WrittenFile(path, file.seek(0, 2), metadata.num_rows, stats)

@@ -94,8 +94,8 @@ def _column(file: pl.DataFrame, name: str) -> Sequence[Any]:
     if name in ("_KEY_STATS", "_VALUE_STATS"):
         return _stats(series.struct.unnest())
     if isinstance(series.dtype, pl.Datetime):
-        return series.dt.epoch("ms").to_list()
-    values = series.to_list()
+        series = series.dt.epoch("ms")
+    values: list[Any] = series.to_list()
     if name == "_FILE_SOURCE":
         return [_SOURCES[value] for value in values]
     if isinstance(series.dtype, pl.List):

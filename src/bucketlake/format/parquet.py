@@ -12,12 +12,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.format.binary_row import typed_value
 from bucketlake.format.file_format import BatchSize, FileFormat
 from bucketlake.format.layout import PARQUET_ID, map_leaves, stored_schema
 from bucketlake.format.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
+from bucketlake.format.stats import ColumnStats
 from bucketlake.predicate import Bounds, Predicate, columns_of, may_match_all
 from bucketlake.types import DataField, DataType, Root, arrow_type, canonical_batch
 
@@ -280,6 +283,29 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
         if mins is not None and maxs is not None:
             found[item.name] = Bounds(mins, maxs, pa.array(nulls, pa.int64()))
     return found
+
+
+def footer_stats(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> list[ColumnStats]:
+    """The statistics of each column over the whole file, exact as far as the footer is; None where it is silent.
+
+    Bounds are left out where one row group with values has none.
+    """
+    bounds = column_bounds(metadata, fields)
+    rows = pa.array([metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)], pa.int64())
+    return [_merged(bounds[item.name], item.type, rows) if item.name in bounds else ColumnStats() for item in fields]
+
+
+def _merged(bounds: Bounds, t: DataType, rows: pa.Array) -> ColumnStats:
+    nulls = pc.sum(bounds.null_counts).as_py() if bounds.null_counts.null_count == 0 else None
+    silent = pc.and_(bounds.mins.is_null(), pc.fill_null(pc.less(bounds.null_counts, rows), True))
+    if pc.any(silent).as_py():
+        return ColumnStats(None, None, nulls)
+    low, high = pc.min(bounds.mins), pc.max(bounds.maxs)
+    if not low.is_valid:
+        return ColumnStats(None, None, nulls)
+    if t.root in (Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        return ColumnStats(typed_value(low.value, t), typed_value(high.value, t), nulls)
+    return ColumnStats(low.as_py(), high.as_py(), nulls)
 
 
 def _bound_array(raw: list[Any], t: DataType, metadata: pq.FileMetaData, place: int) -> pa.Array | None:

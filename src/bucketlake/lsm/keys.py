@@ -209,7 +209,7 @@ def _refined(order: Indices, tied: Flags, word: Word) -> tuple[Indices, Flags]:
         wrong = np.zeros(segments[-1] + 1, np.bool_)
         wrong[segments[1:][falls]] = True
         moved = np.flatnonzero(wrong[segments])
-        sorting = _segment_order(segments[moved], values[moved])
+        sorting = _segment_order(segments[moved], values[moved], order[places[moved]], len(order))
         order[places[moved]] = order[places[moved[sorting]]]
         values[moved] = values[moved[sorting]]
     still = np.zeros(len(tied), np.bool_)
@@ -217,13 +217,19 @@ def _refined(order: Indices, tied: Flags, word: Word) -> tuple[Indices, Flags]:
     return order, still
 
 
-def _segment_order(segments: Indices, values: Values) -> Indices:
-    """Stable order by (segment, value); segments ascend."""
+def _segment_order(segments: Indices, values: Values, rows: Indices, count: int) -> Indices:
+    """Stable order by (segment, value), segments ascending; `rows`: row numbers, below `count`.
+
+    Sorted in storage order, where runs are sorted stretches, rather than in the order so far.
+    """
+    stored = np.full(count, -1, np.int64)
+    stored[rows] = np.arange(len(rows))
+    stored = stored[stored >= 0]
     low, width = _range(values)
-    first = int(segments[0])
-    if (int(segments[-1]) - first).bit_length() + width <= _PACKED_BITS:
-        return np.argsort((_offset(segments, first) << np.uint64(width)) | _offset(values, low), kind="stable")
-    return np.lexsort((values, segments))
+    if int(segments[-1] - segments[0]).bit_length() + width > _PACKED_BITS:
+        return stored[np.lexsort((values[stored], segments[stored]))]
+    packed = (_offset(segments, int(segments[0])) << np.uint64(width)) | _offset(values, low)
+    return stored[np.argsort(packed[stored], kind="stable")]
 
 
 def _unless_identity(order: Indices) -> Indices | None:

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.errors import InvalidError
 from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.schema import KIND_FIELD
@@ -35,16 +36,28 @@ __all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge"]
 Indices = npt.NDArray[np.int64]
 
 
+SLICE_BYTES = 256 << 20  # of all runs together: also keeps string columns of a slice below what 32-bit offsets reach
+
+
 @dataclass(frozen=True, slots=True)
 class BlockSize:
     """How much of each run is held at once: a block is full at `rows` rows or `bytes` bytes, whichever comes first.
 
-    Memory of a merge: two to three blocks a run, whatever the runs' length; a key with more rows than a block takes
-    what its rows take.
+    Memory of a merge: two to three blocks a run, whatever the runs' length; many runs get smaller blocks, so that all
+    blocks stay within 256 MiB. A key with more rows than a block takes what its rows take.
+    Raises InvalidError for sizes below 1.
     """
 
     rows: int = 1 << 16
     bytes: int = 32 << 20
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.bytes < 1:
+            raise InvalidError("empty block", rows=self.rows, bytes=self.bytes, remedy="use sizes of 1 or more")
+
+    def shared(self, runs: int) -> BlockSize:
+        """The block size where so many runs are merged at once."""
+        return replace(self, bytes=max(1, min(self.bytes, SLICE_BYTES // max(1, runs))))
 
 
 DEFAULT_BLOCK = BlockSize()
@@ -89,7 +102,7 @@ def slices(
 
     Ensures: no key is in two slices, slices ascend by key, none is empty.
     """
-    windows = [_Window(run, order, block) for run in runs]
+    windows = [_Window(run, order, block.shared(len(runs))) for run in runs]
     while True:
         for window in windows:
             window.fill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +27,8 @@ _FIXED = {
     Root.BOOLEAN: "<u1",
     Root.DECIMAL: "<i8",
 }
+_BYTES = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
+_POINTER = struct.Struct("<ii")
 COMPACT_DECIMAL = 18
 COMPACT_TIMESTAMP = 3
 
@@ -35,8 +38,28 @@ def column(rows: Sequence[bytes], types: Sequence[DataType], index: int) -> pa.A
     kind = types[index]
     if _slot_holds(kind):
         return _slots(rows, len(types), index, kind)
+    if kind.root in _BYTES:
+        plain = pa.array(_byte_values(rows, len(types), index), pa.binary())
+        return plain if kind.root in (Root.BINARY, Root.VARBINARY) else plain.cast(pa.string())
     values = [decode_row(without_arity_header(row), types)[index] for row in rows]
     return pa.array(values, arrow_type(kind))
+
+
+def _byte_values(rows: Sequence[bytes], arity: int, index: int) -> list[bytes | None]:
+    """Up to 7 bytes lie in the slot, whose last byte says how many; longer values where the slot points to."""
+    null_at, null_bit = HEADER + (index + 8) // 8, 1 << (index + 8) % 8
+    slot = HEADER + (arity + 8 + 63) // 64 * 8 + 8 * index
+    found: list[bytes | None] = []
+    for row in rows:
+        short = row[slot + 7]
+        if row[null_at] & null_bit:
+            found.append(None)
+        elif short & 0x80:
+            found.append(row[slot : slot + (short & 0x7F)])
+        else:
+            size, offset = _POINTER.unpack_from(row, slot)
+            found.append(row[HEADER + offset : HEADER + offset + size])
+    return found
 
 
 def _slot_holds(kind: DataType) -> bool:

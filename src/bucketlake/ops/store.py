@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from bucketlake.paths import TablePaths
-
 from bucketlake.env import Env
 from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
@@ -25,6 +23,7 @@ from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manif
 from bucketlake.format.manifest_columns import decode_columns
 from bucketlake.format.snapshot import Snapshot, decode_snapshot
 from bucketlake.options import TableOptions
+from bucketlake.paths import TablePaths
 from bucketlake.schema import TableSchema
 
 FIRST_SNAPSHOT_ID = 1

@@ -74,7 +74,11 @@ def _binary_row(keys: Sequence[DataField]) -> Column:
 
 def _word(key: DataField, column: Column) -> Column:
     """The value in the low bytes of a long, the rest zero; 0 for null."""
-    number = F.unix_date(column) if key.type.root is Root.DATE else column.cast("int" if key.type.root is Root.BOOLEAN else "long")
+    number = (
+        F.unix_date(column)
+        if key.type.root is Root.DATE
+        else column.cast("int" if key.type.root is Root.BOOLEAN else "long")
+    )
     number = F.coalesce(number.cast("long"), F.lit(0).cast("long"))
     mask = _MASKS.get(key.type.root, 0xFFFFFFFF if key.type.root is Root.DATE else None)
     return number if mask is None else number.bitwiseAND(F.lit(mask).cast("long"))

@@ -71,7 +71,9 @@ class BucketlakeSource(DataSource):
         splits = plan(table.store, Scan(where, selection)).splits
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
-            raise InvalidError("a schema was given", remedy="leave .schema() out; choose columns by the option `columns`")
+            raise InvalidError(
+                "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
+            )
         return SplitReader(table.store, tuple(fields), where, splits)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:

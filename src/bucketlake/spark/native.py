@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import NotFoundError
+from bucketlake.format.file_format import format_of
 from bucketlake.format.manifest import DataFile
 from bucketlake.ops.store import Store
 from bucketlake.schema_evolution import ReadColumn, read_mapping
@@ -65,7 +66,7 @@ class FileAt:
     @property
     def format(self) -> str:
         """`parquet`, `orc` or `avro`, by the name's suffix."""
-        return self.file.file_name.rsplit(".", 1)[-1].lower()
+        return format_of(self.file.file_name)
 
 
 def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
@@ -80,7 +81,9 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
 
 def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
     """The rows of native files, in the layout of `fields`."""
-    return _union(_project(group, store, schema_id, fields) for group, schema_id in _groups(spark, store, files, fields))
+    return _union(
+        _project(group, store, schema_id, fields) for group, schema_id in _groups(spark, store, files, fields)
+    )
 
 
 def scan_with_positions(
@@ -108,7 +111,9 @@ def _groups(
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 raise NotFoundError(
-                    "a data file is gone", table=store.paths.root, reason=str(error).split("\n")[0],
+                    "a data file is gone",
+                    table=store.paths.root,
+                    reason=str(error).split("\n")[0],
                     remedy="its snapshot may have expired: read again; if it stays so, restore the file",
                 ) from error
             raise

@@ -114,9 +114,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     return result
 
 
-def _native_frames(
-    spark: SparkSession, scan: _Scan, raw: list[native.FileAt], merged: list[Split]
-) -> list[DataFrame]:
+def _native_frames(spark: SparkSession, scan: _Scan, raw: list[native.FileAt], merged: list[Split]) -> list[DataFrame]:
     frames = []
     if merged:
         decided = live.decide(spark, scan.store, merged)

