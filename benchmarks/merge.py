@@ -2,8 +2,8 @@
 
     python -m benchmarks.merge [--rows 1000000] [--runs 5] [--repeat 5] [--keys bigint,composite,…] [--json]
 
-Per kind of key: core seconds of the merge alone (runs in memory; median), seconds of read + merge + write of parquet files
-and of reading and writing the same rows with pyarrow, interleaved in one process, and their ratio. Then the peak of
+Per kind of key: core seconds of the merge alone (runs in memory; median), of read + merge + write of parquet files,
+and of reading and writing the same rows with pyarrow, in turns in one process, and their ratio. Then the peak of
 Arrow's memory over a bucket of one block budget and of ten.
 """
 

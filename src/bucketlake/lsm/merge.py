@@ -25,6 +25,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
@@ -252,13 +253,16 @@ def decided(groups: Groups, engine: MergeEngine, drop_deletes: bool) -> Merged:
 
 def _gathered(rows: pa.RecordBatch, merged: Merged) -> pa.RecordBatch:
     """The rows that stay, with the columns that the engine computed."""
-    picks = None if merged.rows is None else pa.array(merged.rows)
+    picks = merged.rows
+    if picks is not None and len(picks) and not 0 <= picks.min() <= picks.max() < rows.num_rows:
+        raise IndexError("a merge engine picked rows that are not there")  # checked once, not in every column
     if not merged.columns:
-        return rows if picks is None else rows.take(picks)
+        return rows if picks is None else pc.take(rows, pa.array(picks), boundscheck=False)
     columns = []
     for name in rows.schema.names:
         kept = merged.columns.get(name)
         if kept is None:
-            kept = rows.column(name) if picks is None else rows.column(name).take(picks)
+            column = rows.column(name)
+            kept = column if picks is None else pc.take(column, pa.array(picks), boundscheck=False)
         columns.append(kept)
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

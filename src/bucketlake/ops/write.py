@@ -31,7 +31,7 @@ from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.read import read_key_values
-from bucketlake.ops.roll import Roller, new_roller
+from bucketlake.ops.roll import Roller
 from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill, pieces
@@ -199,7 +199,7 @@ class TaskWriter:
     def _append(self, group: _Group, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         if group.roller is None:
             partition, bucket = self._assigner.groups[number]
-            group.roller = new_roller(self._store, partition, bucket)
+            group.roller = Roller(self._store, partition, bucket)
         for batch in batches:
             group.roller.write(batch)
 
@@ -337,7 +337,7 @@ def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa
 
 
 def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
-    roller = new_roller(store, message.partition, message.bucket)
+    roller = Roller(store, message.partition, message.bucket)
     try:
         for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
             position = batch.schema.get_field_index(SEQUENCE_FIELD.name)

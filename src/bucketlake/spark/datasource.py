@@ -51,7 +51,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(BucketlakeSource)
 
 
-class BucketlakeSource(DataSource):
+class BucketlakeSource(DataSource):  # type: ignore[misc]
     """Spark's view of one table folder."""
 
     @classmethod
@@ -114,13 +114,13 @@ class BucketlakeSource(DataSource):
 
 
 @dataclass
-class SplitPartition(InputPartition):
+class SplitPartition(InputPartition):  # type: ignore[misc]
     """One split as Spark's unit of reading."""
 
     split: Split
 
 
-class SplitReader(DataSourceReader):
+class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
     def __init__(
@@ -140,13 +140,13 @@ class SplitReader(DataSourceReader):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class Written(WriterCommitMessage):  # type: ignore[misc]
     """What one task wrote."""
 
     messages: list[CommitMessage]
 
 
-class CommitWriter(DataSourceArrowWriter):
+class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Writes batches as data files, then commits what the tasks that counted have written."""
 
     def __init__(self, table: Table, sources: list[str], template: WriteTask, mode: str) -> None:

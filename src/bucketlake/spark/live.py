@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.manifest import DataFile
-from bucketlake.lsm.keys import KeyOrder
+from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import sections
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize
@@ -106,7 +106,7 @@ def dead_rows(store: Store, split: Split) -> Dead:
     order = KeyOrder(schema.key_fields)
     types = [item.type for item in schema.key_fields]
 
-    def key_range(file: DataFile) -> tuple[object, object]:
+    def key_range(file: DataFile) -> tuple[Bound, Bound]:
         low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
         return order.bound(low), order.bound(high)
 

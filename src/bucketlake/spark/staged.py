@@ -11,17 +11,23 @@ Spec: docs/spec/writing.md#staging
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.manifest import DataFile
-from bucketlake.ops.messages import CommitMessage
+from bucketlake.format.binary_row import EMPTY_ROW, encode_rows, with_arity_header
+from bucketlake.format.datafile import WrittenFile, file_format, read_data_file, stats_from_parquet_footer
+from bucketlake.format.manifest import DataFile, FileSource
+from bucketlake.format.stats import EMPTY_STATS, StatsMode, encode_dense, encode_stats, limited
+from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.roll import TARGET_APPEND, local_millis, stats_modes
 from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.write import default_total, write_batches
 from bucketlake.schema import BucketMode
+from bucketlake.spark.cluster import ensure_package, run_tasks, spread, unpickled
+from bucketlake.spark.tasks import discard
 from bucketlake.spark.types import quoted
 from bucketlake.types import DataField, DataType, Root, type_text
 
@@ -48,16 +54,10 @@ _WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 3, Root
 _OTHER_WIDTH = 6
 _TEXT_WIDTH = 10
 _ENOUGH_ROWS = 10_000
+_MOST_ROWS = (1 << 31) - 1
+_OVERSIZE = 2  # times the target
 _UNBOUNDED = 2147483647
 BUCKET = 0  # where files of unaware tables lie
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A file that Spark wrote, where it lies, and the BinaryRow of the partition that its rows are of."""
-
-    path: str
-    partition: bytes
 
 
 def is_possible(spark: SparkSession, store: Store) -> bool:
@@ -82,8 +82,7 @@ def write_staged(spark: SparkSession, store: Store, frame: DataFrame) -> list[Co
     folder = f"{store.paths.root}/.staging-{store.env.clock.new_uuid()}"
     try:
         _spark_write(store, frame, folder)
-        files = parallel(lambda path: _located(store, path), _parquet_files(store, folder))
-        return _messages(spark, store, [file for file in files if file is not None])
+        return _messages(spark, store, _parquet_files(store, folder))
     finally:
         store.env.storage.delete_tree(folder)
 
@@ -96,13 +95,14 @@ def _spark_write(store: Store, frame: DataFrame, folder: str) -> None:
         value = F.col(quoted(key))
         columns.append(F.concat(F.lit("v"), F.coalesce(value.cast("string"), F.lit(""))).alias(name))
         columns[-1] = F.when(value.isNull(), F.lit("n")).otherwise(columns[-1]).alias(name)
-    target = options.get("target-file-size")
+    target = target_size(store)
+    rows = max(1, min(int(target / _row_width(store)), options.get("target-file-row-num")))
     writer = (
         frame.select(*columns)
         .write.option("compression", options.get("file.compression"))
         .option("parquet.compression.codec.zstd.level", str(options.get("file.compression.zstd-level")))
         .option("parquet.block.size", str(min(options.get("file.block-size") or 128 << 20, target)))
-        .option("maxRecordsPerFile", str(max(1, int(target / _row_width(store)))))
+        .option("maxRecordsPerFile", str(min(rows, _MOST_ROWS)))
     )
     if groups:
         writer = writer.partitionBy(*groups)
@@ -148,3 +148,91 @@ def _is_same(t: DataType) -> bool:
 
 def _parquet_files(store: Store, folder: str) -> list[str]:
     return sorted(info.path for info in store.env.storage.walk(folder) if info.name.endswith(".parquet"))
+
+
+def _messages(spark: SparkSession, store: Store, paths: Sequence[str]) -> list[CommitMessage]:
+    """Move the files into their buckets; those far over the target size are cut by tasks instead."""
+    known = parallel(lambda path: _known(store, path), paths)
+    written = [found for found in known if found.rows]
+    limit = _OVERSIZE * target_size(store)
+    large = [found.path for found in written if found.size > limit]
+    unique = store.env.clock.new_uuid()
+    moved: list[CommitMessage] = []
+    try:
+        for number, found in enumerate(one for one in written if one.size <= limit):
+            moved.append(_moved(store, found, unique, number))
+        return moved + (_cut(spark, store, large) if large else [])
+    except BaseException:
+        discard(store, moved)
+        raise
+
+
+def _known(store: Store, path: str) -> WrittenFile:
+    """The footer's statistics; InvalidError for nulls where there must be none."""
+    fields = store.schema.fields
+    found = stats_from_parquet_footer(store.env.storage, path, fields, [StatsMode("full")] * len(fields))
+    for item, stats in zip(fields, found.stats, strict=True):
+        if not item.type.nullable and stats.null_count:
+            raise InvalidError(
+                "null in a NOT NULL column", column=item.name, nulls=stats.null_count, remedy="fill or filter the nulls"
+            )
+    return found
+
+
+def _moved(store: Store, found: WrittenFile, unique: str, number: int) -> CommitMessage:
+    schema, options, form = store.schema, store.options, file_format(store.options)
+    partition = _partition_of(store, found.path)
+    name = store.paths.data_file_name(unique, number, form.name, form.compression)
+    modes = stats_modes(schema, options)
+    stats = [limited(column, mode) for column, mode in zip(found.stats, modes, strict=True)]
+    dense = options.get("metadata.stats-dense-store")
+    types = [item.type for item in schema.fields]
+    values, names = encode_dense(stats, schema.fields) if dense else (encode_stats(stats, types), None)
+    file = DataFile(
+        file_name=name,
+        file_size=found.size,
+        row_count=found.rows,
+        min_key=EMPTY_ROW,
+        max_key=EMPTY_ROW,
+        key_stats=EMPTY_STATS,
+        value_stats=values,
+        min_sequence_number=0,
+        max_sequence_number=found.rows - 1,
+        schema_id=schema.id,
+        level=0,
+        creation_time=local_millis(store.env.clock.now_millis()),
+        file_source=FileSource.APPEND,
+        value_stats_cols=names,
+    )
+    store.env.storage.rename(found.path, store.paths.file_path(store.paths.bucket_dir(partition, BUCKET), file))
+    return CommitMessage(partition, BUCKET, default_total(schema), new_files=(file,))
+
+
+def _partition_of(store: Store, path: str) -> bytes:
+    """The partition of a file whose rows are all of one, by its first row."""
+    keys = store.schema.partition_fields
+    if not keys:
+        return EMPTY_ROW
+    names = [item.name for item in keys]
+    rows = read_data_file(store.env.storage, path, "parquet", store.schema.fields, names)
+    first = next(rows).slice(0, 1)
+    encoded = encode_rows(first.columns, [item.type for item in keys])
+    return with_arity_header(encoded.row(0), len(keys))
+
+
+def _cut(spark: SparkSession, store: Store, paths: Sequence[str]) -> list[CommitMessage]:
+    """Rewrite files into several of the target size, one task a file."""
+    ensure_package(spark)
+    template = WriteTask("")
+
+    def action(batches: Iterator[pa.RecordBatch]) -> Iterator[list[CommitMessage]]:
+        for path in unpickled(batches):
+            rows = read_data_file(store.env.storage, path, "parquet", store.schema.fields)
+            yield write_batches(store, rows, template)
+
+    return [message for messages in run_tasks(spread(spark, list(paths)), action) for message in messages]
+
+
+def target_size(store: Store) -> int:
+    """Bytes that a file of an append table should have."""
+    return int(store.options.get("target-file-size") or TARGET_APPEND)

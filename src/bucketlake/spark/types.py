@@ -144,7 +144,7 @@ def _same(source: T.DataType, target: T.DataType) -> bool:
         return _same(source.elementType, target.elementType)
     if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         return _same(source.keyType, target.keyType) and _same(source.valueType, target.valueType)
-    return source == target
+    return bool(source == target)
 
 
 _INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
