@@ -16,11 +16,11 @@ from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
-from bucketlake.env_object import open_env
-from bucketlake.paths import TablePaths
 
 from bucketlake.env import Env
+from bucketlake.env_object import open_env
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.paths import TablePaths
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField, from_arrow_type

@@ -120,7 +120,7 @@ class ObjectStorage:
                     return _info(path, obstore.head(store, key))
                 except (AbsentError, FileNotFoundError):
                     pass
-            found = next(iter(obstore.list(store, _folder(key), chunk_size=1)), [])
+            found: Any = next(iter(obstore.list(store, _folder(key), chunk_size=1)), ())
         return FileInfo(path, is_dir=True) if len(found) else None
 
     def list(self, path: str) -> list[FileInfo]:
@@ -266,7 +266,9 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
         return LocalStorage(), os.path.abspath("/" + rest.lstrip("/"))
     if scheme not in (*_S3, *_GCS, *_AZURE, "memory"):
         raise UnsupportedError(
-            "file system of this scheme", path=path, remedy="use a local path, s3://, gs://, az://, abfss:// or memory://"
+            "file system of this scheme",
+            path=path,
+            remedy="use a local path, s3://, gs://, az://, abfss:// or memory://",
         )
     bucket = rest.lstrip("/").split("/", 1)[0]
     if not bucket:
@@ -282,7 +284,7 @@ def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, 
 
 
 def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
-    key = (url, options)
+    key = (os.getpid(), url, options)  # a forked process makes its own
     with _lock:
         found = _clients.get(key)
         if found is None:
@@ -375,7 +377,16 @@ def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
             config.setdefault("account_name", key.removeprefix("fs.azure.account.key.").split(".", 1)[0])
         elif key.startswith("fs.azure.sas.fixed.token."):
             config["sas_key"] = value
-    names = ("account_name", "account_key", "sas_key", "client_id", "client_secret", "tenant_id", "endpoint", "use_emulator")
+    names = (
+        "account_name",
+        "account_key",
+        "sas_key",
+        "client_id",
+        "client_secret",
+        "tenant_id",
+        "endpoint",
+        "use_emulator",
+    )
     given = _named(options, ("azure.",))
     return {**config, **{name: given[name] for name in names if name in given}}
 

@@ -19,29 +19,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from bucketlake.env import Env
 from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import decode_row, without_arity_header
+from bucketlake.format.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
+from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.manifest import DataFile
-from bucketlake.types import DataField, DataType, Root
+from bucketlake.types import DataField, DataType, Root, type_text
 
 POSTPONE_BUCKET = -2
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{}\\[\\]^]")
-_COMPRESSION_SUFFIX = {
-    "none": "",
-    "uncompressed": "",
-    "snappy": "snappy",
-    "gzip": "gz",
-    "bzip2": "bz2",
-    "deflate": "deflate",
-    "lzo": "lzo",
-    "lz4": "lz4",
-    "zstd": "zst",
-    "zstandard": "zst",
-}
+_HEX = re.compile("%([0-9A-Fa-f]{2})")
+_COMPRESSION_SUFFIX = {"none": "", "gzip": "gz", "bzip2": "bz2", "zstd": "zst"}  # others go by their own name
+_NOT_BLANK = "\u00a0\u2007\u202f\x85"  # white to Python, not to Java
 
 
 @dataclass(frozen=True)
@@ -127,19 +118,35 @@ class TablePaths:
         """The folder of a bucket. `partition`: stored BinaryRow bytes."""
         name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
         directory = self.options.get("data-file.path-directory")
-        parts = [self.root, *([directory.strip("/")] if directory else []), self.partition_path(partition), f"bucket-{name}"]
+        parts = [self.root, (directory or "").strip("/"), self.partition_path(partition), f"bucket-{name}"]
         return "/".join(part for part in parts if part)
 
     def file_path(self, bucket_path: str, file: DataFile) -> str:
         """Where a data file lies: in its bucket, or at its external path."""
         return file.external_path or f"{bucket_path}/{file.file_name}"
 
+    def extra_path(self, bucket_path: str, file: DataFile, name: str) -> str:
+        """Where one of a data file's `extra_files` lies: beside it."""
+        return f"{self.file_path(bucket_path, file).rsplit('/', 1)[0]}/{name}"
+
+    def index_path(self, partition: bytes, bucket: int, file: IndexFile) -> str:
+        """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its
+        bucket."""
+        if file.external_path:
+            return file.external_path
+        if self._flag("index-file-in-data-file-dir", "false"):
+            return f"{self.bucket_dir(partition, bucket)}/{file.file_name}"
+        return self.index(file.file_name)
+
+    def _flag(self, key: str, usual: str) -> bool:
+        return self.options.get(key, usual).strip().lower() == "true"
+
     def partition_texts(self, partition: bytes) -> dict[str, str]:
         """Column -> text of a stored partition, unescaped; the default name for null and blank."""
         fields = self.partition_fields
         if not fields:
             return {}
-        values = decode_row(without_arity_header(partition), [item.type for item in fields])
+        values = from_serialized(partition, [item.type for item in fields])
         return {item.name: self._text(value, item.type) for item, value in zip(fields, values, strict=True)}
 
     def partition_path(self, partition: bytes) -> str:
@@ -151,9 +158,22 @@ class TablePaths:
         default = self.options.get("partition.default-name", DEFAULT_PARTITION)
         if value is None:
             return default
-        legacy = self.options.get("partition.legacy-name", "true").lower() == "true"
+        legacy = self._flag("partition.legacy-name", "true")
         text = _legacy_text(value, kind) if legacy else _cast_text(value, kind)
-        return text if text.strip(" \t\n\r\f\v\x1c\x1d\x1e\x1f") else default
+        return default if all(sign.isspace() and sign not in _NOT_BLANK for sign in text) else text
+
+    def partition_bytes(self, texts: Mapping[str, str]) -> bytes:
+        """The stored form of the partition with these texts, as paths and specs write them; the default name is null.
+
+        Raises: InvalidError for a text that is no value of its column, or if columns are missing or unknown.
+        """
+        fields = self.partition_fields
+        names = [item.name for item in fields]
+        if set(texts) != set(names):
+            raise InvalidError("not all partition columns, or others", given=sorted(texts), partition_keys=names)
+        default = self.options.get("partition.default-name", DEFAULT_PARTITION)
+        values = [None if texts[f.name] == default else parse_value(texts[f.name], f.type) for f in fields]
+        return serialized(values, [item.type for item in fields])
 
     # ---- fresh names
 
@@ -173,15 +193,16 @@ class TablePaths:
         """A name for a new hash index or deletion vector file."""
         return f"index-{env.clock.new_uuid()}-0"
 
-    def data_file_name(self, unique: str, number: int, file_format: str, compression: str, changelog: bool = False) -> str:
+    def data_file_name(
+        self, unique: str, number: int, file_format: str, compression: str, changelog: bool = False
+    ) -> str:
         """The name of file `number` of a writer that drew the identifier `unique`."""
         key, usual = ("changelog-file.prefix", "changelog-") if changelog else ("data-file.prefix", "data-")
         prefix = self.options.get(key, usual)
         suffix = file_format
-        if self.options.get("file.suffix.include.compression", "false").lower() == "true":
-            extension = _COMPRESSION_SUFFIX.get(compression.lower(), compression.lower())
-            if extension:
-                suffix = f"{file_format}.{extension}" if file_format in ("json", "csv", "text") else f"{extension}.{file_format}"
+        extension = _COMPRESSION_SUFFIX.get(compression.lower(), compression)
+        if extension and self._flag("file.suffix.include.compression", "false"):
+            suffix = f"{extension}.{file_format}"
         return f"{prefix}{unique}-{number}.{suffix}"
 
 
@@ -194,7 +215,7 @@ def escape(text: str) -> str:
 
 def unescape(segment: str) -> str:
     """What `escape` was given."""
-    return unquote_to_bytes(segment).decode("utf-8", "replace")
+    return _HEX.sub(lambda found: chr(int(found[1], 16)), segment)
 
 
 def parse_partition_path(path: str) -> dict[str, str]:
@@ -211,28 +232,37 @@ def parse_partition_path(path: str) -> dict[str, str]:
 def _legacy_text(value: Any, kind: DataType) -> str:
     """Java's toString of the internal value: dates are epoch days, times milliseconds, timestamps ISO with T."""
     if kind.root is Root.DATE:
-        return str(value.toordinal() - dt.date(1970, 1, 1).toordinal())
+        return str(value if isinstance(value, int) else value.toordinal() - EPOCH_DAY)
     if kind.root is Root.TIME:
-        return str(value)
+        return str(value if isinstance(value, int) else time_millis(value))
     if kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
-        return _iso(value, kind)
+        return _iso(*_seconds(value, kind))
     return _plain_text(value, kind)
 
 
 def _cast_text(value: Any, kind: DataType) -> str:
-    """The value cast to a string as SQL does it."""
+    """The value cast to a string as SQL does it; local-zoned timestamps in the zone of this process."""
     if kind.root is Root.DATE:
-        return str(value.isoformat())
+        return str(_in_range(value).isoformat())
     if kind.root is Root.TIME:
-        clock = (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=value)).time()
-        precision = kind.precision or 0
-        return clock.strftime("%H:%M:%S") + (f".{value % 1000:03d}"[: precision + 1] if precision else "")
+        millis = time_millis(_in_range(value))
+        fraction = f"{millis % 1000:03d}"[: kind.precision or 0].rstrip("0") or "0"
+        clock = f"{millis // 3_600_000:02d}:{millis // 60_000 % 60:02d}:{millis // 1000 % 60:02d}"
+        return f"{clock}.{fraction}" if kind.precision else clock
     if kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
-        seconds, nanos = _seconds(value)
+        seconds, nanos = _seconds(value, kind)
+        if kind.root is Root.TIMESTAMP_LTZ:
+            seconds = seconds.replace(tzinfo=dt.timezone.utc).astimezone().replace(tzinfo=None)
         precision = 6 if kind.precision is None else kind.precision
         fraction = f".{nanos:09d}"[: precision + 1] if precision else ""
-        return seconds.strftime("%Y-%m-%d %H:%M:%S") + fraction
+        return seconds.isoformat(" ") + fraction
     return _plain_text(value, kind)
+
+
+def _in_range(value: Any) -> Any:
+    if isinstance(value, int):
+        raise InvalidError("date, time or timestamp outside of what can be written as text", value=value)
+    return value
 
 
 def _plain_text(value: Any, kind: DataType) -> str:
@@ -279,20 +309,107 @@ def _as_float32(value: float) -> bytes:
     return struct.pack("<f", value)
 
 
-def _seconds(value: Any) -> tuple[dt.datetime, int]:
-    """A timestamp's whole seconds and its nanoseconds of the second."""
-    if isinstance(value, int):
-        return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=value // 1_000_000_000), value % 1_000_000_000
+def _seconds(value: Any, kind: DataType) -> tuple[dt.datetime, int]:
+    """A timestamp's whole seconds, without zone, and its nanoseconds of the second."""
+    if (kind.precision or 0) > 6:
+        seconds, nanos = divmod(value, 1_000_000_000)
+        return _in_range(_after_epoch(seconds)), nanos
+    value = _in_range(value)
     return value.replace(microsecond=0, tzinfo=None), value.microsecond * 1000
 
 
-def _iso(value: Any, kind: DataType) -> str:
-    """Java's LocalDateTime.toString: seconds and fraction only where they are not zero."""
-    seconds, nanos = _seconds(value)
-    text = seconds.strftime("%Y-%m-%dT%H:%M")
+def _after_epoch(seconds: int) -> dt.datetime | int:
+    try:
+        return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
+    except OverflowError:
+        return seconds
+
+
+def _iso(seconds: dt.datetime, nanos: int) -> str:
+    """Java's LocalDateTime.toString: seconds and fraction only where they are not zero, in groups of three digits."""
+    text = seconds.isoformat("T", "minutes")
     if seconds.second or nanos:
         text += f":{seconds.second:02d}"
     if nanos:
         fraction = f"{nanos:09d}"
-        text += "." + (fraction[:3] if fraction.endswith("000000") else fraction[:6] if fraction.endswith("000") else fraction)
+        while fraction.endswith("000"):
+            fraction = fraction[:-3]
+        text += f".{fraction}"
     return text
+
+
+# ---------------------------------------------------------------------------------------------- texts to values
+
+
+def parse_value(text: str, kind: DataType) -> Any:
+    """The value of a partition column that a text stands for: both spellings of dates and times are taken.
+
+    Raises: InvalidError for a text that is no value of the type.
+    """
+    try:
+        return _parsed(text, kind)
+    except (ValueError, OverflowError, ArithmeticError) as error:
+        raise InvalidError("not a value of its column", text=text, type=type_text(kind)) from error
+
+
+def _parsed(text: str, kind: DataType) -> Any:
+    root = kind.root
+    if root in (Root.CHAR, Root.VARCHAR):
+        return text
+    if root in (Root.BINARY, Root.VARBINARY):
+        return text.encode()
+    if root is Root.BOOLEAN:
+        return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
+    if root in (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT):
+        return _whole(text, kind)
+    if root in (Root.FLOAT, Root.DOUBLE):
+        return float(text)
+    if root is Root.DECIMAL:
+        value = Decimal(text)
+        unscaled(value, kind)
+        return value
+    if root is Root.DATE:
+        return dt.date.fromordinal(EPOCH_DAY + int(text)) if _WHOLE.fullmatch(text) else dt.date.fromisoformat(text)
+    if root is Root.TIME:
+        if _WHOLE.fullmatch(text):
+            return (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=int(text))).time()
+        return dt.time.fromisoformat(_six_digits(text))
+    if root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        return _parsed_stamp(text, kind)
+    return _refuse(text)
+
+
+_WHOLE = re.compile(r"[+-]?\d+")
+_STAMP = re.compile(r"(\d{4,}-\d{1,2}-\d{1,2})(?:[ T](\d{1,2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9}))?)?")
+_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
+
+
+def _whole(text: str, kind: DataType) -> int:
+    value = int(text)
+    limit = 1 << (_BITS[kind.root] - 1)
+    return value if -limit <= value < limit else _refuse(text)
+
+
+def _six_digits(text: str) -> str:
+    """ISO text whose fraction has the digits that Python's parsers take."""
+    head, point, fraction = text.partition(".")
+    return head + point + fraction[:6].ljust(6, "0") if point else text
+
+
+def _parsed_stamp(text: str, kind: DataType) -> Any:
+    found = _STAMP.fullmatch(text)
+    if found is None:
+        return _refuse(text)
+    date = "-".join(part.zfill(2) for part in found[1].split("-"))
+    value = dt.datetime.fromisoformat(f"{date}T{(found[2] or '00:00').zfill(5)}")
+    nanos = int((found[3] or "").ljust(9, "0"))
+    if kind.root is Root.TIMESTAMP_LTZ:
+        value = value.astimezone(dt.timezone.utc)
+    if (kind.precision or 0) > 6:
+        plain = value.replace(tzinfo=None)
+        return (plain - dt.datetime(1970, 1, 1)) // dt.timedelta(seconds=1) * 1_000_000_000 + nanos
+    return value.replace(microsecond=nanos // 1000)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from bucketlake.paths import TablePaths
 
 from bucketlake.env import Env
 from bucketlake.errors import (
@@ -37,6 +36,7 @@ from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.write import new_commit_user, prepare_write, renumber, write_batches
 from bucketlake.options import OPTIONS, TableOptions
+from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
 from bucketlake.schema import KIND_FIELD, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -18,18 +17,12 @@ ATOMIC = [
     "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE",
 ]  # fmt: skip
 NANOS = 2**63 - 1
-UTC = dt.timezone.utc
+WIDE = Context(prec=76)
 _INTS = {Root.TINYINT: 7, Root.SMALLINT: 15, Root.INT: 31, Root.BIGINT: 63}
 
 
 def kind(text: str) -> DataType:
     return parse_type_text(text, "flink")
-
-
-def is_nanos(t: DataType) -> bool:
-    parts = [p for p in (t.key, t.element, *(f.type for f in t.fields)) if p is not None]
-    own = t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (t.precision or 0) > 6
-    return own or any(is_nanos(part) for part in parts)
 
 
 @st.composite
@@ -55,7 +48,7 @@ def _plain(t: DataType) -> st.SearchStrategy[Any]:
         return st.integers(-bound, bound - 1)
     if t.root is Root.DECIMAL:
         bound = 10 ** (t.precision or 1) - 1
-        return st.integers(-bound, bound).map(lambda n: Decimal(n).scaleb(-(t.scale or 0)))
+        return st.integers(-bound, bound).map(lambda n: Decimal(n).scaleb(-(t.scale or 0), WIDE))
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         unit = 10**6 if (t.precision or 0) <= 3 else 10**3 if (t.precision or 0) <= 6 else 1
         return st.integers(-NANOS // unit + 1, NANOS // unit)
@@ -92,6 +85,5 @@ def tables(draw: st.DrawFn, nanos: bool = True, depth: int = 2) -> tuple[list[Da
     rows = draw(st.integers(0, 6))
     columns = [draw(st.lists(values(item.type), min_size=rows, max_size=rows)) for item in fields]
     schema = arrow_schema(fields)
-    return fields, pa.RecordBatch.from_arrays(
-        [pa.array(column, target.type) for column, target in zip(columns, schema, strict=True)], schema=schema
-    )
+    arrays = [pa.array(column, target.type) for column, target in zip(columns, schema, strict=True)]
+    return fields, pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from bucketlake.types import DataField, DataType, Root
 from tests import corpus
 
-DAY_NANOS = 86_400_000_000_000
+from bucketlake.types import DataField, DataType, Root
+
+EXACT = Context(prec=80)
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 EPOCH = dt.datetime(1970, 1, 1)
 ORDINAL = dt.date(1970, 1, 1).toordinal()
@@ -77,7 +79,7 @@ def _map_values(array: pa.Array, kind: DataType) -> list[Any]:
             found.append(None)
             continue
         entries = item.values
-        keys, values = _array_values(entries.field(0), kind.key), _array_values(entries.field(1), kind.value)
+        keys, values = _array_values(entries.field(0), kind.key), _array_values(entries.field(1), kind.element)
         found.append(dict(zip(keys, values, strict=True)))
     return found
 
@@ -110,13 +112,29 @@ def date_value(days: int) -> dt.date:
     return dt.date.fromordinal(days + ORDINAL)
 
 
-def canonical(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Rows as comparable values in one order: NaN equals NaN, decimals compare by digits."""
-    return [corpus.encode(row) for row in corpus.sort_rows([tuple(map(settled, row)) for row in rows])]
+def shortest(rows: Iterable[tuple[Any, ...]], types: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Flink's rows with each FLOAT as the shortest decimal that rounds to it: older Java writes 1e-45 as 1.4E-45."""
+    floats = [kind.startswith("FLOAT") for kind in types]
+    return [
+        tuple(
+            float(str(np.float32(value))) if is_float and value is not None else value
+            for value, is_float in zip(row, floats, strict=True)
+        )
+        for row in rows
+    ]
+
+
+def canonical(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Rows as texts in one order, to compare: NaN equals NaN, trailing zeros of decimals mean nothing."""
+    return sorted(json.dumps(corpus.encode(settled(row)), ensure_ascii=False) for row in rows)
 
 
 def settled(value: Any) -> Any:
-    """A value without the differences that mean nothing: -0.0 stays apart from 0.0, Decimal exponents do not."""
+    """A value without the differences that mean nothing."""
     if isinstance(value, Decimal):
-        return value.normalize() if value else Decimal(0)
+        return value.normalize(EXACT) if value else Decimal(0)
+    if isinstance(value, dict):
+        return {settled(key): settled(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(settled, value))
     return value

@@ -13,7 +13,7 @@ from bucketlake.format.hashing import assign_buckets
 from bucketlake.schema import TableSchema
 from bucketlake.spark.bucketing import bucket_column
 from bucketlake.spark.session import Lake
-from bucketlake.spark.types import field_types, table_batch
+from bucketlake.spark.types import field_types
 from bucketlake.types import DataField, canonical_batch
 
 LONG = [0, 1, -1, 255, 256, -(2**63), 2**63 - 1, 0x0102030405060708, None]
@@ -44,7 +44,7 @@ def test_buckets_are_those_of_the_engine(lake: Lake, case: str) -> None:
     fields = field_types(frame.schema)
     schema = _schema(fields)
     found = frame.withColumn("bucket", bucket_column(schema, 7)).toArrow().combine_chunks().to_batches()[0]
-    batch = canonical_batch(table_batch(found.drop_columns(["bucket"]), fields), fields)
+    batch = canonical_batch(found.drop_columns(["bucket"]), fields)
     assert found.column("bucket").to_pylist() == assign_buckets(batch, fields, 7).tolist()
 
 

@@ -34,7 +34,7 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
     "bucket-key without bucket": (
         {"options": {"bucket": "-1", "bucket-key": "k"}},
         InvalidError,
-        "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting or specify a bucket number",
+        "Cannot define 'bucket-key' with bucket = -1, please remove the 'bucket-key' setting or specify a bucket",
     ),
     "bucket without bucket-key": ({"options": {"bucket": "2"}}, InvalidError, "bucket-key"),
     "bucket-key that is no column": ({"options": {"bucket": "2", "bucket-key": "x"}}, InvalidError, "x"),

@@ -201,12 +201,13 @@ def _entries_as_rows(array: pa.Array, t: DataType) -> pa.Array:
         return pa.ListArray.from_arrays(list_offsets(array), values, mask=missing)
     if t.root is not Root.MAP or t.key is None or t.element is None:
         return array
-    entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten()
+    listed = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    offsets, entries = list_offsets(listed), listed.flatten()
     keys, values = _entries_as_rows(entries.field(0), t.key), _entries_as_rows(entries.field(1), t.element)
     if t.key.root in (Root.CHAR, Root.VARCHAR):
-        return pa.MapArray.from_arrays(list_offsets(array), keys, values, mask=missing)
+        return pa.MapArray.from_arrays(offsets, keys, values, mask=missing)
     rows = pa.StructArray.from_arrays([keys, values], ["key", "value"])
-    return pa.ListArray.from_arrays(list_offsets(array), rows, mask=missing)
+    return pa.ListArray.from_arrays(offsets, rows, mask=missing)
 
 
 def _has_map(t: DataType) -> bool:
@@ -277,17 +278,23 @@ def decimal_bytes(array: pa.Array) -> pa.Array:
     """decimal128 values as the fewest big-endian two's complement bytes that hold them."""
     size = len(array)
     raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * 16 : (array.offset + size) * 16]
-    big = raw.reshape(size, 16)[:, ::-1]
-    sign = np.where(big[:, :1] >= 128, 255, 0).astype(np.uint8)
-    # A leading byte is idle if it repeats the sign and the next byte starts with the sign bit.
-    idle = (big[:, :-1] == sign) & ((big[:, 1:] >= 128) == (sign == 255))
-    kept = np.ones((size, 16), np.bool_)
-    kept[:, :-1] = ~np.logical_and.accumulate(idle, axis=1)
+    little = raw.reshape(size, 16)
+    negative = little[:, 15] >= 128
+    # The top bit of the magnitude says the length: values of a negative number are complemented first.
+    magnitude = np.where(negative[:, None], ~little, little)
+    lengths = np.ones(size, np.int64)
+    for place in range(15):
+        lengths = np.where((magnitude[:, place] >= 128) | (magnitude[:, place + 1] > 0), place + 2, lengths)
     valid = np.asarray(array.is_valid())
-    kept &= valid[:, None]
-    offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
-    data = np.ascontiguousarray(big)[kept]
-    buffers = [pa.array(valid).buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data)]
+    lengths = np.where(valid, lengths, 0)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    for place in range(16):
+        long = lengths > place
+        if not long.any():
+            break
+        data[offsets[1:][long] - 1 - place] = little[long, place]
+    buffers = [pa.array(valid).buffers()[1], pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), size, buffers)
 
 
@@ -297,15 +304,13 @@ def decimals(array: pa.Array, t: DataType) -> pa.Array:
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + size + 1].astype(np.int64)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
     lengths = np.diff(offsets)
-    if size and lengths.max() > 16:
+    longest = int(lengths.max()) if size else 0
+    if longest > 16:
         raise CorruptError("decimal of more than 16 bytes", type=type_text(t))
-    valid = np.asarray(array.is_valid())
-    places = offsets[1:, None] - np.arange(1, 17)[None, :]  # little-endian: from the last byte backwards
-    inside = places >= offsets[:-1, None]
-    padded = data if len(data) else np.zeros(1, np.uint8)
-    values = padded[np.clip(places, 0, len(padded) - 1)]
-    first = padded[np.clip(offsets[:-1], 0, len(padded) - 1)]
-    sign = np.where((first >= 128) & (lengths > 0), 255, 0).astype(np.uint8)
-    values = np.ascontiguousarray(np.where(inside, values, sign[:, None]))
-    target = pa.decimal128(t.precision, t.scale)
-    return pa.Array.from_buffers(target, size, [pa.array(valid).buffers()[1], pa.py_buffer(values)])
+    first = data[np.minimum(offsets[:-1], max(len(data) - 1, 0))] if len(data) else np.zeros(size, np.uint8)
+    values = np.repeat(np.where((first >= 128) & (lengths > 0), 255, 0).astype(np.uint8)[:, None], 16, axis=1)
+    for place in range(longest):
+        long = lengths > place
+        values[long, place] = data[offsets[1:][long] - 1 - place]
+    valid = pa.array(np.asarray(array.is_valid())).buffers()[1]
+    return pa.Array.from_buffers(pa.decimal128(t.precision, t.scale), size, [valid, pa.py_buffer(values)])

@@ -120,7 +120,7 @@ def compress(data: bytes, codec: str, level: int) -> bytes:
     if codec == "zstandard":
         return bytes(pa.Codec("zstd", compression_level=level).compress(data, asbytes=True))
     if codec == "snappy":
-        return pa.compress(data, "snappy", asbytes=True) + zlib.crc32(data).to_bytes(4, "big")
+        return bytes(pa.compress(data, "snappy", asbytes=True)) + zlib.crc32(data).to_bytes(4, "big")
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-15)
         return packer.compress(data) + packer.flush()

@@ -189,7 +189,7 @@ def time_millis(value: dt.time) -> int:
 def epoch_units(value: Any, kind: DataType) -> int:
     """A timestamp as int in the unit of its Arrow type: milliseconds, microseconds or nanoseconds by precision."""
     if isinstance(value, int):
-        return value
+        return int(value)
     if value.tzinfo is not None:
         value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
     micros: int = (value - EPOCH) // MICROSECOND

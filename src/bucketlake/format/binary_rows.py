@@ -130,9 +130,7 @@ class _Column:
         if self.shape is Shape.NESTED:
             raise UnsupportedError("nested values cannot be keys or partition values", type=type_text(kind))
         self.array = array
-        self.nulls: Mask | None = (
-            array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-        )
+        self.nulls: Mask | None = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
         self.lengths: Ints
         if self.shape is Shape.BYTES:
             self.data, self.begins, self.lengths = byte_ranges(array)
@@ -329,10 +327,14 @@ class _Source:
         begins, _ = self._ranges((slots >> np.uint64(32) << np.uint64(32)) | np.uint64(8), nulls)
         millis = self.words[begins].view(np.int64)
         scale = 1000 if precision_of(kind) <= 6 else NANOS_IN_MILLI
-        limit = np.iinfo(np.int64).max // scale
-        nulls = nulls | (millis >= limit) | (millis <= -limit)
-        units = np.where(nulls, 0, millis) * scale + nanos // (NANOS_IN_MILLI // scale)
-        return pa.array(units, pa.int64(), mask=nulls).view(target)
+        rest = nanos // (NANOS_IN_MILLI // scale)
+        last, most = divmod(np.iinfo(np.int64).max, scale)
+        outside = (millis > last) | (millis < -last - 1)
+        outside |= ((millis == last) & (rest > most)) | ((millis == -last - 1) & (rest < scale - 1 - most))
+        units = (
+            np.where(nulls | outside, 0, millis) * scale + rest
+        )  # at the lower edge the product wraps and comes back
+        return pa.array(units, pa.int64(), mask=nulls | outside).view(target)
 
     def _texts(self, slots: Words, places: Ints, nulls: Mask, target: pa.DataType) -> pa.Array:
         inline = (slots >> np.uint64(63)) != 0

@@ -39,6 +39,7 @@ __all__ = [
 
 FIRST_GROUP_SHARE = 8  # until the ratio of bytes to Arrow bytes is known, a group is at most this part of the target
 NEARLY_FULL = 0.05
+HEADER_BYTES = 64  # what says nothing of the rows: orc puts out its magic at the first of them
 DEFAULT_BATCH = BatchSize()
 
 
@@ -123,9 +124,11 @@ class DataFileWriter:
         self._fields = tuple(fields)
         self._schema = arrow_schema(fields)
         self._form = form
-        self._stats = StatsCollector(fields, modes)
+        self._modes = tuple(modes)
+        self._bytes = 0
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
+        self._inside_bytes = 0  # handed to the format's writer, which has not put them out yet
         self._raw = storage.open_output(path)
         self._out = _Counted(self._raw)
         try:
@@ -133,6 +136,9 @@ class DataFileWriter:
         except BaseException:
             self.abort()
             raise
+        told = self._sink.told if isinstance(self._sink, ParquetSink) else frozenset()
+        collected = [(item, mode) for item, mode in zip(fields, modes, strict=True) if item.name not in told]
+        self._stats = StatsCollector([item for item, _ in collected], [mode for _, mode in collected])
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows in the canonical layout of the file's columns. Raises: InvalidError for another layout."""
@@ -141,7 +147,9 @@ class DataFileWriter:
         if not batch.num_rows:
             return
         self._pending.append(batch)
-        self._pending_bytes += batch.nbytes
+        size = batch.nbytes
+        self._bytes += size
+        self._pending_bytes += size
         self.rows += batch.num_rows
         self._stats.update(batch)
         if self._pending_bytes >= self._form.group_bytes:
@@ -149,19 +157,23 @@ class DataFileWriter:
 
     @property
     def size_estimate(self) -> int:
-        """Bytes written, and those that the gathered rows are expected to take."""
-        return self._out.size + int(self._pending_bytes * (self.ratio or 1.0))
+        """Bytes written, and those that the rows not yet written are expected to take."""
+        ratio = self.ratio or 1.0
+        inside = min(self._inside_bytes * ratio, self._form.group_bytes)  # else the stripe would be out
+        return int(self._out.size + self._pending_bytes * ratio + inside)
 
     def flush(self) -> None:
-        """Encode what is gathered."""
+        """Encode what is gathered; orc may keep it until a stripe is full."""
         if not self._pending:
             return
         before = self._out.size
         self._sink.write(pa.Table.from_batches(self._pending))
-        written = self._out.size - before
-        if written:
-            self.ratio = written / max(self._pending_bytes, 1)
+        self._inside_bytes += self._pending_bytes
         self._pending, self._pending_bytes = [], 0
+        written = self._out.size - before
+        if written > HEADER_BYTES:
+            self.ratio = written / max(self._inside_bytes, 1)
+            self._inside_bytes = 0
 
     def room(self, batch: pa.RecordBatch, target: int) -> int:
         """How many rows of a batch still go into a file of `target` bytes; 0 says that it is full.
@@ -170,30 +182,45 @@ class DataFileWriter:
         """
         if batch.num_rows == 0:
             return 0
-        if self.size_estimate >= target * (1 - NEARLY_FULL):
+        probe = max(target // FIRST_GROUP_SHARE, 1)
+        if self.size_estimate >= target * (1 - NEARLY_FULL) or (self.ratio is None and self._pending_bytes >= probe):
             self.flush()
         left = target - self.size_estimate
         if self.rows and left <= target * NEARLY_FULL:
             return 0
-        row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8)
         if self.ratio is None:
-            probe = max(target // FIRST_GROUP_SHARE, 1) - self._pending_bytes
-            if probe <= 0:
-                self.flush()
-                return self.room(batch, target) if self.ratio is not None else max(1, int(left / row_bytes))
-            left = probe
-            return max(1, min(batch.num_rows, int(left / row_bytes)))
-        return max(1, min(batch.num_rows, int(left / (self.ratio * row_bytes))))
+            left = min(left, probe)
+        row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8) * (self.ratio or 1.0)
+        return max(1, min(batch.num_rows, int(left / row_bytes)))
 
     def close(self) -> WrittenFile:
         """Finish the file."""
         self.flush()
         self._sink.close()
         self._raw.close()
-        return WrittenFile(self.path, self._out.size, self.rows, tuple(self._stats.result()))
+        if self._inside_bytes:
+            self.ratio = self._out.size / self._bytes
+        found = iter(self._stats.result())
+        stats = [
+            next(found) if known is None else limited(known, mode)
+            for known, mode in zip(self._footer_stats(), self._modes, strict=True)
+        ]
+        return WrittenFile(self.path, self._out.size, self.rows, tuple(stats))
+
+    def _footer_stats(self) -> list[ColumnStats | None]:
+        """By column what the format's writer has found, None for those that are collected here."""
+        if not isinstance(self._sink, ParquetSink) or self._sink.metadata is None:
+            return [None] * len(self._fields)
+        told = footer_stats(self._sink.metadata, [item for item in self._fields if item.name in self._sink.told])
+        found = iter(told)
+        return [next(found) if item.name in self._sink.told else None for item in self._fields]
 
     def abort(self) -> None:
         """Remove what was written; harmless after `close`."""
+        sink: _Sink | None = getattr(self, "_sink", None)
+        with suppress(Exception):
+            if sink is not None:  # else the library's own finalizer writes to a closed file
+                sink.close()
         with suppress(Exception):
             self._raw.close()
         self._storage.delete(self.path)
@@ -221,20 +248,16 @@ def read_data_file(
     if not read:
         raise InvalidError("a data file is read by at least one column", path=path)
     with _named(path), storage.open_input(path) as file:
-        for batch in _batches(file, format, read, row_filter, remote="://" in path):
+        batches: Iterator[pa.RecordBatch]
+        if format == "parquet":
+            batches = ParquetSource(file, read, remote="://" in path).batches(DEFAULT_BATCH, row_filter, fields)
+        elif format in ("orc", "avro"):
+            source = OrcSource(file, read) if format == "orc" else AvroSource(file, read)
+            batches = source.batches(DEFAULT_BATCH)
+        else:
+            raise UnsupportedError("file format is not supported", format=format, remedy="use parquet, orc or avro")
+        for batch in batches:
             yield batch if wanted else batch.select([])
-
-
-def _batches(
-    file: BinaryIO, format: str, fields: Sequence[DataField], row_filter: Predicate | None, *, remote: bool
-) -> Iterator[pa.RecordBatch]:
-    if format == "parquet":
-        return ParquetSource(file, fields, remote=remote).batches(row_filter, DEFAULT_BATCH)
-    if format == "orc":
-        return OrcSource(file, fields).batches(DEFAULT_BATCH)
-    if format == "avro":
-        return AvroSource(file, fields).batches(DEFAULT_BATCH)
-    raise UnsupportedError("file format is not supported", format=format, remedy="use parquet, orc or avro")
 
 
 @contextmanager

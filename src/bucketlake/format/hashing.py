@@ -9,7 +9,7 @@ Spec: docs/spec/buckets.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +39,10 @@ def hash_rows(rows: BinaryRows) -> Hashes:
     return result.view(np.int32)
 
 
-def _murmur(columns: object, count: int, length: int) -> npt.NDArray[np.uint32]:
+def _murmur(columns: Iterable[npt.NDArray[np.uint32]], count: int, length: int) -> npt.NDArray[np.uint32]:
     h = np.full(count, SEED, np.uint32)
     with np.errstate(over="ignore"):
-        for column in columns:  # type: ignore[attr-defined]
+        for column in columns:
             k = column * np.uint32(0xCC9E2D51)
             k = (k << np.uint32(15)) | (k >> np.uint32(17))
             h ^= k * np.uint32(0x1B873593)
@@ -62,7 +62,9 @@ def bucket_of(hashes: Hashes, buckets: int) -> Hashes:
     return np.abs(np.fmod(hashes.astype(np.int64), buckets)).astype(np.int32)
 
 
-def assign_buckets(batch: pa.RecordBatch, fields: Sequence[DataField], buckets: int, function: str = "default") -> Hashes:
+def assign_buckets(
+    batch: pa.RecordBatch, fields: Sequence[DataField], buckets: int, function: str = "default"
+) -> Hashes:
     """The bucket of every row of a canonical batch. `fields`: the bucket key, found in the batch by name."""
     columns = [batch.column(item.name) for item in fields]
     if function == "default":
@@ -113,7 +115,9 @@ def _hive_hash(column: pa.Array, item: DataField) -> Hashes:
         return (_canonical(np.asarray(column.fill_null(0.0)))).view(np.int32)
     if root is Root.DOUBLE:
         return _fold(_canonical(np.asarray(column.fill_null(0.0))).view(np.int64))
-    raise UnsupportedError("type as a bucket key of the hive bucket function", column=item.name, type=type_text(item.type))
+    raise UnsupportedError(
+        "type as a bucket key of the hive bucket function", column=item.name, type=type_text(item.type)
+    )
 
 
 def _canonical(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
@@ -149,18 +153,42 @@ def _hive_bytes(column: pa.Array) -> Hashes:
 
 
 def _hive_decimal(column: pa.Array, item: DataField) -> Hashes:
-    """Java's BigDecimal.hashCode (31 * unscaled + scale) after trailing zeros are stripped."""
-    if (item.type.precision or 10) > 18:
-        raise UnsupportedError(
-            "DECIMAL of more than 18 digits as a bucket key of the hive bucket function", column=item.name
-        )
-    unscaled = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)[column.offset : column.offset + len(column), 0].copy()
-    scale = np.full(len(unscaled), item.type.scale or 0, np.int32)
+    """Java's BigDecimal.hashCode (31 * hash of the unscaled integer + scale) after trailing zeros are stripped."""
+    limbs, negative = _magnitudes(column)
+    scale = np.full(len(column), item.type.scale or 0, np.int32)
     for _ in range(item.type.scale or 0):
-        strip = (scale > 0) & (unscaled % 10 == 0)
-        unscaled = np.where(strip, unscaled // 10, unscaled)
-        scale = np.where(strip, scale - 1, scale).astype(np.int32)
-    magnitude = np.abs(unscaled).view(np.uint64)
-    high, low = (magnitude >> np.uint64(32)).astype(np.uint32), magnitude.astype(np.uint32)
-    number = (high * np.uint32(31) + low).view(np.int32) * np.sign(unscaled).astype(np.int32)
-    return np.int32(31) * number + np.where(unscaled == 0, np.int32(0), scale)
+        quotient, rest = _tenth(limbs)
+        strip = (scale > 0) & (rest == 0)
+        limbs = np.where(strip, quotient, limbs)
+        scale = scale - strip.astype(np.int32)
+    number = np.zeros(len(column), np.int32)
+    for limb in limbs[::-1]:
+        number = number * np.int32(31) + limb.astype(np.uint32).view(np.int32)
+    number = np.where(negative, -number, number)
+    zero = (limbs == 0).all(axis=0)
+    hashes: Hashes = np.where(zero, np.int32(0), number * np.int32(31) + scale).astype(np.int32)
+    return hashes
+
+
+def _magnitudes(column: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    """Absolute 128-bit values as four rows of 32 bits, lowest first; and which values are negative."""
+    start = 2 * column.offset
+    words = np.frombuffer(column.buffers()[1], "<u8")[start : start + 2 * len(column)].reshape(-1, 2)
+    negative = words[:, 1] >> np.uint64(63) != 0
+    flip = np.where(negative, ~np.uint64(0), np.uint64(0))
+    low, high = words[:, 0] ^ flip, words[:, 1] ^ flip
+    one = negative.astype(np.uint64)
+    high = high + (one & (low == ~np.uint64(0)).astype(np.uint64))
+    low = low + one
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    return np.stack([low & mask, low >> half, high & mask, high >> half]), negative
+
+
+def _tenth(limbs: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Quotient and remainder of a division by ten."""
+    quotient = np.empty_like(limbs)
+    rest = np.zeros(limbs.shape[1], np.uint64)
+    for place in range(len(limbs) - 1, -1, -1):
+        part = (rest << np.uint64(32)) | limbs[place]
+        quotient[place], rest = part // np.uint64(10), part % np.uint64(10)
+    return quotient, rest

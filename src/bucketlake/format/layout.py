@@ -71,7 +71,8 @@ def map_leaves(array: pa.Array, t: DataType, change: Callable[[pa.Array, DataTyp
     if t.root is Root.ROW:
         known = {item.name: item.type for item in t.fields}
         names = [array.type.field(i).name for i in range(array.type.num_fields)]
-        parts = [map_leaves(array.field(i), known[name], change) for i, name in enumerate(names) if name in known]
+        members = array.flatten()  # nulls of the row are nulls of its members
+        parts = [map_leaves(members[i], known[name], change) for i, name in enumerate(names) if name in known]
         return pa.StructArray.from_arrays(parts, [name for name in names if name in known], mask=missing)
     if t.root is Root.ARRAY:
         values = map_leaves(array.flatten(), _part(t.element), change)

@@ -172,7 +172,7 @@ def encode_manifest_list(manifests: Iterable[ManifestFile], compression: str = "
 
 
 def decode_manifest_list(data: bytes, source: str = "manifest list") -> list[ManifestFile]:
-    """The manifests of a manifest list, in order. UnsupportedError for another version, CorruptError naming `source`."""
+    """The manifests of a manifest list, in order. Errors as `decode_manifest`'s."""
     return decode_records(data, source, (MANIFEST_VERSION,), _manifest)
 
 

@@ -59,7 +59,11 @@ def _leaves(t: DataType) -> list[DataType]:
 
 
 class ParquetSink:
-    """Writes tables in canonical layout as the row groups of one file."""
+    """Writes tables in canonical layout as the row groups of one file.
+
+    `told`: the columns whose statistics the footer has as we need them; after `close`, `metadata` is that footer. It
+    leaves NaN out of floats' bounds and knows nothing of INT96 and of whole nested columns.
+    """
 
     def __init__(self, out: BinaryIO, fields: Sequence[DataField], form: FileFormat) -> None:
         leaves = [leaf for item in fields for leaf in _leaves(item.type)]
@@ -75,8 +79,15 @@ class ParquetSink:
         schema = stored_schema(fields, PARQUET_ID)
         self._plain = pa.schema([f.with_type(_integer_type(f.type)) for f in schema]) if self._patched else schema
         names = [item.name for item in fields]
+        self.told = frozenset(item.name for item in fields if _is_told(item.type, patched=bool(self._patched)))
+        self.metadata: pq.FileMetaData | None = None
+        self._footers: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
-            self._out, self._plain, use_deprecated_int96_timestamps=nanos, **_settings(form, names)
+            self._out,
+            self._plain,
+            use_deprecated_int96_timestamps=nanos,
+            metadata_collector=self._footers,
+            **_settings(form, names),
         )
 
     def write(self, table: pa.Table) -> None:
@@ -93,6 +104,12 @@ class ParquetSink:
             self._out.release(lambda tail: annotate_timestamps(tail, self._patched))
         else:
             self._writer.close()
+        self.metadata = self._footers[0] if self._footers else None
+
+
+def _is_told(t: DataType, *, patched: bool) -> bool:
+    untold = (Root.FLOAT, Root.DOUBLE, Root.ARRAY, Root.MAP, Root.ROW)
+    return t.root not in untold and not is_nanos(t) and not (patched and _is_timestamp(t))
 
 
 class _TailHolder:
@@ -214,13 +231,15 @@ class ParquetSource:
         """The footer."""
         return self._file.metadata
 
-    def batches(self, row_filter: Predicate | None, size: BatchSize) -> Iterator[pa.RecordBatch]:
-        """Rows in file order, canonical; row groups without a match may be left out."""
+    def batches(
+        self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows in file order, canonical; row groups without a match may be left out. `known`: columns of the filter."""
         groups = self.metadata.num_row_groups
         kept = np.ones(groups, np.bool_)
         if row_filter is not None and groups:
             named = columns_of(row_filter)
-            bounds = column_bounds(self.metadata, [item for item in self.fields if item.name in named])
+            bounds = column_bounds(self.metadata, [item for item in known if item.name in named])
             rows = np.array([self.metadata.row_group(number).num_rows for number in range(groups)], np.int64)
             kept = may_match_all(row_filter, bounds, rows)
         for number in np.flatnonzero(kept):

@@ -1,4 +1,9 @@
-"""`snapshot/snapshot-<id>`: one commit, as JSON. Spec: docs/spec/snapshot.md"""
+"""`snapshot/snapshot-<id>`: one commit, as JSON.
+
+    { "version" : 3, "uuid"?, "id", "schemaId", "baseManifestList", …, "operation"? }     order: `_NAMES`; no nulls
+
+Spec: docs/spec/snapshot.md
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.schema import pretty_json
 
 
 class CommitKind(str, Enum):
@@ -79,7 +85,29 @@ _NAMES = {
     "nextRowId": "next_row_id",
     "operation": "operation",
 }
-_REQUIRED = ("id", "schemaId", "baseManifestList", "deltaManifestList", "commitUser", "commitIdentifier", "commitKind", "timeMillis")
+_REQUIRED = (
+    "id",
+    "schemaId",
+    "baseManifestList",
+    "deltaManifestList",
+    "commitUser",
+    "commitIdentifier",
+    "commitKind",
+    "timeMillis",
+)
+
+
+_TEXTS = {
+    "uuid",
+    "base_manifest_list",
+    "delta_manifest_list",
+    "changelog_manifest_list",
+    "index_manifest",
+    "commit_user",
+    "commit_kind",
+    "statistics",
+    "operation",
+}
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -89,32 +117,44 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         value = getattr(snapshot, attribute)
         if value is not None:
             found[name] = value.value if isinstance(value, CommitKind) else value
-    return json.dumps({**found, **snapshot.unknown}, indent=2, ensure_ascii=False).encode()
+    return pretty_json({**found, **snapshot.unknown}).encode()
 
 
 def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
-    """The snapshot of a snapshot or tag file. UnsupportedError for a newer version, CorruptError naming `source`."""
+    """The snapshot of a snapshot or tag file; fields unknown here are in `unknown`.
+
+    Raises: UnsupportedError for a newer version, CorruptError for what is no snapshot; both name `source`.
+    """
     try:
         found = json.loads(data)
-        version = found.get("version", 1)
-        if version > SNAPSHOT_VERSION:
-            raise UnsupportedError(
-                "snapshot of a newer format version",
-                path=source,
-                version=version,
-                supported=SNAPSHOT_VERSION,
-                remedy="upgrade bucketlake",
-            )
-        missing = [name for name in _REQUIRED if name not in found]
-        if missing:
-            raise CorruptError("snapshot lacks fields", path=source, fields=missing)
-        known = {_NAMES[name]: value for name, value in found.items() if name in _NAMES}
-        known["version"] = version
-        known["commit_kind"] = CommitKind(known["commit_kind"])
-        known.setdefault("total_record_count", 0)
-        known.setdefault("delta_record_count", 0)
-        return Snapshot(**known, unknown={name: value for name, value in found.items() if name not in _NAMES})
-    except (ValueError, AttributeError, TypeError) as error:
-        if isinstance(error, (CorruptError, UnsupportedError)):
-            raise
+    except ValueError as error:
         raise CorruptError("not a snapshot", path=source, reason=str(error)) from error
+    if not isinstance(found, dict):
+        raise CorruptError("not a snapshot", path=source)
+    version = found.get("version", 1)
+    if isinstance(version, int) and version > SNAPSHOT_VERSION:
+        raise UnsupportedError(
+            "snapshot of a newer format version",
+            path=source,
+            version=version,
+            supported=SNAPSHOT_VERSION,
+            remedy="upgrade bucketlake",
+        )
+    missing = [name for name in _REQUIRED if found.get(name) is None]
+    if missing:
+        raise CorruptError("snapshot lacks fields", path=source, fields=missing)
+    known = {attribute: found[name] for name, attribute in _NAMES.items() if found.get(name) is not None}
+    wrong = [name for name, value in known.items() if not isinstance(value, _kind_of(name))]
+    if wrong or known["commit_kind"] not in _KINDS:
+        raise CorruptError("snapshot has fields of a wrong type", path=source, fields=wrong or ["commit_kind"])
+    known["commit_kind"] = _KINDS[known["commit_kind"]]
+    counts = {"version": version, "total_record_count": 0, "delta_record_count": 0}
+    unknown = {name: value for name, value in found.items() if name not in _NAMES}
+    return Snapshot(**{**counts, **known}, unknown=unknown)
+
+
+_KINDS = {kind.value: kind for kind in CommitKind}
+
+
+def _kind_of(attribute: str) -> type:
+    return str if attribute in _TEXTS else dict if attribute == "properties" else int

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError
 from bucketlake.format.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.ops.store import Store
 from bucketlake.schema import BucketMode, TableSchema
-
-from bucketlake.errors import InvalidError
 from bucketlake.types import DataField, canonical_batch
 
 Codes = npt.NDArray[np.int64]

@@ -125,8 +125,11 @@ class _Reader:
     def _run(
         self, files: Iterable[DataFile], fields: Sequence[DataField], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
+        names = {key.name.removeprefix("_KEY_"): key.name for key in self._schema.key_fields}
+        condition = None if predicate is None else rename(predicate, names)
         for file in files:
-            yield from self._file(file, fields, predicate)
+            for batch in self._file(file, fields, predicate):
+                yield batch if condition is None else batch.filter(mask(condition, batch))
 
     def _file(
         self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None

@@ -30,9 +30,9 @@ from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.read import read_key_values
 from bucketlake.ops.roll import Roller
-from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill, pieces
 from bucketlake.ops.store import Store
@@ -84,7 +84,7 @@ class TaskWriter:
         self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
         self._incoming = Incoming(store.schema, kinds)
         self._assigner = Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
-        self._order = KeyOrder(store.schema.key_fields) if self._keyed else None
+        self._order = KeyOrder(store.schema.key_fields)
         self._engine: MergeEngine = Deduplicate()
         self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
         self._max_writers = options.get("write-max-writers-to-spill")
@@ -188,7 +188,8 @@ class TaskWriter:
     def _write_group(self, number: int, runs: list[Iterator[pa.RecordBatch]]) -> None:
         """Merge sorted runs into level-0 files, or append arrivals one after the other."""
         group = self._groups[number]
-        if self._order is None:
+        rows: Iterable[pa.RecordBatch]
+        if not self._keyed:
             rows = chain.from_iterable(runs)
         else:
             rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine)

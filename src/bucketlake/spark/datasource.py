@@ -35,7 +35,7 @@ from bucketlake.predicate import Predicate, is_exact
 from bucketlake.spark.assignment import check_assignment
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.tasks import discard
-from bucketlake.spark.types import spark_batch, spark_schema, spark_type, table_batch
+from bucketlake.spark.types import spark_batch, spark_schema, spark_type
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField
 
@@ -160,9 +160,7 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         if number >= MOST_TASKS:
             raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
         names = [item.name for item in store.schema.fields]
-        batches = (
-            table_batch(batch.select(self._sources).rename_columns(names), store.schema.fields) for batch in iterator
-        )
+        batches = (batch.select(self._sources).rename_columns(names) for batch in iterator)
         return Written(write_batches(store, batches, replace(self._template, task=number)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -25,7 +25,7 @@ from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.spark.bucketing import bucket_column
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
-from bucketlake.spark.types import quoted, table_batch
+from bucketlake.spark.types import quoted
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
 SMALL_BYTES = 4 << 20
@@ -51,7 +51,7 @@ class WriteStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows | BucketlakeError | list[CommitMessage]]:
         """One task: its rows or the messages of its files, or the error in its rows."""
-        incoming = (table_batch(batch, self.store.schema.fields) for batch in batches)
+        incoming = iter(batches)
         head, more = self._head(incoming)
         if not more:
             if head:

@@ -215,17 +215,3 @@ def _spark_arrow(t: DataType) -> pa.DataType:
     if t.root is Root.ROW:
         return pa.struct([pa.field(f.name, _spark_arrow(f.type), f.type.nullable) for f in t.fields])
     return arrow_type(t)
-
-
-def table_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
-    """A batch of these columns as Spark hands it over, with TIME as the engine has it."""
-    for place, item in enumerate(fields):
-        column = batch.column(place)
-        if _holds_time(item.type) and not pa.types.is_time(column.type):
-            batch = batch.set_column(place, item.name, pc.cast(column, arrow_type(item.type)))
-    return batch
-
-
-def _holds_time(t: DataType) -> bool:
-    inner = [part for part in (t.key, t.element) if part is not None] + [f.type for f in t.fields]
-    return t.root is Root.TIME or any(_holds_time(part) for part in inner)

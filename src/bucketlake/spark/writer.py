@@ -22,7 +22,7 @@ from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
 from bucketlake.schema import TableSchema
 from bucketlake.spark import staged, tasks
-from bucketlake.spark.types import conform, spark_type, table_batch
+from bucketlake.spark.types import conform, spark_type
 from bucketlake.table import Table
 
 
@@ -74,8 +74,8 @@ def _written(
     spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, local: bool
 ) -> list[CommitMessage]:
     if local:
-        batches = [table_batch(batch, store.schema.fields) for batch in rows.toArrow().to_batches()]
-        return tasks.write_in_driver(store, [batch for batch in batches if batch.num_rows], template)
+        batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        return tasks.write_in_driver(store, batches, template)
     if staged.is_possible(spark, store):
         return staged.write_staged(spark, store, rows)
     return tasks.write_in_tasks(spark, store, rows, template)

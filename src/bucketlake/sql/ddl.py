@@ -159,7 +159,7 @@ def drop(lake: Lake, statement: str) -> DataFrame | None:
     cursor.accept("PURGE")
     cursor.end()
     found = names.find(lake, parts)
-    if found is None and lake.spark.catalog.tableExists(".".join(f"`{part}`" for part in parts)):
+    if found is None and names.is_sparks(lake, parts):
         return lake.spark.sql(statement)
     if found is None and if_exists:
         return None

@@ -89,10 +89,13 @@ def _query_follows(cursor: Cursor) -> bool:
     return token is not None and any(token.is_word(word) for word in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"))
 
 
-def run(lake: Lake, statement: str) -> None:
-    """Run an INSERT into a lake table: one commit."""
+def run(lake: Lake, statement: str) -> DataFrame | None:
+    """Run an INSERT into a lake table: one commit. A table that only Spark has is Spark's to write."""
     insert = parse_insert(statement)
-    name = names.target(lake, insert.name)
+    name = names.find(lake, insert.name)
+    if name is None and names.is_sparks(lake, insert.name):
+        return query.run(lake, statement)
+    name = name or names.target(lake, insert.name)
     table = lake.table(name.full)
     frame = query.run(lake, insert.query)
     fields = table.schema.fields
@@ -104,11 +107,12 @@ def run(lake: Lake, statement: str) -> None:
     options = {**session_options(lake, name), **insert.options}
     if not insert.overwrite:
         table.write(frame, **options)
-        return
+        return None
     partition = _static_values(lake, static, table)
     dynamic = _dynamic(lake, insert, table)
     options["dynamic-partition-overwrite"] = str(dynamic).lower()
     table.write(frame, mode="overwrite", partition=partition or None, **options)
+    return None
 
 
 def _dynamic(lake: Lake, insert: Insert, table: LakeTable) -> bool:

@@ -59,6 +59,11 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
 
 
+def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether Spark itself has a table or view of this name."""
+    return lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+
+
 def is_temp_view(lake: Lake, name: str) -> bool:
     """Whether the session has a temporary view of this name."""
     if "$" in name:

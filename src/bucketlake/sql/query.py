@@ -48,6 +48,7 @@ class Reference:
 
 def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
+    statement = text.plain_timestamps(statement)
     bound, frames = bind(lake, statement)
     if not frames:
         return lake.spark.sql(statement, args) if args else lake.spark.sql(statement)
@@ -68,7 +69,7 @@ def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
         _attach(lake, reference, plain, hints, found)
     identifiers = _identifiers(tokens)
     frames: dict[str, DataFrame] = {}
-    pieces: list[tuple[int, int, str]] = []
+    pieces = _after_aliases(references, plain, hints)
     plans: dict[tuple[Any, ...], str] = {}
     for reference in references:
         table = lake.table(reference.name.full)
@@ -172,13 +173,23 @@ def _attach(lake: Lake, reference: Reference, plain: str, hints: list[text.Hint]
                     reference.until = clause.end
                     reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
                     moved = True
-    if reference.node is not None and reference.node.alias:
-        # A hint may also follow the alias: t AS a /*+ OPTIONS(…) */; only blanked text is skipped, so it stays put.
-        alias = reference.node.args["alias"].this
-        after = alias.meta.get("end", reference.until) + 1
-        for hint in hints:
-            if hint.start >= after and not plain[after : hint.start].strip():
+
+
+def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hint]) -> list[tuple[int, int, str]]:
+    """Hints that follow a table's alias (`t AS a /*+ OPTIONS(…) */`) taken up; the places to cut them out."""
+    cuts = []
+    for hint in hints:
+        if any(reference.start < hint.start < reference.until for reference in references):
+            continue
+        for reference in references:
+            after = reference.node.args["alias"].this.meta.get("end", -1) + 1 if reference.aliased and reference.node else 0
+            if after and hint.start >= after and not plain[after : hint.start].strip():
                 reference.options.update(hint.options)
+                cuts.append((hint.start, hint.end, ""))
+                break
+        else:
+            raise InvalidError("SQL: an OPTIONS hint follows no lake table", hint=hint.options, remedy="put it after one")
+    return cuts
 
 
 def _identifiers(tokens: list[text.Token]) -> set[str]:

@@ -18,6 +18,11 @@ from bucketlake.errors import InvalidError
 
 _WORD = re.compile(r"\w+")
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
+_TIMESTAMPS = {"TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ"}
+_ZONES = (
+    (("WITHOUT", "TIME", "ZONE"), "TIMESTAMP_NTZ"),
+    (("WITH", "LOCAL", "TIME", "ZONE"), "TIMESTAMP_LTZ"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,24 @@ def split_statements(text: str) -> list[str]:
                 statements.append(text[start : token.start].strip())
             start = token.end
     return statements
+
+
+def plain_timestamps(text: str) -> str:
+    """Casts to Flink's `TIMESTAMP(n)` and `TIMESTAMP_LTZ(n)` as Spark's types: Spark knows one precision."""
+    tokens, pieces = tokenize(text), []
+    for at in range(1, len(tokens) - 3):
+        before, word, opens, number, closes = tokens[at - 1 : at + 4]
+        if not (before.is_word("AS") or before.value == "::") or opens.value != "(" or closes.value != ")":
+            continue
+        if number.kind != "number" or word.kind != "word" or word.value.upper() not in _TIMESTAMPS:
+            continue
+        kind, end = _TIMESTAMPS[word.value.upper()], closes.end
+        for suffix, named in _ZONES:
+            following = tokens[at + 4 : at + 4 + len(suffix)]
+            if len(following) == len(suffix) and all(t.is_word(w) for t, w in zip(following, suffix, strict=True)):
+                kind, end = named, following[-1].end
+        pieces.append((word.start, end, kind))
+    return splice(text, pieces)
 
 
 class Cursor:

@@ -1,0 +1,115 @@
+"""INSERT INTO and INSERT OVERWRITE: columns, partitions, assignment, overwriting what is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketlake.errors import InvalidError
+from bucketlake.spark.session import Lake
+
+
+@pytest.fixture
+def table(lake: Lake) -> Lake:
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (id INT, v STRING, n BIGINT, dt STRING) PARTITIONED BY (dt)")
+    return lake
+
+
+def rows(lake: Lake, text: str = "SELECT * FROM t") -> set[tuple[object, ...]]:
+    return {tuple(row) for row in lake.sql(text).collect()}
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("INSERT INTO t VALUES (1, 'a', 2, 'x')", (1, "a", 2, "x")),
+        ("INSERT INTO TABLE db.t SELECT 1, 'a', 2, 'x'", (1, "a", 2, "x")),
+        ("INSERT INTO t (dt, id) VALUES ('x', 1)", (1, None, None, "x")),
+        ("INSERT INTO t (v, n, id, dt) SELECT 'a', 2, 1, 'x'", (1, "a", 2, "x")),
+        ("INSERT INTO t PARTITION (dt = 'x') VALUES (1, 'a', 2)", (1, "a", 2, "x")),
+        ("INSERT INTO t PARTITION (dt = 'x') (id) VALUES (1)", (1, None, None, "x")),
+        ("INSERT INTO t PARTITION (dt) VALUES (1, 'a', 2, 'x')", (1, "a", 2, "x")),
+        ("INSERT INTO t BY NAME SELECT 'x' AS dt, 1 AS id, 2 AS n, 'a' AS v", (1, "a", 2, "x")),
+        ("INSERT INTO t /*+ OPTIONS('file.format'='orc') */ VALUES (1, 'a', 2, 'x')", (1, "a", 2, "x")),
+        ("INSERT INTO t WITH c AS (SELECT 1 AS id) SELECT id, 'a', id + 1, 'x' FROM c", (1, "a", 2, "x")),
+        ("INSERT INTO t (SELECT 1, 'a', 2, 'x')", (1, "a", 2, "x")),
+        ("INSERT INTO t TABLE source", (1, "a", 2, "x")),
+        ("INSERT INTO t VALUES (CAST(1 AS BIGINT), 5, 2.0, 'x')", (1, "5", 2, "x")),
+        ("INSERT INTO t VALUES (1, NULL, NULL, NULL)", (1, None, None, None)),
+    ],
+)
+def test_forms(table: Lake, statement: str, expected: tuple[object, ...]) -> None:
+    if "source" in statement:
+        table.spark.sql("SELECT 1 AS id, 'a' AS v, 2L AS n, 'x' AS dt").createOrReplaceTempView("source")
+    table.sql(statement)
+    assert rows(table) == {expected}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO t VALUES (1, 'a')",
+        "INSERT INTO t VALUES ('one', 'a', 2, 'x')",
+        "INSERT INTO t (id, nope) VALUES (1, 2)",
+        "INSERT INTO t (id, id) VALUES (1, 2)",
+        "INSERT INTO t PARTITION (v = 'a') VALUES (1, 2, 'x')",
+        "INSERT INTO t PARTITION (dt = 'x', dt = 'y') VALUES (1, 'a', 2)",
+        "INSERT INTO t BY NAME SELECT 1 AS id, 2 AS other",
+        "INSERT INTO t VALUES (DATE '2020-01-01', 'a', 2, 'x')",
+        "INSERT INTO t",
+    ],
+)
+def test_bad_inserts_write_nothing(table: Lake, statement: str) -> None:
+    with pytest.raises(InvalidError):
+        table.sql(statement)
+    assert table.table("t").snapshots() == []
+
+
+def test_overflow_fails_whatever_the_sessions_ansi_mode(table: Lake) -> None:
+    with pytest.raises(Exception, match="(?i)overflow|does not fit"):
+        table.sql("INSERT INTO t VALUES (3000000000, 'a', 2, 'x')")
+    assert table.table("t").snapshots() == []
+
+
+def test_overwrite_static_partition(table: Lake) -> None:
+    table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
+    table.sql("INSERT OVERWRITE t PARTITION (dt = 'x') SELECT 9, 'z', 9")
+    assert rows(table) == {(9, "z", 9, "x"), (2, "b", 2, "y")}
+
+
+def test_overwrite_whole_table_by_default_as_spark_does(table: Lake) -> None:
+    table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
+    table.sql("INSERT OVERWRITE t VALUES (3, 'c', 3, 'x')")
+    assert rows(table) == {(3, "c", 3, "x")}
+
+
+def test_overwrite_dynamic_partitions(table: Lake) -> None:
+    table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
+    table.sql("SET spark.sql.sources.partitionOverwriteMode=dynamic")
+    try:
+        table.sql("INSERT OVERWRITE t VALUES (3, 'c', 3, 'x')")
+        table.sql("INSERT OVERWRITE t SELECT * FROM t WHERE false")
+    finally:
+        table.sql("RESET spark.sql.sources.partitionOverwriteMode")
+    assert rows(table) == {(3, "c", 3, "x"), (2, "b", 2, "y")}
+
+
+def test_overwrite_from_itself(table: Lake) -> None:
+    table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
+    table.sql("INSERT OVERWRITE t SELECT id + 10, v, n, dt FROM t")
+    assert rows(table) == {(11, "a", 1, "x"), (12, "b", 2, "y")}
+
+
+def test_overwrite_with_nothing(table: Lake) -> None:
+    table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
+    table.sql("INSERT OVERWRITE t PARTITION (dt = 'x') SELECT id, v, n FROM t WHERE false")
+    assert rows(table) == {(2, "b", 2, "y")}
+
+
+def test_upsert_keeps_the_last(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.k (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='2')")
+    lake.sql("INSERT INTO db.k VALUES (1, 'a'), (2, 'b')")
+    lake.sql("INSERT INTO db.k VALUES (1, 'A')")
+    assert rows(lake, "SELECT * FROM db.k") == {(1, "A"), (2, "b")}
+    with pytest.raises(Exception, match="(?i)null"):
+        lake.sql("INSERT INTO db.k VALUES (NULL, 'x')")

@@ -1,0 +1,140 @@
+"""SELECT over lake tables, Spark's own tables and temp views in one statement; hints, time travel, pruning."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.spark.session import Lake
+
+
+@pytest.fixture
+def shop(lake: Lake) -> Lake:
+    lake.sql("USE db")
+    lake.sql(
+        "CREATE TABLE orders (id BIGINT, customer INT, total DECIMAL(10,2), day STRING) PARTITIONED BY (day) "
+        "TBLPROPERTIES ('primary-key'='day,id', 'bucket'='2')"
+    )
+    lake.sql("INSERT INTO orders VALUES (1, 10, 5.00, 'a'), (2, 10, 6.00, 'a'), (3, 11, 7.00, 'b')")
+    lake.sql("INSERT INTO orders VALUES (1, 10, 50.00, 'a'), (4, 12, 8.00, 'c')")
+    lake.sql("CREATE TABLE customers (id INT, name STRING)")
+    lake.sql("INSERT INTO customers VALUES (10, 'ann'), (11, 'bob')")
+    return lake
+
+
+def rows(lake: Lake, text: str, args: object = None) -> set[tuple[object, ...]]:
+    return {tuple(row) for row in lake.sql(text, args).collect()}
+
+
+CASES = [
+    ("SELECT id FROM orders WHERE day = 'a'", {(1,), (2,)}),
+    ("SELECT o.id FROM orders o WHERE o.total > 6.5", {(1,), (3,), (4,)}),
+    ("SELECT orders.id FROM orders WHERE orders.day IN ('b', 'c')", {(3,), (4,)}),
+    ("SELECT db.orders.id FROM db.orders WHERE db.orders.day = 'b'", {(3,)}),
+    ("SELECT db.orders.* FROM paimon.db.orders WHERE id = 3", None),
+    ("SELECT count(*) FROM orders", {(4,)}),
+    ("SELECT `orders`.`id` FROM `db`.`orders` WHERE `day` = 'c'", {(4,)}),
+    ("SELECT o.id, c.name FROM orders o JOIN customers c ON o.customer = c.id", {(1, "ann"), (2, "ann"), (3, "bob")}),
+    ("SELECT id, name FROM orders LEFT JOIN customers c USING (id) WHERE name IS NULL", {(1, None), (2, None), (3, None), (4, None)}),
+    ("SELECT o.id FROM orders o LEFT JOIN customers c ON o.customer = c.id WHERE c.name IS NULL", {(4,)}),
+    ("SELECT c.name, o.id FROM customers c LEFT JOIN orders o ON o.customer = c.id AND o.day = 'b' WHERE o.id IS NULL",
+     {("ann", None)}),
+    ("SELECT c.name FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id AND o.day = 'b')", {("bob",)}),
+    ("SELECT id FROM orders WHERE customer IN (SELECT id FROM customers WHERE name = 'ann')", {(1,), (2,)}),
+    ("WITH orders AS (SELECT 99 AS id) SELECT id FROM orders", {(99,)}),
+    ("WITH x AS (SELECT id FROM orders WHERE day = 'a'), y AS (SELECT id + 1 AS id FROM x) SELECT * FROM y", {(2,), (3,)}),
+    ("WITH orders AS (SELECT id FROM orders WHERE id = 1) SELECT * FROM orders", {(1,)}),
+    ("SELECT a.id FROM orders a, customers b WHERE a.customer = b.id AND b.name = 'bob'", {(3,)}),
+    ("SELECT id FROM orders UNION ALL SELECT id FROM customers", {(1,), (2,), (3,), (4,), (10,), (11,)}),
+    ("SELECT max(total) FROM (SELECT * FROM orders WHERE day <> 'a') t", {("8.00",)}),
+    ("SELECT '{braces}', 'FROM orders' FROM orders WHERE id = 1", {("{braces}", "FROM orders")}),
+    ("SELECT id AS day FROM orders WHERE day = 'a' ORDER BY id LIMIT 1", {(1,)}),
+    ("SELECT id FROM orders WHERE NOT (day = 'a' OR customer = 11)", {(4,)}),
+    ("SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id DESC) r FROM orders WHERE day = 'a'", {(1, 2), (2, 1)}),
+    ("SELECT t.id FROM orders AS t /*+ OPTIONS('scan.snapshot-id'='1') */ WHERE t.day = 'a'", {(1,), (2,)}),
+    ("SELECT count(*) FROM orders /*+ OPTIONS('scan.snapshot-id'='1') */", {(3,)}),
+    ("SELECT total FROM orders VERSION AS OF 1 WHERE id = 1", {("5.00",)}),
+    ("SELECT total FROM orders FOR VERSION AS OF 1 AS o WHERE o.id = 1", {("5.00",)}),
+    ("SELECT n.total - o.total FROM orders n JOIN orders VERSION AS OF 1 o ON n.id = o.id AND n.day = o.day WHERE n.id = 1",
+     {("45.00",)}),
+    ("SELECT /*+ BROADCAST(c) */ o.id FROM orders o JOIN customers c ON o.customer = c.id WHERE c.name = 'bob'", {(3,)}),
+    ("FROM orders SELECT id WHERE day = 'b'", {(3,)}),
+    ("SELECT id FROM orders -- FROM customers\n WHERE day = 'b' /* comment */;", {(3,)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[:60] for text, _ in CASES])
+def test_queries(shop: Lake, text: str, expected: set[tuple[object, ...]] | None) -> None:
+    found = {tuple(str(v) if type(v).__name__ == "Decimal" else v for v in row) for row in rows(shop, text)}
+    if expected is not None:
+        assert found == expected
+
+
+def test_temp_views_hide_lake_tables_and_mix_with_them(shop: Lake) -> None:
+    shop.spark.createDataFrame([(1, "view")], "id int, name string").createOrReplaceTempView("customers")
+    try:
+        assert rows(shop, "SELECT * FROM customers") == {(1, "view")}
+        assert rows(shop, "SELECT * FROM db.customers") == {(10, "ann"), (11, "bob")}
+        assert rows(shop, "SELECT o.total, c.name FROM orders o JOIN customers c ON o.id = c.id WHERE o.day = 'a'") is not None
+    finally:
+        shop.spark.catalog.dropTempView("customers")
+
+
+def test_temp_view_over_a_query(shop: Lake) -> None:
+    shop.sql("CREATE OR REPLACE TEMP VIEW big AS SELECT id FROM orders WHERE total > 7")
+    try:
+        assert rows(shop, "SELECT id FROM big") == {(1,), (4,)}
+    finally:
+        shop.spark.catalog.dropTempView("big")
+
+
+def test_arguments(shop: Lake) -> None:
+    assert rows(shop, "SELECT id FROM orders WHERE day = :day", {"day": "b"}) == {(3,)}
+    assert rows(shop, "SELECT id FROM orders WHERE id > ? AND day < ?", [1, "b"]) == {(2,)}
+
+
+def test_explain_shows_the_plan(shop: Lake) -> None:
+    assert "Physical Plan" in shop.sql("EXPLAIN SELECT id FROM orders WHERE day = 'a'").collect()[0][0]
+
+
+def test_where_prunes_partitions(shop: Lake) -> None:
+    frame = shop.sql("SELECT id FROM orders o WHERE o.day = 'b' AND id > 0")
+    assert {row.id for row in frame.collect()} == {3}
+    assert len({s.partition for s in shop.table("orders").plan(where="day = 'b'").splits}) == 1
+
+
+def test_time_travel_by_timestamp(shop: Lake) -> None:
+    first = shop.table("orders").snapshots()[0].time_millis
+    later = f"timestamp_millis({first})"
+    assert rows(shop, f"SELECT count(*) FROM orders TIMESTAMP AS OF {later}") == {(3,)}
+    assert rows(shop, "SELECT count(*) FROM orders TIMESTAMP AS OF current_timestamp() + INTERVAL 1 DAY") == {(4,)}
+
+
+def test_session_options(shop: Lake) -> None:
+    shop.spark.conf.set("spark.paimon.*.db.orders.scan.snapshot-id", "1")
+    try:
+        assert rows(shop, "SELECT count(*) FROM orders") == {(3,)}
+        assert rows(shop, "SELECT count(*) FROM customers") == {(2,)}
+    finally:
+        shop.spark.conf.unset("spark.paimon.*.db.orders.scan.snapshot-id")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELECT * FROM orders VERSION AS OF 77", BucketlakeError),
+        ("SELECT * FROM nothing_here", AnalysisException),
+        ("SELECT nope FROM orders", AnalysisException),
+        ("SELECT 1; SELECT 2", InvalidError),
+        ("SELECT 'open", InvalidError),
+        ("USE nowhere", NotFoundError),
+    ],
+)
+def test_errors(shop: Lake, text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        shop.sql(text).collect()
+
+
+def test_flinks_set_is_accepted(lake: Lake) -> None:
+    lake.sql("SET 'execution.runtime-mode' = 'batch'")

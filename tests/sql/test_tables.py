@@ -1,0 +1,173 @@
+"""Databases and tables by statement: CREATE in both spellings, CTAS, ALTER, SHOW, DESCRIBE, DROP, TRUNCATE."""
+
+from __future__ import annotations
+
+import pytest
+
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+from bucketlake.types import type_text
+
+
+def columns(lake: Lake, name: str) -> dict[str, str]:
+    return {f.name: type_text(f.type) for f in lake.table(name).schema.fields}
+
+
+def names(lake: Lake, text: str, column: str) -> list[str]:
+    return [row[column] for row in lake.sql(text).collect()]
+
+
+def test_sparks_spelling(lake: Lake) -> None:
+    lake.sql("""
+        CREATE TABLE IF NOT EXISTS db.t (
+          id BIGINT NOT NULL COMMENT 'the key', name VARCHAR(10), at TIMESTAMP, plain TIMESTAMP_NTZ, price DECIMAL(32, 2),
+          tags ARRAY<STRING>, props MAP<STRING, INT>, nested STRUCT<a: INT, b: STRUCT<c: DOUBLE>>, dt STRING
+        ) USING paimon PARTITIONED BY (dt) COMMENT 'a table'
+        TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '4', 'file.format' = 'parquet')""")
+    schema = lake.table("db.t").schema
+    assert (schema.primary_keys, schema.partition_keys, schema.comment) == (("dt", "id"), ("dt",), "a table")
+    assert "primary-key" not in schema.options
+    assert schema.options["bucket"] == "4"
+    found = columns(lake, "db.t")
+    assert found["id"] == "BIGINT NOT NULL"
+    assert found["at"] == "TIMESTAMP(6) WITH LOCAL TIME ZONE"
+    assert found["plain"] == "TIMESTAMP(6)"
+    assert found["dt"] == "STRING NOT NULL"
+    assert schema.field("id").description == "the key"
+
+
+def test_flinks_spelling(lake: Lake) -> None:
+    lake.sql("""
+        CREATE TABLE db.t (
+          id BIGINT, ts TIMESTAMP(3), at TIMESTAMP, ltz TIMESTAMP_LTZ(3), name STRING, pt INT,
+          WATERMARK FOR ts AS ts - INTERVAL '5' SECOND,
+          PRIMARY KEY (pt, id) NOT ENFORCED
+        ) PARTITIONED BY (pt) WITH ('bucket' = '2')""")
+    found = columns(lake, "db.t")
+    assert found["ts"] == "TIMESTAMP(3)"
+    assert found["at"] == "TIMESTAMP(6)"
+    assert found["ltz"] == "TIMESTAMP(3) WITH LOCAL TIME ZONE"
+    assert lake.table("db.t").schema.primary_keys == ("pt", "id")
+
+
+def test_ctas_and_like(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.a TBLPROPERTIES ('bucket'='-1') AS SELECT id, id * 2 AS twice FROM range(3)")
+    lake.sql("CREATE TABLE db.b PARTITIONED BY (twice) AS SELECT * FROM db.a WHERE id > 0")
+    assert {tuple(r) for r in lake.sql("SELECT * FROM db.b").collect()} == {(1, 2), (2, 4)}
+    lake.sql("CREATE TABLE db.c LIKE db.b")
+    assert lake.table("db.c").schema.partition_keys == ("twice",)
+    assert lake.sql("SELECT * FROM db.c").count() == 0
+
+
+def test_a_failed_ctas_leaves_no_table(lake: Lake) -> None:
+    with pytest.raises(Exception, match="(?i)divi"):
+        lake.sql("CREATE TABLE db.bad AS SELECT CAST(raise_error('division') AS INT) AS y FROM range(3)")
+    assert names(lake, "SHOW TABLES IN db", "tableName") == []
+
+
+def test_databases(lake: Lake) -> None:
+    lake.sql("CREATE DATABASE shop")
+    lake.sql("CREATE DATABASE IF NOT EXISTS shop")
+    with pytest.raises(AlreadyExistsError):
+        lake.sql("CREATE SCHEMA shop")
+    assert names(lake, "SHOW DATABASES", "namespace") == ["db", "default", "shop"]
+    assert names(lake, "SHOW DATABASES LIKE 's*'", "namespace") == ["shop"]
+    lake.sql("USE shop")
+    lake.sql("CREATE TABLE t (a INT)")
+    assert lake.sql("SHOW TABLES").collect()[0][:] == ("shop", "t", False)
+    with pytest.raises(InvalidError, match="not empty"):
+        lake.sql("DROP DATABASE shop")
+    lake.sql("DROP DATABASE shop CASCADE")
+    with pytest.raises(NotFoundError):
+        lake.sql("DROP DATABASE shop")
+    lake.sql("DROP DATABASE IF EXISTS shop")
+
+
+def test_show_and_describe(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT COMMENT 'key', v STRING, dt STRING) PARTITIONED BY (dt) "
+             "TBLPROPERTIES ('primary-key'='dt,id', 'bucket'='1')")  # fmt: skip
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    described = [tuple(r) for r in lake.sql("DESCRIBE TABLE db.t").collect()]
+    assert described[:3] == [("id", "int", "key"), ("v", "string", None), ("dt", "string", None)]
+    assert ("# Partition Information", "", "") in described
+    extended = {r.col_name: r.data_type for r in lake.sql("DESC EXTENDED db.t").collect()}
+    assert extended["Provider"] == "paimon"
+    assert "primary-key=dt,id" in extended["Table Properties"]
+    assert names(lake, "SHOW COLUMNS IN db.t", "col_name") == ["id", "v", "dt"]
+    assert names(lake, "SHOW PARTITIONS db.t", "partition") == ["dt=x", "dt=y"]
+    assert dict(tuple(r) for r in lake.sql("SHOW TBLPROPERTIES db.t").collect())["bucket"] == "1"
+    statement = lake.sql("SHOW CREATE TABLE db.t").collect()[0][0]
+    lake.sql("DROP TABLE db.t")
+    lake.sql(statement)
+    assert lake.table("db.t").schema.primary_keys == ("dt", "id")
+
+
+def test_alter_options(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING)")
+    lake.sql("ALTER TABLE db.t SET TBLPROPERTIES ('target-file-size' = '64 mb')")
+    lake.sql("ALTER TABLE db.t SET ('write-buffer-size'='32 mb')")
+    assert lake.table("db.t").schema.options == {"target-file-size": "64 mb", "write-buffer-size": "32 mb"}
+    lake.sql("ALTER TABLE db.t UNSET TBLPROPERTIES ('target-file-size')")
+    lake.sql("ALTER TABLE db.t RESET ('write-buffer-size')")
+    assert lake.table("db.t").schema.options == {}
+    with pytest.raises(BucketlakeError):
+        lake.sql("ALTER TABLE db.t SET ('target-file-size' = 'a lot')")
+
+
+def test_alter_columns(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'old')")
+    lake.sql("ALTER TABLE db.t ADD COLUMNS (w INT COMMENT 'new', x DOUBLE FIRST)")
+    lake.sql("ALTER TABLE db.t RENAME COLUMN v TO name")
+    lake.sql("ALTER TABLE db.t ALTER COLUMN id TYPE BIGINT")
+    lake.sql("ALTER TABLE db.t DROP COLUMN w")
+    assert columns(lake, "db.t") == {"x": "DOUBLE", "id": "BIGINT", "name": "STRING"}
+    lake.sql("INSERT INTO db.t VALUES (1.5, 10000000000, 'new')")
+    assert {tuple(r) for r in lake.sql("SELECT * FROM db.t").collect()} == {(None, 1, "old"), (1.5, 10000000000, "new")}
+    lake.sql("ALTER TABLE db.t RENAME TO db.u")
+    assert names(lake, "SHOW TABLES IN db", "tableName") == ["u"]
+
+
+def test_truncate_and_drop_partition(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, dt STRING) PARTITIONED BY (dt)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, NULL)")
+    lake.sql("ALTER TABLE db.t DROP PARTITION (dt = 'a'), PARTITION (dt = 'b')")
+    assert {r.id for r in lake.sql("SELECT id FROM db.t").collect()} == {3, 4}
+    lake.sql("TRUNCATE TABLE db.t PARTITION (dt = 'c')")
+    assert {r.id for r in lake.sql("SELECT id FROM db.t").collect()} == {4}
+    lake.sql("TRUNCATE TABLE db.t")
+    assert lake.sql("SELECT * FROM db.t").count() == 0
+
+
+def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
+    lake.sql("CREATE TABLE own_of_spark (a INT) USING parquet")
+    try:
+        lake.sql("INSERT INTO own_of_spark VALUES (1)")
+        lake.sql("CREATE TABLE db.t AS SELECT a FROM own_of_spark")
+        assert {tuple(r) for r in lake.sql("SELECT t.a FROM db.t JOIN own_of_spark o ON t.a = o.a").collect()} == {(1,)}
+    finally:
+        lake.sql("DROP TABLE own_of_spark")
+    assert not lake.spark.catalog.tableExists("own_of_spark")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("CREATE TABLE db.t (a INT, a STRING)", InvalidError),
+        ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('bucket'='many')", InvalidError),
+        ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('primary-key'='b')", InvalidError),
+        ("CREATE TABLE db.t (a INT) PARTITIONED BY (b)", InvalidError),
+        ("CREATE TABLE db.t (a INT) PARTITIONED BY (days(a))", InvalidError),
+        ("CREATE TABLE db.t (a NOTATYPE)", InvalidError),
+        ("CREATE TABLE db.t", InvalidError),
+        ("CREATE TABLE nowhere.t (a INT)", NotFoundError),
+        ("CREATE TABLE db.t (a INT) LOCATION '/x'", UnsupportedError),
+        ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('row-tracking.enabled'='true')", UnsupportedError),
+        ("ALTER TABLE db.gone SET ('bucket'='1')", Exception),
+        ("DROP TABLE db.gone", NotFoundError),
+    ],
+)
+def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        lake.sql(text)
+    assert names(lake, "SHOW TABLES IN db", "tableName") == []
