@@ -1,6 +1,6 @@
 """Data files against plain pyarrow on the same table: rates and ratios.
 
-    python -m benchmarks.datafile [--scale 0.1] [--runs 3]
+python -m benchmarks.datafile [--scale 0.1] [--runs 3]
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def test_disks_without_links_are_refused(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(StorageError, match="cannot publish"):
+    with pytest.raises(StorageError, match="no hard links"):
         LocalStorage().put_if_absent(str(tmp_path / "s"), b"1")
     assert list(tmp_path.iterdir()) == []
 

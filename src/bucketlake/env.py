@@ -6,6 +6,7 @@ An `Env` is picklable and travels to Spark's tasks. Paths are strings: absolute 
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
+
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Storage(Protocol):
 
     def open_output(self, path: str) -> BinaryIO:
         """A streaming writer of a new file, parent folders made; what is written is whole only after `close`.
-        Aborted by `discard(path)` when the writer fails."""
+        A writer that fails drops it and calls `delete(path)`."""
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file whole, replacing atomically (readers see the old or the new bytes)."""
@@ -124,6 +127,12 @@ class LocalStorage:
         except FileExistsError:
             return False
         except OSError as error:
+            if error.errno in NO_LINKS:
+                raise StorageError(
+                    "cannot publish: this file system has no hard links, so a name cannot be taken exclusively",
+                    path=path,
+                    remedy="put the warehouse on a file system with hard links, or on an object store",
+                ) from error
             raise _storage_error("cannot publish", path, error) from error
         finally:
             self.delete(temporary)

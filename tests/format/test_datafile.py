@@ -14,6 +14,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
+from tests.format.datafile_values import kind, tables
 
 from bucketlake.env import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -31,7 +32,6 @@ from bucketlake.format.stats import ColumnStats, StatsMode
 from bucketlake.options import TableOptions
 from bucketlake.predicate import Compare
 from bucketlake.types import DataField, Root, arrow_schema, canonical_batch
-from tests.format.datafile_values import kind, tables
 
 STORAGE = LocalStorage()
 FULL = StatsMode("full")
@@ -202,6 +202,19 @@ def test_orc_carries_field_ids_and_plain_times(tmp_path: Path) -> None:
     assert schema.field("l").type.value_field.metadata[b"paimon.id"] == b"536872960"
     assert schema.field("t").type == pa.int32()
     assert read(tmp_path / "x.orc", fields, ["c"]).to_pylist() == [{"c": "a"}]
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "avro"])
+def test_values_under_null_rows_do_not_move(tmp_path: Path, name: str) -> None:
+    fields = named(r="ROW<o ROW<x INT, l ARRAY<INT>>>")
+    schema = arrow_schema(fields)
+    lists = pa.array([[1], [2], []], pa.list_(pa.int32()))
+    members = [pa.array([1, 2, 3], pa.int32()), lists]
+    inner = pa.StructArray.from_arrays(members, ["x", "l"], mask=pa.array([True, False, False]))
+    outer = pa.StructArray.from_arrays([inner], ["o"]).cast(schema.field(0).type)
+    batch = pa.RecordBatch.from_arrays([outer], schema=schema)
+    write(tmp_path / f"x.{name}", fields, batch)
+    assert read(tmp_path / f"x.{name}", fields).to_pylist() == batch.to_pylist()
 
 
 def test_avro_schema_is_paimons() -> None:

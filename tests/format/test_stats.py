@@ -147,8 +147,9 @@ def test_empty_stats():
 
 def test_columns_of_many_files():
     kinds = [INT, STRING, DOUBLE]
+    all_nan = ColumnStats(math.nan, math.nan, 0)
     files = [
-        encode_stats([ColumnStats(1, 5, 0), ColumnStats("a", "a longer text", 2), ColumnStats(*[math.nan] * 2, 0)], kinds),
+        encode_stats([ColumnStats(1, 5, 0), ColumnStats("a", "a longer text", 2), all_nan], kinds),
         encode_stats([ColumnStats(None, None, 7), ColumnStats(), ColumnStats(0.5, math.nan, 0)], kinds),
         encode_stats([ColumnStats(9, 9, 0)], kinds[:1]),
         EMPTY_STATS,

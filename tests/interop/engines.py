@@ -12,13 +12,16 @@ from tests.peers.flink import FlinkPaimon, Result
 from tests.peers.rpc import PeerError
 
 from bucketlake import Table
+from bucketlake.format.binary_row import decode_row, without_arity_header
+from bucketlake.format.manifest import SimpleStats
+from bucketlake.types import DataField
 
 DATABASE = "ours"
 COPIES = "copies"
 AT_ONCE = 12
 FILES = (
-    "`partition`, bucket, file_format, schema_id, `level`, record_count, min_key, max_key, null_value_counts,"
-    " min_value_stats, max_value_stats, min_sequence_number, max_sequence_number, deleteRowCount, file_source"
+    "file_path, bucket, schema_id, `level`, record_count, file_size_in_bytes, min_sequence_number,"
+    " max_sequence_number, deleteRowCount"
 )
 
 
@@ -55,16 +58,33 @@ def _union(what: str, names: Sequence[str], suffix: str) -> str:
     return " UNION ALL ".join(parts)
 
 
-def listing(flink: FlinkPaimon, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """Table name -> the rows of its `$files`, without what differs from write to write."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+def listing(flink: FlinkPaimon, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Table name -> what its `$files` says of each file: see FILES."""
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
     for start in range(0, len(names), AT_ONCE):
         result = flink.sql(_union(FILES, names[start : start + AT_ONCE], "$files"))
         for row in result.rows:
-            found[row[0]].append(dict(zip(result.columns[1:], row[1:], strict=True)))
-    for rows in found.values():
-        rows.sort(key=lambda row: (str(row["partition"]), row["bucket"], row["min_sequence_number"]))
-    return found
+            path = row[1].rsplit("/", 1)[-1]
+            found[row[0]].append((path, *row[2:]))
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def listed_here(table: Table) -> list[tuple[Any, ...]]:
+    """The same as Bucketlake sees it."""
+    return sorted(
+        (
+            found.file.file_name,
+            found.bucket,
+            found.file.schema_id,
+            found.file.level,
+            found.file.row_count,
+            found.file.file_size,
+            found.file.min_sequence_number,
+            found.file.max_sequence_number,
+            found.file.delete_row_count,
+        )
+        for found in table.files()
+    )
 
 
 def insert_all(flink: FlinkPaimon, pairs: Sequence[tuple[str, str]]) -> dict[str, PeerError]:
@@ -95,11 +115,48 @@ def result_rows(result: Result) -> list[str]:
 
 
 def keys_by_bucket(table: Table, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Bucket folder, relative to the table -> its rows' key values, read by pyarrow from every parquet file."""
+    """Bucket folder, relative to the table -> its rows' key values, read by pyarrow from every live parquet file."""
     found: dict[str, list[str]] = {}
-    root = Path(table.path)
-    for file in sorted(root.rglob("*.parquet")):
-        rows = pq.ParquetFile(file).read(columns=list(columns)).to_pylist()
+    for file in table.refresh().files():
+        rows = pq.ParquetFile(file.path).read(columns=list(columns)).to_pylist()
         texts = [repr(tuple(row[column] for column in columns)) for row in rows]
-        found.setdefault(str(file.parent.relative_to(root)), []).extend(texts)
+        found.setdefault(str(Path(file.path).parent.relative_to(table.path)), []).extend(texts)
     return {folder: sorted(keys) for folder, keys in found.items()}
+
+
+def described(table: Table) -> list[dict[str, Any]]:
+    """What the manifests say of each live file, without what differs from write to write; statistics by column."""
+    schema = table.schema
+    keys = schema.select(schema.trimmed_primary_keys)
+    found = []
+    for each in table.refresh().files():
+        file = each.file
+        columns = schema.fields if file.value_stats_cols is None else schema.select(file.value_stats_cols)
+        found.append(
+            {
+                "partition": tuple(each.partition.values()),
+                "bucket": each.bucket,
+                "total_buckets": each.total_buckets,
+                "level": file.level,
+                "rows": file.row_count,
+                "sequence": (file.min_sequence_number, file.max_sequence_number),
+                "deletes": file.delete_row_count,
+                "source": file.file_source,
+                "min_key": file.min_key,
+                "max_key": file.max_key,
+                "key_stats": by_column(file.key_stats, keys),
+                "stats_columns": file.value_stats_cols,
+                "value_stats": by_column(file.value_stats, columns),
+            }
+        )
+    return sorted(found, key=lambda item: (item["partition"], item["bucket"], item["sequence"]))
+
+
+def by_column(stats: SimpleStats, fields: Sequence[DataField]) -> dict[str, tuple[Any, Any, int | None]]:
+    """Column -> minimum, maximum, null count."""
+    if not fields:
+        return {}
+    kinds = [field.type for field in fields]
+    lows, highs = (decode_row(without_arity_header(row), kinds) for row in (stats.min_values, stats.max_values))
+    nulls = stats.null_counts or (None,) * len(fields)
+    return {field.name: parts for field, *parts in zip(fields, lows, highs, nulls, strict=True)}

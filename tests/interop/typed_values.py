@@ -100,8 +100,17 @@ def plain_columns(form: str) -> dict[str, str]:
 def plain_rows(form: str) -> list[tuple[Any, ...]]:
     """Rows for `plain_columns`."""
     names = [name for name in plain_columns(form) if name != "id"]
-    rows = [(at, *(PLAIN[name][1][at] for name in names)) for at in range(4)]
+    rows = [(at, *(_held(form, PLAIN[name][1][at], name) for name in names)) for at in range(4)]
     return [*rows, (4, *(None for _ in names))]
+
+
+def _held(form: str, value: Any, name: str) -> Any:
+    """The value; in orc, instants before 1970 to the millisecond: what is finer is refused there."""
+    if form != "orc" or not name.startswith(("c_timestamp", "c_ltz")):
+        return value
+    if isinstance(value, int):
+        return value if value > 0 else value // 1_000_000 * 1_000_000
+    return value if value.year >= 1970 else value.replace(microsecond=value.microsecond // 1000 * 1000)
 
 
 def _spread(count: int, low: int, high: int) -> list[int]:

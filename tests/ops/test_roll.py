@@ -117,8 +117,9 @@ def test_files_end_near_the_target(tmp_path: Path, name: str, step: int) -> None
     whole = rows(False, np.arange(total))
     files = roll(where, *[whole.slice(start, step) for start in range(0, total, step)])
     assert len(files) > 2
-    assert all(abs(file.file_size - target) < target * 0.15 for file in files[:-1]), [f.file_size for f in files]
-    assert files[-1].file_size < target * 1.15
+    slack = 0.3 if name == "orc" else 0.15  # whole stripes, which are coarse in files as small as these
+    assert all(abs(file.file_size - target) < target * slack for file in files[:-1]), [f.file_size for f in files]
+    assert files[-1].file_size < target * (1 + slack)
     found = [
         number
         for file in files

@@ -168,7 +168,7 @@ def unscaled(value: Any, kind: DataType) -> int:
     sign, digits, exponent = Decimal(value).as_tuple()
     if not isinstance(exponent, int):
         raise ValueError("not a number")
-    whole = int("".join(map(str, digits)))
+    whole: int = int("".join(map(str, digits)))
     shift = exponent + (kind.scale or 0)
     if shift >= 0:
         whole *= 10**shift
@@ -178,12 +178,13 @@ def unscaled(value: Any, kind: DataType) -> int:
             raise ValueError("more digits after the point than the type has")
     if whole >= 10 ** (kind.precision or 0):
         raise ValueError("more digits than the type has")
-    return -whole if sign else whole
+    return int(-whole if sign else whole)
 
 
 def time_millis(value: dt.time) -> int:
     """Milliseconds since midnight."""
-    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1000 + value.microsecond // 1000
 
 
 def epoch_units(value: Any, kind: DataType) -> int:

@@ -175,7 +175,8 @@ class _Column:
     def _slots(self) -> npt.NDArray[Any]:
         kind = self.kind
         if kind.root is Root.BOOLEAN:
-            return self.array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64)
+            flags: Mask = self.array.fill_null(False).to_numpy(zero_copy_only=False)
+            return flags.astype(np.uint64)
         if kind.root is Root.DECIMAL:
             return np.ascontiguousarray(self._numbers("<i8", 2)[:, 0])
         form = number_format(kind)

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 FIRST_GROUP_SHARE = 8  # until the ratio of bytes to Arrow bytes is known, a group is at most this part of the target
+GROUPS_A_FILE = 4  # at least, so that a wrong ratio shows before the file is full
 NEARLY_FULL = 0.05
 HEADER_BYTES = 64  # what says nothing of the rows: orc puts out its magic at the first of them
 DEFAULT_BATCH = BatchSize()
@@ -182,16 +183,17 @@ class DataFileWriter:
         """
         if batch.num_rows == 0:
             return 0
-        probe = max(target // FIRST_GROUP_SHARE, 1)
-        if self.size_estimate >= target * (1 - NEARLY_FULL) or (self.ratio is None and self._pending_bytes >= probe):
+        step = max(target // (GROUPS_A_FILE if self.ratio else FIRST_GROUP_SHARE), 1)
+        gathered = self._pending_bytes * (self.ratio or 1.0)
+        if gathered >= step or self.size_estimate >= target * (1 - NEARLY_FULL):
             self.flush()
+            gathered = 0
         left = target - self.size_estimate
         if self.rows and left <= target * NEARLY_FULL:
             return 0
-        if self.ratio is None:
-            left = min(left, probe)
         row_bytes = max(batch.nbytes / batch.num_rows, 1 / 8) * (self.ratio or 1.0)
-        return max(1, min(batch.num_rows, int(left / row_bytes)))
+        fitting: int = max(1, min(batch.num_rows, int(min(left, step - gathered) / row_bytes)))
+        return fitting
 
     def close(self) -> WrittenFile:
         """Finish the file."""

@@ -21,21 +21,27 @@ from bucketlake.types import DataField, Root, type_text
 
 Hashes = npt.NDArray[np.int32]
 SEED = 42
+CHUNK = 1 << 14  # rows hashed at once, few enough that what lies between stays in the cache
 
 
 def hash_rows(rows: BinaryRows) -> Hashes:
     """`BinaryRow.hashCode` of every row."""
-    lengths = np.diff(rows.offsets)
+    count = len(rows)
     words = rows.buffer.view("<u4")
-    result = np.zeros(len(rows), np.uint32)
+    result = np.zeros(count, np.uint32)
+    lengths = np.diff(rows.offsets)
+    if count and (lengths == lengths[0]).all():
+        grid = words.reshape(count, -1)
+        for start in range(0, count, CHUNK):
+            part = grid[start : start + CHUNK].T
+            result[start : start + CHUNK] = _murmur(part, part.shape[1], int(lengths[0]))
+        return result.view(np.int32)
     for length in np.unique(lengths).tolist():
-        chosen = np.flatnonzero(lengths == length)
-        starts = rows.offsets[chosen] // 4
-        if len(chosen) == len(rows):
-            grid = words.reshape(len(rows), length // 4)
-            result = _murmur((grid[:, place] for place in range(length // 4)), len(rows), length)
-        else:
-            result[chosen] = _murmur((words[starts + place] for place in range(length // 4)), len(chosen), length)
+        alike = np.flatnonzero(lengths == length)
+        for start in range(0, len(alike), CHUNK):
+            chosen = alike[start : start + CHUNK]
+            begins = rows.offsets[chosen] // 4
+            result[chosen] = _murmur((words[begins + place] for place in range(length // 4)), len(chosen), length)
     return result.view(np.int32)
 
 
@@ -59,7 +65,7 @@ def _murmur(columns: Iterable[npt.NDArray[np.uint32]], count: int, length: int) 
 
 def bucket_of(hashes: Hashes, buckets: int) -> Hashes:
     """`|hash % n|`, % as Java has it."""
-    return np.abs(np.fmod(hashes.astype(np.int64), buckets)).astype(np.int32)
+    return np.abs(np.fmod(hashes, np.int32(buckets)))
 
 
 def assign_buckets(

@@ -6,6 +6,7 @@ Spec: docs/spec/datafile.md#orc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -31,8 +32,10 @@ class OrcSink:
     """Writes tables in canonical layout into one ORC file, stripes as they fill."""
 
     def __init__(self, out: BinaryIO, fields: Sequence[DataField], form: FileFormat) -> None:
+        self._fields = tuple(fields)
         schema = stored_schema(fields, ORC_ID, all_nullable=True)
         self._schema = pa.schema([f.with_type(_stored_type(f.type)) for f in schema])
+        self._fields = tuple(fields)
         codec = CODECS.get((form.setting("orc.compress") or form.compression).strip().lower())
         if codec is None:
             remedy = f"use one of {', '.join(sorted(CODECS))}"
@@ -50,18 +53,50 @@ class OrcSink:
     def write(self, table: pa.Table) -> None:
         """Append rows."""
         try:
-            self._writer.write(table.cast(self._schema))
+            self._writer.write(self._prepared(table))
         except pa.ArrowInvalid as error:
             raise UnsupportedError(
                 "value does not fit an orc file", reason=str(error), remedy="use parquet for such timestamps"
             ) from error
         self._empty = False
 
+    def _prepared(self, table: pa.Table) -> pa.Table:
+        """The stored types. pyarrow misplaces values that lie under null rows: they become nulls too."""
+        columns = [
+            pa.chunked_array([map_leaves(chunk, item.type, _itself) for chunk in column.chunks])
+            if item.type.fields or item.type.element is not None
+            else column
+            for column, item in zip(table.columns, self._fields, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, names=table.schema.names).cast(self._schema)
+
     def close(self) -> None:
         """Write what is buffered and the footer."""
         if self._empty:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+
+
+def _itself(array: pa.Array, t: DataType) -> pa.Array:
+    return array
+
+
+_INSTANTS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
+
+
+def _refuse_unreadable(column: str, array: pa.Array, t: DataType) -> pa.Array:
+    """pyarrow stores instants before 1970 with a negative fraction, on which Paimon fails if it is finer than a
+    millisecond."""
+    if t.root in _INSTANTS and (t.precision is None or t.precision > 3):
+        nanos = array.cast(pa.timestamp("ns")).cast(pa.int64())
+        fine = pc.not_equal(pc.multiply(pc.divide(nanos, 1_000_000), 1_000_000), nanos)
+        if pc.any(pc.and_(pc.less(nanos, 0), fine)).as_py():
+            raise UnsupportedError(
+                "orc cannot hold instants before 1970 finer than a millisecond",
+                column=column,
+                remedy="use parquet for such timestamps",
+            )
+    return array
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
@@ -107,16 +142,16 @@ class OrcSource:
     def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {
             item.name: map_leaves(batch.column(item.name), item.type, _unpadded)
-            if _has_char(item.type)
+            if _has_root(item.type, Root.CHAR)
             else batch.column(item.name)
             for item in self._fields
         }
         return canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)
 
 
-def _has_char(t: DataType) -> bool:
+def _has_root(t: DataType, *roots: Root) -> bool:
     parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root is Root.CHAR or any(_has_char(part) for part in parts if part is not None)
+    return t.root in roots or any(_has_root(part, *roots) for part in parts if part is not None)
 
 
 def _unpadded(array: pa.Array, t: DataType) -> pa.Array:

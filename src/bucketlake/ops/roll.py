@@ -73,7 +73,7 @@ class Roller:
         self._modes = stats_modes(schema, options, rolling)
         self._target = options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND)
         if self._form.name == "orc":  # sizes are known stripe by stripe
-            self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 8)))
+            self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 16)))
         limited = rolling.source is FileSource.APPEND and not rolling.changelog
         self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
         self._unique = store.env.clock.new_uuid()

@@ -62,7 +62,7 @@ def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, d
     found: dict[bytes, dict[str, DeletionFile]] = {}
     for index in indexes:
         if index.file.index_type == DELETION_VECTORS:
-            path = index.file.external_path or store.paths.index(index.file.file_name)
+            path = store.paths.index_path(index.partition, index.bucket, index.file)
             for part in index.file.dv_ranges or ():
                 found.setdefault(index.partition, {})[part.data_file_name] = DeletionFile(path, part)
     return found

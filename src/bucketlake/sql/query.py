@@ -61,7 +61,7 @@ def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
     plain = text.blank(statement, [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found])
-    tree = _parse(plain)
+    tree = _parse(text.blank(plain, [_explain(tokens)]))
     references = list(_from_tree(lake, tree) if tree is not None else _from_tokens(lake, plain))
     if not references:
         return statement, {}
@@ -83,11 +83,8 @@ def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
         pieces.append((reference.start, reference.until, "{" + plans[key] + "}" + alias))
     if tree is not None:
         pieces.extend(_unqualified(tree, references))
-    return text.splice(_escape_braces(statement, pieces), _shifted(statement, pieces)), frames
-
-
-def _escape_braces(statement: str, pieces: list[tuple[int, int, str]]) -> str:
-    return statement.replace("{", "{{").replace("}", "}}")
+    escaped = statement.replace("{", "{{").replace("}", "}}")
+    return text.splice(escaped, _shifted(statement, pieces)), frames
 
 
 def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -100,7 +97,23 @@ def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[i
     return [(moved(start), moved(end), piece) for start, end, piece in pieces]
 
 
+_PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
+_EXPLAIN = ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED")
+
+
+def _explain(tokens: list[text.Token]) -> tuple[int, int]:
+    """Where EXPLAIN and its mode stand; nowhere, in other statements."""
+    end = 0
+    for token in tokens[:2] if tokens and tokens[0].is_word("EXPLAIN") else ():
+        end = token.end if token.value.upper() in _EXPLAIN else end
+    return 0, end
+
+
 def _parse(statement: str) -> exp.Expr | None:
+    """The statement's tree; None for what sqlglot does not know, whose names are then found among the tokens."""
+    first = text.tokenize(statement)[:1]
+    if not first or first[0].value.upper() not in _PARSED:
+        return None
     try:
         return sqlglot.parse_one(statement, dialect="spark", error_level=sqlglot.ErrorLevel.IMMEDIATE)
     except (SqlglotError, RecursionError):
