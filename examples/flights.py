@@ -55,11 +55,14 @@ def main(warehouse: Path) -> None:
         with step(f"Loading {name}"):
             lake.table(name).write(source(lake, name))
 
-    show("The airlines with the most flights, and how late they arrive", lake.sql("""
+    show(
+        "The airlines with the most flights, and how late they arrive",
+        lake.sql("""
         SELECT a.name, count(*) AS flights, round(avg(f.arr_delay), 1) AS avg_delay_minutes
         FROM flights f JOIN airlines a ON f.carrier = a.carrier
         GROUP BY a.name ORDER BY flights DESC LIMIT 5
-    """))
+    """),
+    )
 
     # Late corrections: each month, the flights without an arrival turn out to have arrived, some with a delay.
     for months in ("1, 2, 3, 4", "5, 6, 7, 8", "9, 10, 11, 12"):
@@ -72,25 +75,34 @@ def main(warehouse: Path) -> None:
                 FROM flights WHERE month IN ({months}) AND arr_delay IS NULL
             """)
 
-    show("Which destinations suffer most in summer (filtered on the partition: only three months are opened)", lake.sql("""
+    show(
+        "Which destinations suffer most in summer (filtered on the partition: only three months are opened)",
+        lake.sql("""
         SELECT p.name AS airport, count(*) AS flights, round(avg(f.arr_delay), 1) AS avg_delay_minutes
         FROM flights f JOIN airports p ON f.dest = p.faa
         WHERE f.month IN (6, 7, 8)
         GROUP BY p.name HAVING count(*) > 500 ORDER BY avg_delay_minutes DESC LIMIT 5
-    """))
-    show("Does bad sight delay departures?", lake.sql("""
+    """),
+    )
+    show(
+        "Does bad sight delay departures?",
+        lake.sql("""
         SELECT CASE WHEN w.visib < 2 THEN 'below 2 miles' WHEN w.visib < 8 THEN '2 to 8 miles' ELSE 'clear' END AS sight,
                count(*) AS flights, round(avg(f.dep_delay), 1) AS avg_delay_minutes
         FROM flights f JOIN weather w USING (origin, month, day, hour)
         GROUP BY 1 ORDER BY avg_delay_minutes DESC
-    """))
+    """),
+    )
 
     # Every commit is a snapshot. The first one still has the flights as they were loaded.
-    show("Flights without an arrival: now, and travelling back to the first snapshot", lake.sql("""
+    show(
+        "Flights without an arrival: now, and travelling back to the first snapshot",
+        lake.sql("""
         SELECT 'now' AS as_of, count(*) AS flights, count_if(arr_delay IS NULL) AS without_arrival FROM flights
         UNION ALL
         SELECT 'snapshot 1', count(*), count_if(arr_delay IS NULL) FROM flights VERSION AS OF 1
-    """))
+    """),
+    )
 
     table = lake.table("flights")
     print_snapshots(table)
@@ -102,10 +114,14 @@ def source(lake: bucketlake.Lake, name: str) -> DataFrame:
     """The package's CSV file with the table's columns and types. Its numbers may be written as 5.0, its nulls as NA."""
     frame = lake.spark.read.csv(str(data_file(name)), header=True, nullValue="NA")
     columns = [column.split() for column in COLUMNS[name].split(", ")]
-    return frame.selectExpr(*[
-        f"CAST(CAST({column} AS DOUBLE) AS INT) AS {column}" if kind == "INT" else f"CAST({column} AS {kind}) AS {column}"
-        for column, kind in columns
-    ])
+    return frame.selectExpr(
+        *[
+            f"CAST(CAST({column} AS DOUBLE) AS INT) AS {column}"
+            if kind == "INT"
+            else f"CAST({column} AS {kind}) AS {column}"
+            for column, kind in columns
+        ]
+    )
 
 
 def data_file(name: str) -> Path:
@@ -152,7 +168,9 @@ def show(title: str, frame: DataFrame) -> None:
 
 def print_snapshots(table: bucketlake.LakeTable) -> None:
     """One line a commit."""
-    grid = Grid("snapshot", "kind", "rows written", "rows stored", title="Snapshots", title_justify="left", show_edge=False)
+    grid = Grid(
+        "snapshot", "kind", "rows written", "rows stored", title="Snapshots", title_justify="left", show_edge=False
+    )
     for snapshot in table.snapshots():
         grid.add_row(
             str(snapshot.id),
@@ -165,7 +183,9 @@ def print_snapshots(table: bucketlake.LakeTable) -> None:
 
 def print_files(table: bucketlake.LakeTable) -> None:
     """Partitions, their buckets and files."""
-    grid = Grid("month", "bucket", "files", "rows", "kB", title="Partitions and buckets", title_justify="left", show_edge=False)
+    grid = Grid(
+        "month", "bucket", "files", "rows", "kB", title="Partitions and buckets", title_justify="left", show_edge=False
+    )
     buckets: dict[tuple[int, int], list[DataFile]] = {}
     for found in table.files():
         buckets.setdefault((int(found.partition["month"]), found.bucket), []).append(found.file)

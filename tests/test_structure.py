@@ -91,7 +91,9 @@ def test_imports_stand_on_top(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_only_spark_and_what_follows_knows_pyspark(path: Path) -> None:
-    if _name(path) == "bucketlake/__init__.py" or _layer(path.relative_to(PACKAGE).parts[0].removesuffix(".py")) >= _layer("spark"):
+    if _name(path) == "bucketlake/__init__.py" or _layer(
+        path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    ) >= _layer("spark"):
         return
     assert not re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE), _name(path)
 

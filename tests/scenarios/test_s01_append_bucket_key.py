@@ -42,7 +42,8 @@ def test_rows(table: bucketlake.Lake) -> None:
 def test_a_key_stays_in_its_bucket(table: bucketlake.Lake) -> None:
     table.sql("insert into wo_pk_table values (1, 1.0, CAST('2025-04-05 11:45:00' AS TIMESTAMP(3)))")
     buckets = {
-        key: {split.bucket for split in table.table("wo_pk_table").plan(where=f"order_id = {key}").splits} for key in (1, 2, 3)
+        key: {split.bucket for split in table.table("wo_pk_table").plan(where=f"order_id = {key}").splits}
+        for key in (1, 2, 3)
     }
     assert all(len(found) == 1 for found in buckets.values())
     assert {tuple(row)[0] for row in table.sql("SELECT * FROM wo_pk_table WHERE order_id = 2").collect()} == {2}

@@ -1,4 +1,4 @@
-"""S9: a key without the partition field and a fixed bucket number: the inserts. Uniqueness across partitions is the user's affair."""
+"""S9: a key without the partition field and a fixed bucket number: the inserts. Across partitions, keys may repeat."""
 
 from __future__ import annotations
 

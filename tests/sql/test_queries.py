@@ -76,7 +76,10 @@ def test_temp_views_hide_lake_tables_and_mix_with_them(shop: Lake) -> None:
     try:
         assert rows(shop, "SELECT * FROM customers") == {(1, "view")}
         assert rows(shop, "SELECT * FROM db.customers") == {(10, "ann"), (11, "bob")}
-        assert rows(shop, "SELECT o.total, c.name FROM orders o JOIN customers c ON o.id = c.id WHERE o.day = 'a'") is not None
+        assert (
+            rows(shop, "SELECT o.total, c.name FROM orders o JOIN customers c ON o.id = c.id WHERE o.day = 'a'")
+            is not None
+        )
     finally:
         shop.spark.catalog.dropTempView("customers")
 

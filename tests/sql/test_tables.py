@@ -165,9 +165,25 @@ def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
         ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('row-tracking.enabled'='true')", UnsupportedError),
         ("ALTER TABLE db.gone SET ('bucket'='1')", Exception),
         ("DROP TABLE db.gone", NotFoundError),
+        ("CALL sys.compact('db.t')", UnsupportedError),
     ],
 )
 def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         lake.sql(text)
     assert names(lake, "SHOW TABLES IN db", "tableName") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM db.t WHERE id = 1",
+        "UPDATE db.t SET v = 'x'",
+        "MERGE INTO db.t USING db.t s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "ANALYZE TABLE db.t COMPUTE STATISTICS",
+    ],
+)
+def test_what_is_not_honoured_is_refused_by_name(lake: Lake, text: str) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
+    with pytest.raises(UnsupportedError, match=text.split()[0]):
+        lake.sql(text)

@@ -46,7 +46,12 @@ def test_hints() -> None:
 
 
 def test_options_in_every_spelling() -> None:
-    assert text.Cursor("('a'='b', c.d-e = 1, f true, `g` = -2)").options() == {"a": "b", "c.d-e": "1", "f": "true", "g": "-2"}
+    assert text.Cursor("('a'='b', c.d-e = 1, f true, `g` = -2)").options() == {
+        "a": "b",
+        "c.d-e": "1",
+        "f": "true",
+        "g": "-2",
+    }
 
 
 def test_failure_names_the_place() -> None:

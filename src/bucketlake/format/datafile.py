@@ -40,6 +40,7 @@ __all__ = [
 FIRST_GROUP_SHARE = 8  # until the ratio of bytes to Arrow bytes is known, a group is at most this part of the target
 GROUPS_A_FILE = 4  # at least, so that a wrong ratio shows before the file is full
 NEARLY_FULL = 0.05
+ORC_STEP_BYTES = 1 << 20
 HEADER_BYTES = 64  # what says nothing of the rows: orc puts out its magic at the first of them
 DEFAULT_BATCH = BatchSize()
 
@@ -159,18 +160,25 @@ class DataFileWriter:
     @property
     def size_estimate(self) -> int:
         """Bytes written, and those that the rows not yet written are expected to take."""
-        ratio = self.ratio or 1.0
-        inside = min(self._inside_bytes * ratio, self._form.group_bytes)  # else the stripe would be out
-        return int(self._out.size + self._pending_bytes * ratio + inside)
+        inside = self._inside_bytes * self.ratio if self.ratio else min(self._inside_bytes, self._form.group_bytes)
+        return int(self._out.size + self._pending_bytes * (self.ratio or 1.0) + inside)
 
     def flush(self) -> None:
         """Encode what is gathered; orc may keep it until a stripe is full."""
         if not self._pending:
             return
-        before = self._out.size
-        self._sink.write(pa.Table.from_batches(self._pending))
-        self._inside_bytes += self._pending_bytes
+        table = pa.Table.from_batches(self._pending)
+        rows = table.num_rows
+        if self._form.name == "orc":  # in small steps, to see what a stripe took
+            rows = max(1, int(rows * ORC_STEP_BYTES / max(self._pending_bytes, 1)))
         self._pending, self._pending_bytes = [], 0
+        for start in range(0, table.num_rows, rows):
+            self._encode(table.slice(start, rows))
+
+    def _encode(self, table: pa.Table) -> None:
+        before = self._out.size
+        self._sink.write(table)
+        self._inside_bytes += table.nbytes
         written = self._out.size - before
         if written > HEADER_BYTES:
             self.ratio = written / max(self._inside_bytes, 1)

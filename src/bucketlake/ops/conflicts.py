@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from bucketlake.format.binary_row import decode_row, without_arity_header
-
 from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bucketlake.format.binary_row import decode_row, encode_row, with_arity_header, without_arity_header
-
 from bucketlake.errors import ConflictError
+from bucketlake.format.binary_row import decode_row, encode_row, with_arity_header, without_arity_header
 from bucketlake.format.index_manifest import IndexEntry, encode_index_manifest
 from bucketlake.format.manifest import (
     FileKind,

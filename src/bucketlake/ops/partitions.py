@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from bucketlake.format.binary_row import decode_row, without_arity_header
 
 from bucketlake.errors import InvalidError
+from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Predicate, mask
 from bucketlake.types import arrow_schema

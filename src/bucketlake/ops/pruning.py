@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from bucketlake.format.hashing import assign_buckets
 
+from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.ops.statcolumns import column
 from bucketlake.ops.store import Store

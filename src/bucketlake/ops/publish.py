@@ -13,8 +13,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bucketlake.format.stats import EMPTY_STATS
-
 from bucketlake.errors import (
     BucketlakeError,
     CommitError,
@@ -26,6 +24,7 @@ from bucketlake.errors import (
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.format.stats import EMPTY_STATS
 from bucketlake.ops.conflicts import Base, CommitName, Rules, check, key_range_of, name_of
 from bucketlake.ops.entries import record_count
 from bucketlake.ops.manifests import (

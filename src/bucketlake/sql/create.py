@@ -1,8 +1,9 @@
-"""CREATE TABLE in both spellings, as far as the schema: Spark's USING … TBLPROPERTIES and Flink's PRIMARY KEY … WITH."""
+"""CREATE TABLE as far as the schema, in Spark's spelling (USING … TBLPROPERTIES) and Flink's (PRIMARY KEY … WITH)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text import Cursor
@@ -43,7 +44,7 @@ class CreateTable:
 
     def column_types(self) -> list[tuple[ColumnClause, DataType]]:
         """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
-        dialect = "flink" if self.flink else "spark"
+        dialect: Literal["flink", "spark"] = "flink" if self.flink else "spark"
         keys = set(self.primary_keys)
         typed = []
         for column in self.columns:

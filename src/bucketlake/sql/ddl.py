@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bucketlake.spark.types import field_types
-
 from bucketlake import schema as core
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.types import field_types
 from bucketlake.sql import names, query
 from bucketlake.sql.create import LAKE_PROVIDERS, CreateTable, parse_create_table
 from bucketlake.sql.text import Cursor
 from bucketlake.types import DataField, parse_type_text
 
 if TYPE_CHECKING:
-    from bucketlake.spark.session import Lake
     from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
 
 
 def create(lake: Lake, statement: str) -> DataFrame | None:
@@ -24,11 +24,13 @@ def create(lake: Lake, statement: str) -> DataFrame | None:
     cursor = Cursor(statement)
     cursor.expect("CREATE")
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
-        return _create_database(lake, cursor)
+        _create_database(lake, cursor)
+        return None
     if any(cursor.sees(*words) for words in (("TABLE",), ("OR", "REPLACE", "TABLE"), ("EXTERNAL", "TABLE"))):
         if _provider(statement) not in (None, *LAKE_PROVIDERS):
             return query.run(lake, statement)
-        return _create_table(lake, parse_create_table(cursor))
+        _create_table(lake, parse_create_table(cursor))
+        return None
     if _is_temp_view(cursor):
         return _create_temp_view(lake, cursor)
     return query.run(lake, statement)

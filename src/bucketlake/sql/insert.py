@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bucketlake.spark.types import spark_type
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.assignment import check_assignment
+from bucketlake.spark.types import spark_type
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor, blank, option_hints
 from bucketlake.sql.travel import session_options
 
 if TYPE_CHECKING:
-    from bucketlake.spark.session import Lake
-    from bucketlake.spark.table import LakeTable
     from pyspark.sql import Column, DataFrame
 
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
     from bucketlake.types import DataField
 
 
@@ -106,12 +106,12 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     frame = frame.select(*columns)
     options = {**session_options(lake, name), **insert.options}
     if not insert.overwrite:
-        table.write(frame, **options)
+        table.with_options(options).write(frame)
         return None
     partition = _static_values(lake, static, table)
     dynamic = _dynamic(lake, insert, table)
     options["dynamic-partition-overwrite"] = str(dynamic).lower()
-    table.write(frame, mode="overwrite", partition=partition or None, **options)
+    table.with_options(options).write(frame, mode="overwrite", partition=partition or None)
     return None
 
 
@@ -122,7 +122,8 @@ def _dynamic(lake: Lake, insert: Insert, table: LakeTable) -> bool:
     mode = insert.options.get("dynamic-partition-overwrite")
     if mode is not None:
         return mode.lower() == "true"
-    return lake.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static").lower() == "dynamic"
+    found = lake.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    return str(found).lower() == "dynamic"
 
 
 def _static(insert: Insert, table: LakeTable) -> dict[str, str]:

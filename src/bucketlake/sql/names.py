@@ -61,7 +61,7 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
 
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
     """Whether Spark itself has a table or view of this name."""
-    return lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+    return bool(lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts)))
 
 
 def is_temp_view(lake: Lake, name: str) -> bool:

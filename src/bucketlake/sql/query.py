@@ -11,17 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sqlglot
-from bucketlake.predicate import parse_where
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.predicate import parse_where
 from bucketlake.sql import names, text
 from bucketlake.sql.travel import Travel, session_options, travels
 
 if TYPE_CHECKING:
-    from bucketlake.spark.session import Lake
     from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def _from_tokens(lake: Lake, statement: str) -> Iterator[Reference]:
-    """Names after FROM, JOIN and TABLE, for statements that sqlglot cannot parse. Spark says what is wrong with them."""
+    """Names after FROM and JOIN, for statements that sqlglot cannot parse: Spark then says what is wrong with them."""
     cursor = text.Cursor(statement)
     ctes = {a.value.lower() for a, b in zip(cursor.tokens, cursor.tokens[1:], strict=False) if b.is_word("AS")}
     while not cursor.done:
@@ -177,15 +178,16 @@ def _from_tokens(lake: Lake, statement: str) -> Iterator[Reference]:
 def _attach(lake: Lake, reference: Reference, plain: str, hints: list[text.Hint], found: list[Travel]) -> None:
     """Give a reference the session's options, then the hint and AS OF that follow it directly."""
     reference.options = session_options(lake, reference.name)
+    clauses: list[text.Hint | Travel] = [*hints, *found]
     moved = True
     while moved:
         moved = False
-        for clause in [*hints, *found]:
-            if clause.start >= reference.until and not plain[reference.until : clause.start].strip():
-                if clause.end > reference.until:
-                    reference.until = clause.end
-                    reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
-                    moved = True
+        for clause in clauses:
+            follows = clause.start >= reference.until and not plain[reference.until : clause.start].strip()
+            if follows and clause.end > reference.until:
+                reference.until = clause.end
+                reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
+                moved = True
 
 
 def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hint]) -> list[tuple[int, int, str]]:
@@ -195,14 +197,23 @@ def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hin
         if any(reference.start < hint.start < reference.until for reference in references):
             continue
         for reference in references:
-            after = reference.node.args["alias"].this.meta.get("end", -1) + 1 if reference.aliased and reference.node else 0
+            after = _alias_end(reference)
             if after and hint.start >= after and not plain[after : hint.start].strip():
                 reference.options.update(hint.options)
                 cuts.append((hint.start, hint.end, ""))
                 break
         else:
-            raise InvalidError("SQL: an OPTIONS hint follows no lake table", hint=hint.options, remedy="put it after one")
+            raise InvalidError(
+                "SQL: an OPTIONS hint follows no lake table", hint=hint.options, remedy="put it after one"
+            )
     return cuts
+
+
+def _alias_end(reference: Reference) -> int:
+    """Where the reference's alias ends, 0 without one."""
+    if reference.node is None or not reference.aliased:
+        return 0
+    return int(reference.node.args["alias"].this.meta.get("end", -1)) + 1
 
 
 def _identifiers(tokens: list[text.Token]) -> set[str]:

@@ -6,7 +6,6 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from bucketlake.spark.types import spark_type
-
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor
 from bucketlake.types import DataField, type_text
@@ -14,9 +13,10 @@ from bucketlake.types import DataField, type_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pyspark.sql import DataFrame
+
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
-    from pyspark.sql import DataFrame
 
 
 def show(lake: Lake, statement: str) -> DataFrame:

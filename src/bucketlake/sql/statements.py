@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError
-from bucketlake.sql import ddl, insert, query, show
-from bucketlake.sql.text import split_statements, tokenize
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql import ddl, insert, names, query, show
+from bucketlake.sql.text import Cursor, split_statements, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bucketlake.spark.session import Lake
     from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
 
 _ROOMS: dict[str, Callable[[Lake, str], DataFrame | None]] = {
     "CREATE": ddl.create,
@@ -25,6 +26,7 @@ _ROOMS: dict[str, Callable[[Lake, str], DataFrame | None]] = {
     "DESC": show.describe,
     "DESCRIBE": show.describe,
 }
+_UNDELIVERED = ("DELETE", "UPDATE", "MERGE", "CALL", "ANALYZE")
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -62,10 +64,26 @@ def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
     first, *others = tokenize(statement)
     word = first.value.upper()
     if first.kind == "word" and word == "SET" and others and others[0].kind == "string":
-        return _flink_set(lake, others[0].value, others[-1].value)
+        _flink_set(lake, others[0].value, others[-1].value)
+        return None
+    if first.kind == "word" and word in _UNDELIVERED:
+        _refuse_undelivered(lake, statement)
     if first.kind == "word" and word in _ROOMS and not (word == "INSERT" and _is_directory(others)):
         return _ROOMS[word](lake, statement)
     return query.run(lake, statement, args)
+
+
+def _refuse_undelivered(lake: Lake, statement: str) -> None:
+    """UnsupportedError if a statement that is not honoured on lake tables names one."""
+    cursor = Cursor(statement)
+    word = cursor.next().value.upper()
+    if word == "CALL":
+        raise UnsupportedError("CALL: procedures", statement=statement, remedy="see README.md for what works")
+    if not (cursor.accept("INTO") or cursor.accept("FROM")):
+        cursor.accept("TABLE")
+    name = names.find(lake, cursor.name())
+    if name is not None:
+        raise UnsupportedError(f"{word} on a lake table", table=name.full, remedy="see README.md for what works")
 
 
 def _is_directory(others: list[Any]) -> bool:

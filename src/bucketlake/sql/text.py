@@ -109,7 +109,7 @@ def splice(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a script: cut at semicolons outside literals, quoted names and comments; empty ones left out."""
+    """The statements of a script, cut at semicolons outside literals and comments; empty ones are left out."""
     statements, start = [], 0
     tokens = tokenize(text)
     for token in [*tokens, Token("sign", ";", len(text), len(text))]:
