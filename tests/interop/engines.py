@@ -124,32 +124,29 @@ def keys_by_bucket(table: Table, columns: Sequence[str]) -> dict[str, list[str]]
     return {folder: sorted(keys) for folder, keys in found.items()}
 
 
-def described(table: Table) -> list[dict[str, Any]]:
-    """What the manifests say of each live file, without what differs from write to write; statistics by column."""
+def described(table: Table) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What the manifests say of each live file, without what differs from write to write: facts, and statistics by
+    column, those of keys under the names that files give them."""
     schema = table.schema
-    keys = schema.select(schema.trimmed_primary_keys)
+    keys = schema.key_fields
     found = []
     for each in table.refresh().files():
         file = each.file
         columns = schema.fields if file.value_stats_cols is None else schema.select(file.value_stats_cols)
-        found.append(
-            {
-                "partition": tuple(each.partition.values()),
-                "bucket": each.bucket,
-                "total_buckets": each.total_buckets,
-                "level": file.level,
-                "rows": file.row_count,
-                "sequence": (file.min_sequence_number, file.max_sequence_number),
-                "deletes": file.delete_row_count,
-                "source": file.file_source,
-                "min_key": file.min_key,
-                "max_key": file.max_key,
-                "key_stats": by_column(file.key_stats, keys),
-                "stats_columns": file.value_stats_cols,
-                "value_stats": by_column(file.value_stats, columns),
-            }
-        )
-    return sorted(found, key=lambda item: (item["partition"], item["bucket"], item["sequence"]))
+        facts = {
+            "partition": tuple(each.partition.values()),
+            "bucket": each.bucket,
+            "total_buckets": each.total_buckets,
+            "level": file.level,
+            "rows": file.row_count,
+            "sequence": (file.min_sequence_number, file.max_sequence_number),
+            "deletes": file.delete_row_count,
+            "source": file.file_source,
+            "min_key": file.min_key,
+            "max_key": file.max_key,
+        }
+        found.append((facts, {**by_column(file.key_stats, keys), **by_column(file.value_stats, columns)}))
+    return sorted(found, key=lambda item: (item[0]["partition"], item[0]["bucket"], item[0]["sequence"]))
 
 
 def by_column(stats: SimpleStats, fields: Sequence[DataField]) -> dict[str, tuple[Any, Any, int | None]]:
@@ -159,4 +156,4 @@ def by_column(stats: SimpleStats, fields: Sequence[DataField]) -> dict[str, tupl
     kinds = [field.type for field in fields]
     lows, highs = (decode_row(without_arity_header(row), kinds) for row in (stats.min_values, stats.max_values))
     nulls = stats.null_counts or (None,) * len(fields)
-    return {field.name: parts for field, *parts in zip(fields, lows, highs, nulls, strict=True)}
+    return {field.name: tuple(parts) for field, *parts in zip(fields, lows, highs, nulls, strict=True)}

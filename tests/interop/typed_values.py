@@ -153,7 +153,7 @@ KEYS: dict[str, tuple[str, Callable[[], Sequence[Any]]]] = {
     "string": ("STRING", _texts),
     "varchar": ("VARCHAR(20)", lambda: [text for text in _texts() if len(text) <= 20]),
     "char": ("CHAR(6)", lambda: [f"{number:06d}" for number in _spread(40, 0, 999_999)]),
-    "bytes": ("BYTES", lambda: [b"", b"\0", b"\xff", *(text.encode() for text in _texts()[2:])]),
+    "bytes": ("BYTES", lambda: [b"", b"\xff", *(text.encode() for text in _texts()[2:])]),
     "varbinary": ("VARBINARY(9)", lambda: [b"", b"\0", *(str(v).encode() for v in _spread(40, 0, 999_999_999))]),
     "binary": ("BINARY(4)", lambda: [value.to_bytes(4, "big") for value in _spread(40, 0, 2**32 - 1)]),
     "decimal_small": ("DECIMAL(10, 2)", lambda: _decimals(10, 2)),

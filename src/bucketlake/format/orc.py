@@ -35,7 +35,6 @@ class OrcSink:
         self._fields = tuple(fields)
         schema = stored_schema(fields, ORC_ID, all_nullable=True)
         self._schema = pa.schema([f.with_type(_stored_type(f.type)) for f in schema])
-        self._fields = tuple(fields)
         codec = CODECS.get((form.setting("orc.compress") or form.compression).strip().lower())
         if codec is None:
             remedy = f"use one of {', '.join(sorted(CODECS))}"
@@ -63,8 +62,8 @@ class OrcSink:
     def _prepared(self, table: pa.Table) -> pa.Table:
         """The stored types. pyarrow misplaces values that lie under null rows: they become nulls too."""
         columns = [
-            pa.chunked_array([map_leaves(chunk, item.type, _itself) for chunk in column.chunks])
-            if item.type.fields or item.type.element is not None
+            pa.chunked_array([map_leaves(chunk, item.type, partial(_readable, item.name)) for chunk in column.chunks])
+            if item.type.fields or item.type.element is not None or item.type.root in _INSTANTS
             else column
             for column, item in zip(table.columns, self._fields, strict=True)
         ]
@@ -77,16 +76,12 @@ class OrcSink:
         self._writer.close()
 
 
-def _itself(array: pa.Array, t: DataType) -> pa.Array:
-    return array
-
-
 _INSTANTS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 
-def _refuse_unreadable(column: str, array: pa.Array, t: DataType) -> pa.Array:
-    """pyarrow stores instants before 1970 with a negative fraction, on which Paimon fails if it is finer than a
-    millisecond."""
+def _readable(column: str, array: pa.Array, t: DataType) -> pa.Array:
+    """The same array. pyarrow stores instants before 1970 with a negative fraction, on which Paimon fails where it is
+    finer than a millisecond: refused."""
     if t.root in _INSTANTS and (t.precision is None or t.precision > 3):
         nanos = array.cast(pa.timestamp("ns")).cast(pa.int64())
         fine = pc.not_equal(pc.multiply(pc.divide(nanos, 1_000_000), 1_000_000), nanos)

@@ -202,7 +202,7 @@ class Commit:
             kept -= {file.file_name for file in message.new_files}
             _delete_files(self._store, message, [file for file in data if file.file_name not in kept])
             for index in (*message.new_index_files, *message.compact_new_index_files):
-                _delete_index(self._store, index)
+                _delete_index(self._store, message, index)
 
     # ---- idempotence
 
@@ -402,8 +402,8 @@ def _delete_files(store: Store, message: CommitMessage, files: Iterable[DataFile
             continue
 
 
-def _delete_index(store: Store, index: IndexFile) -> None:
+def _delete_index(store: Store, message: CommitMessage, index: IndexFile) -> None:
     try:
-        store.env.storage.delete(index.external_path or store.paths.index(index.file_name))
+        store.env.storage.delete(store.paths.index_path(message.partition, message.bucket, index))
     except BucketlakeError:
         return

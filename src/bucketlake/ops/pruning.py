@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, SimpleStats
-from bucketlake.ops.statcolumns import column
+from bucketlake.format.stats import decode_stats_columns
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Bounds, Predicate, columns_of, key_values, may_match_all, restrict
 from bucketlake.schema import BucketMode, TableSchema
@@ -34,13 +34,8 @@ def manifests_may_match(store: Store, predicate: Predicate, manifests: Sequence[
 
 
 def _bounds(stats: Sequence[SimpleStats], fields: Sequence[DataField], index: int) -> Bounds:
-    types = [item.type for item in fields]
-    nulls = [None if s.null_counts is None or index >= len(s.null_counts) else s.null_counts[index] for s in stats]
-    return Bounds(
-        column([s.min_values for s in stats], types, index),
-        column([s.max_values for s in stats], types, index),
-        pa.array(nulls, pa.int64()),
-    )
+    (found,) = decode_stats_columns(stats, [item.type for item in fields], [index])
+    return Bounds(found.mins, found.maxs, found.null_counts)
 
 
 @dataclass

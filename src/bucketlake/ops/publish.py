@@ -97,6 +97,7 @@ class _Scratch:
     changes: Changes | None = None
     delta: Written | None = None
     changelog: Written | None = None
+    index: str | None = None  # the attempt's index manifest
     before: tuple[ManifestFile, ...] = ()
     after: tuple[ManifestFile, ...] | None = None
     once: list[str] = field(default_factory=list)  # of this attempt alone
@@ -206,8 +207,8 @@ class Publisher:
         changes = self._stamped(changes, name)
         self._write_delta(changes, scratch)
         base_list = self._write_base(base, scratch, merge)
-        index = self._write_indexes(view, changes, scratch)
-        return self._snapshot(request, name, base, changes, scratch, base_list, index)
+        scratch.index = self._write_indexes(view, changes, scratch)
+        return self._snapshot(request, name, base, changes, scratch, base_list)
 
     def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
         only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)
@@ -299,7 +300,6 @@ class Publisher:
         changes: Changes,
         scratch: _Scratch,
         base_list: Written,
-        index: str | None,
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
@@ -316,7 +316,7 @@ class Publisher:
             changelog_manifest_list=scratch.changelog.name if scratch.changelog else None,
             changelog_manifest_list_size=scratch.changelog.size if scratch.changelog else None,
             changelog_record_count=record_count(changes.changelog) if changes.changelog else None,
-            index_manifest=index,
+            index_manifest=scratch.index,
             commit_user=name.user,
             commit_identifier=name.identifier,
             commit_kind=name.kind,

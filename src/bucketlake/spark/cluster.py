@@ -14,6 +14,7 @@ import sys
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,9 @@ def unpickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
             yield pickle.loads(value)
 
 
+@cache
 def digest() -> str:
-    """A checksum over the package's modules as the driver runs them."""
+    """A checksum over the package's modules, as this process found them when it first asked."""
     total = 0
     for path in sorted(_sources()):
         total = crc32(path.read_bytes(), crc32(str(path.relative_to(_root())).encode(), total))
