@@ -1,7 +1,7 @@
 """Bucketlake: Apache Paimon's table storage in Python, on stock PySpark or on none.
 
-    lake = bucketlake.connect("/data/warehouse")      # with Spark: lake.sql(...), lake.table("db.t")
-    catalog = bucketlake.open("/data/warehouse")      # without: catalog.table("db.t").to_arrow()
+lake = bucketlake.connect("/data/warehouse")      # with Spark: lake.sql(...), lake.table("db.t")
+catalog = bucketlake.open("/data/warehouse")      # without: catalog.table("db.t").to_arrow()
 """
 
 from __future__ import annotations
