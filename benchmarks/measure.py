@@ -21,6 +21,7 @@ class Case:
     floor: str = ""
     mark: float | None = None
     seconds: list[float] = field(default_factory=list)
+    floors: list[float] = field(default_factory=list)  # measured between the runs of this case
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -31,9 +32,17 @@ class Case:
 class Measurements:
     """Cases in order of measuring; prints each as it is done."""
 
-    def __init__(self, runs: int) -> None:
+    def __init__(self, runs: int, paired: bool = True) -> None:
         self.runs = runs
+        self.paired = paired
         self.cases: dict[str, Case] = {}
+        self._floors: dict[str, Callable[[], Any]] = {}
+
+    def floor(self, name: str, case: str, action: Callable[[], Any]) -> None:
+        """Name a case as a floor; with `paired`, it is measured again before every run of what is told in it, so that
+        a machine that slows down slows both."""
+        self.cases[name] = self.cases[case]
+        self._floors[name] = action
 
     def measure(
         self,
@@ -52,6 +61,10 @@ class Measurements:
         for run in range(warm + (runs or self.runs)):
             if before is not None:
                 before()
+            if floor and self.paired and run >= warm:
+                start = time.perf_counter()
+                self._floors[floor]()
+                case.floors.append(time.perf_counter() - start)
             start = time.perf_counter()
             result = action()
             if run >= warm:
@@ -66,7 +79,9 @@ class Measurements:
 
     def ratio(self, case: Case) -> float:
         """The median in the case's floors, or seconds."""
-        return case.median / self.cases[case.floor].median if case.floor else case.median
+        if not case.floor:
+            return case.median
+        return case.median / (statistics.median(case.floors) if case.floors else self.cases[case.floor].median)
 
     def line(self, case: Case) -> str:
         """A case as a line of the report."""
@@ -81,6 +96,7 @@ class Measurements:
             {
                 "name": case.name,
                 "seconds": case.seconds,
+                "floors": case.floors,
                 "median": case.median,
                 "floor": case.floor,
                 "ratio": self.ratio(case),

@@ -49,10 +49,10 @@ class SparkBench:
         target = str(self.folder / "floor")
         writer = self.source.write.mode("overwrite").option("compression", "zstd")
         self.m.measure("W: write.parquet zstd", lambda: writer.parquet(target), warm=1)
-        self.m.cases["W"] = self.m.cases["W: write.parquet zstd"]
+        self.m.floor("W", "W: write.parquet zstd", lambda: writer.parquet(target + "-again"))
         floor = self.lake.spark.read.parquet(target)
         self.m.measure("R: read.parquet into noop", lambda: noop(floor), warm=1)
-        self.m.cases["R"] = self.m.cases["R: read.parquet into noop"]
+        self.m.floor("R", "R: read.parquet into noop", lambda: noop(floor))
 
     def append(self) -> None:
         """Unaware append table: load and scan."""
@@ -106,7 +106,7 @@ class SparkBench:
             table.write(changed.withColumn("l_comment", F.concat("l_comment", F.lit(f" #{share}"))))
 
         self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.35, runs=4)
-        rows = sum(found.row_count for found in table.files())
+        rows = sum(found.file.row_count for found in table.files())
         self.m.measure(
             "merge-on-read scan, base + 4 x 10 %, first",
             lambda: noop(self._read("keyed")),

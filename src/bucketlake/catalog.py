@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from bucketlake.env import Env
 from bucketlake.env_object import open_env
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.paths import TablePaths
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
 from bucketlake.table import Table, open_table
@@ -137,7 +137,14 @@ class Catalog:
             raise InvalidError(
                 "database is not empty", database=name, tables=len(tables), remedy="drop its tables, or use CASCADE"
             )
-        self.env.storage.delete_tree(self.database_path(name))
+        path = self.database_path(name)
+        self.env.storage.delete_tree(path)
+        if self.env.storage.info(path) is not None:
+            raise StorageError(
+                "the database is empty, but an object that stands for its folder remains",
+                path=f"{path}/",
+                remedy="remove it with the store's own tools: obstore cannot",
+            )
 
     def database_path(self, name: str) -> str:
         """The folder of a database."""
@@ -206,6 +213,7 @@ class Catalog:
         self._require_data_table(found, "drop")
         path = self.table_path(name)
         if self._has_schema(path):
+            self._keep_database(found.database)
             self.env.storage.delete_tree(path)
         elif not ignore_if_missing:
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
@@ -223,6 +231,7 @@ class Catalog:
             raise self._no_database(new.database)
         if self._has_schema(self.table_path(target)):
             raise AlreadyExistsError("table exists", table=new.text)
+        self._keep_database(old.database)
         self.env.storage.rename(self.table_path(source), self.table_path(target))
 
     def alter_table(self, name: str, *changes: SchemaChange, ignore_if_missing: bool = False) -> Table | None:
@@ -240,6 +249,11 @@ class Catalog:
         if not self.env.storage.put_if_absent(paths.schema(schema.id), schema.encode()) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
         return open_table(path, self.env, name=found.text)
+
+    def _keep_database(self, name: str) -> None:
+        """Where folders exist by what lies in them alone, let a database outlive its last table."""
+        if name != DEFAULT_DATABASE:
+            self.env.storage.make_dir(self.database_path(name))
 
     def _has_schema(self, path: str) -> bool:
         paths = TablePaths(path)

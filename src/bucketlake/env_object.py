@@ -1,7 +1,12 @@
 """Object stores as `Storage`: S3, GCS, Azure, and `memory://` for tests, through obstore.
 
 Publishing is a conditional put. A store that ignores the condition would let two writers commit the same snapshot, so
-before the first publish of a process to a bucket a probe object is created twice: the second must fail.
+before the first publish of a process to a bucket a probe object is created twice: the second must fail. The client
+itself repeats a put whose answer was lost, and is then told that the name is taken: a mark in the object's metadata,
+new for each call, tells its own object from another's.
+
+Stores have no folders. `make_dir` leaves an empty object `.folder`, which listings here do not show; neither do they show
+the objects `folder/` that other programs leave for the same purpose, and which obstore can neither make nor remove.
 
 `storage_for` and `open_env` choose by scheme; options take Paimon's spellings (`s3.access-key`, `fs.s3a.…`, `fs.gs.…`).
 
@@ -12,6 +17,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -37,7 +43,12 @@ _GCS = ("gs", "gcs")
 _AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
 STORAGE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.", "memory.")
 
+_MARK = "bucketlakeput"  # a name that every store's metadata takes
+_PLACEHOLDER = ".folder"
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+
 _clients: dict[Any, Any] = {}
+_owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
 _probed: set[Any] = set()
 _lock = threading.RLock()
 
@@ -45,7 +56,7 @@ _lock = threading.RLock()
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """One bucket or container: `url` is `scheme://bucket`, paths are `url/key`. Picklable; clients are made when first
-    used, one a process. Folders exist as long as something lies in them. `memory://name` is of one process only."""
+    used, one a process. `memory://name` is of one process only."""
 
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -130,7 +141,7 @@ class ObjectStorage:
             found = obstore.list_with_delimiter(store, _folder(key))
         bucket = self._bucket(path)
         folders = [FileInfo(f"{bucket}/{name}", is_dir=True) for name in found["common_prefixes"]]
-        return folders + [_info(f"{bucket}/{item['path']}", item) for item in found["objects"]]
+        return folders + [_info(f"{bucket}/{i['path']}", i) for i in found["objects"] if _is_file(i["path"], key)]
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         """See Storage."""
@@ -139,10 +150,12 @@ class ObjectStorage:
         with _translated("cannot list", path):
             for chunk in obstore.list(store, _folder(key), chunk_size=1000):
                 for item in chunk:
-                    yield _info(f"{bucket}/{item['path']}", item)
+                    if _is_file(item["path"], key):
+                        yield _info(f"{bucket}/{item['path']}", item)
 
     def make_dir(self, path: str) -> None:
-        """See Storage. Nothing to do: folders come with their files."""
+        """See Storage."""
+        self.write(f"{path}/{_PLACEHOLDER}", b"")
 
     def delete(self, path: str) -> None:
         """See Storage."""
@@ -170,7 +183,7 @@ class ObjectStorage:
         keys = _keys(store, old) if found.is_dir else [old]
         with _translated("cannot rename", source):
             for key in keys:
-                obstore.copy(store, key, new + key[len(old) :], overwrite=True)
+                _copy(store, key, new + key[len(old) :])
             _delete(store, keys)
 
     def _bucket(self, path: str) -> str:
@@ -284,7 +297,13 @@ def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, 
 
 
 def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
-    key = (os.getpid(), url, options)  # a forked process makes its own
+    if _owner.setdefault("pid", os.getpid()) != os.getpid():
+        raise StorageError(
+            "object stores cannot be used in a process forked from one that used them",
+            url=url,
+            remedy="start processes by multiprocessing's 'spawn' or 'forkserver'",
+        )
+    key = (url, options)
     with _lock:
         found = _clients.get(key)
         if found is None:
@@ -412,15 +431,35 @@ def _translated(what: str, path: str) -> Iterator[None]:
     except (AbsentError, FileNotFoundError) as error:
         raise NotFoundError("no such file", path=path) from error
     except (BaseError, OSError, ValueError) as error:
-        raise StorageError(what, path=path, reason=str(error).split("\n")[0]) from error
+        code = _CODE.search(str(error))
+        reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
+        raise StorageError(what, path=path, reason=reason) from error
 
 
 def _created(store: Any, key: str, data: bytes) -> bool:
+    """Whether this call created the object."""
+    mark = None if isinstance(store, LocalStore) else {_MARK: uuid.uuid4().hex}
     try:
-        obstore.put(store, key, data, mode="create", use_multipart=False)
+        obstore.put(store, key, data, mode="create", use_multipart=False, attributes=mark)
     except (TakenError, PreconditionError, FileExistsError):
-        return False
+        return mark is not None and _mark_of(store, key) == mark[_MARK]
     return True
+
+
+def _mark_of(store: Any, key: str) -> Any:
+    try:
+        return obstore.get(store, key).attributes.get(_MARK)
+    except (AbsentError, FileNotFoundError):
+        return None  # removed meanwhile: another's, or a name that is no more
+
+
+def _copy(store: Any, source: str, target: str) -> None:
+    try:
+        obstore.copy(store, source, target, overwrite=True)
+    except (AbsentError, FileNotFoundError):
+        if any(len(chunk) for chunk in obstore.list(store, _folder(source), chunk_size=1)):
+            return  # another program's object for a folder
+        raise
 
 
 def _delete(store: Any, keys: list[str]) -> None:
@@ -441,7 +480,14 @@ def _delete_one(store: Any, key: str) -> None:
 
 
 def _keys(store: Any, key: str) -> list[str]:
-    return [item["path"] for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk]
+    """All objects in a folder."""
+    found = [item["path"] for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk]
+    return [path for path in found if path != key]
+
+
+def _is_file(key: str, folder: str) -> bool:
+    """Whether an object found in a folder is a file, and does not only stand for a folder."""
+    return key != folder and key.rsplit("/", 1)[-1] != _PLACEHOLDER
 
 
 def _folder(key: str) -> str | None:

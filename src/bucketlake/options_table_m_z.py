@@ -71,7 +71,7 @@ ROWS_M_Z = (
     Option("num-sorted-run.stop-trigger", "int", None, HONOURED, "Sorted runs at which writing waits."),
     Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
     Option("page-size", "memory", "64 kb", KEPT, "Size of memory pages."),
-    Option("parquet.enable.dictionary", "int", None, KEPT, "Dictionary encoding of parquet."),
+    Option("parquet.enable.dictionary", "bool", None, HONOURED, "Dictionary encoding of parquet."),
     Option(
         "partial-update.remove-record-on-delete",
         "bool",
@@ -252,7 +252,7 @@ ROWS_M_Z = (
         "Time to read at, in epoch milliseconds.",
         fallback=("log.scan.timestamp-millis",),
     ),
-    Option("scan.version", "string", None, KEPT, "Snapshot id, tag or watermark to read, whichever the text is."),
+    Option("scan.version", "string", None, HONOURED, "Snapshot id, tag or watermark to read, whichever the text is."),
     Option("scan.watermark", "int", None, HONOURED, "First snapshot with this watermark is read."),
     Option("sequence.field", "string", None, HONOURED, "Columns that decide which row of a key is newest."),
     Option(

@@ -149,7 +149,8 @@ def _keys() -> Iterator[Case]:
         )
 
 
-STRINGS = ["plain", "", "  ", None, "a/b=c:d%e", "ü 🦭", 'q"#*?{}[]^\\', "it's", "a'b", "\t", "100%", "a b"]
+# Fewer than ten: with more partitions in a task Paimon's writers spill, and number rows anew.
+STRINGS = ["plain", "", "  ", None, "a/b=c:d%e", "ü 🦭", 'q"#*?{}[]^\\', "it's", "\t"]
 DATES = [dt.date(2024, 1, 1), dt.date(1969, 12, 31), None]
 MOMENTS = [
     dt.datetime(2024, 1, 1, 12, 30, 0, 123000),

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.interop.values import canonical, shortest
+from tests.interop.values import arrow_rows, canonical, shortest
 from tests.peers.flink import FlinkPaimon, Result
+from tests.peers.python_peers import PaimonRust, PyPaimon
 from tests.peers.rpc import PeerError
 
 from bucketlake import Table
@@ -118,10 +120,17 @@ def keys_by_bucket(table: Table, columns: Sequence[str]) -> dict[str, list[str]]
     """Bucket folder, relative to the table -> its rows' key values, read by pyarrow from every live parquet file."""
     found: dict[str, list[str]] = {}
     for file in table.refresh().files():
-        rows = pq.ParquetFile(file.path).read(columns=list(columns)).to_pylist()
-        texts = [repr(tuple(row[column] for column in columns)) for row in rows]
+        read = pq.ParquetFile(file.path).read(columns=list(columns))
+        texts = [repr(row) for row in zip(*(_plain(read.column(column)) for column in columns), strict=True)]
         found.setdefault(str(Path(file.path).parent.relative_to(table.path)), []).extend(texts)
     return {folder: sorted(keys) for folder, keys in found.items()}
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """Values; instants in nanoseconds, as files of several writers name their unit and zone differently."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()).to_pylist()
+    return column.to_pylist()
 
 
 def described(table: Table) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -146,7 +155,7 @@ def described(table: Table) -> list[tuple[dict[str, Any], dict[str, Any]]]:
             "max_key": file.max_key,
         }
         found.append((facts, {**by_column(file.key_stats, keys), **by_column(file.value_stats, columns)}))
-    return sorted(found, key=lambda item: (item[0]["partition"], item[0]["bucket"], item[0]["sequence"]))
+    return sorted(found, key=lambda item: (item[0]["partition"], item[0]["bucket"], item[0]["sequence"], repr(item[1])))
 
 
 def by_column(stats: SimpleStats, fields: Sequence[DataField]) -> dict[str, tuple[Any, Any, int | None]]:
@@ -157,3 +166,11 @@ def by_column(stats: SimpleStats, fields: Sequence[DataField]) -> dict[str, tupl
     lows, highs = (decode_row(without_arity_header(row), kinds) for row in (stats.min_values, stats.max_values))
     nulls = stats.null_counts or (None,) * len(fields)
     return {field.name: tuple(parts) for field, *parts in zip(fields, lows, highs, nulls, strict=True)}
+
+
+def read_by(peer: PyPaimon | PaimonRust, table: Table) -> list[str]:
+    """The table's rows as a Python peer reads them, in `values.canonical` form. Errors: PeerError, and what a
+    result of other columns or types raises."""
+    database, name = table.name.split(".")
+    read = peer.read(database, name)
+    return canonical(arrow_rows(read, table.schema.fields)) if read.num_columns else []

@@ -168,12 +168,14 @@ def key_range(order: KeyOrder) -> KeyRange:
 
 
 def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
-    """What to read of a file written under any schema of the table to get these columns of the present one."""
+    """What to read of a file written under any schema of the table to get these columns of the present one.
+
+    Keys come from the value columns: thin files have no others, nor have those of paimon-rust, whatever the option.
+    """
     written = store.schema_of(file.schema_id)
-    stored = written.file_fields
-    if written.thin_mode:
-        keys = {item.id for item in store.schema.key_fields}
-        fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
+    stored = tuple(item for item in written.file_fields if item not in written.key_fields)
+    keys = {item.id for item in store.schema.key_fields}
+    fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
     columns = read_mapping(stored, fields)
     sources = [column.source for column in columns if column.source is not None]
     names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written),)
@@ -217,5 +219,6 @@ def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _narrowest(written: TableSchema) -> str:
     """The stored column that costs least to read where only rows count."""
-    fields = [f for f in written.file_fields if f.name not in written.partition_keys] or written.file_fields
+    kind = [KIND_FIELD] if written.primary_keys else []
+    fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name

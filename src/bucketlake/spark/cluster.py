@@ -27,9 +27,9 @@ from pyspark.sql import functions as F
 from bucketlake.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
 
-REQUIRED = ("fastavro", "numpy", "polars", "pyarrow", "pyroaring", "sqlglot")
+REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
-_MARK = "bucketlake._digest_of_shipped_package"
+_USUAL_MEMORY = 4 << 30
 
 _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -115,6 +115,19 @@ def digest() -> str:
     for path in sorted(_sources()):
         total = crc32(path.read_bytes(), crc32(str(path.relative_to(_root())).encode(), total))
     return f"{total:08x}"
+
+
+def memory_bytes() -> int:
+    """Memory of this machine, or of the container that this process runs in."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        total = _USUAL_MEMORY
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def _root() -> Path:

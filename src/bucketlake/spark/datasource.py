@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bucketlake.env_object import open_env
+from bucketlake.env_object import STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.read import column_names, read_split
@@ -41,7 +41,6 @@ from bucketlake.types import DataField
 
 FORMAT = "bucketlake"
 OWN_OPTIONS = ("path", "columns", "where")
-STORAGE_PREFIXES = ("s3.", "fs.", "gs.", "gcs.", "az.", "azure.", "oss.", "aws_", "google_", "azure_")
 MOST_TASKS = 4096  # a source is not told how many tasks write: sequence numbers are dealt out for this many
 
 

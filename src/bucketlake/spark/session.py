@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
 from bucketlake.errors import UnsupportedError
-from bucketlake.spark.cluster import use_this_python
+from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.table import LakeTable
@@ -94,8 +94,4 @@ def _local_settings() -> dict[str, str]:
 
 def _driver_memory() -> int:
     """Bytes: half of the machine, at least 1 GiB, at most 16."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        total = 4 * GIB
-    return max(GIB, min(16 * GIB, total // 2))
+    return max(GIB, min(16 * GIB, memory_bytes() // 2))

@@ -9,6 +9,7 @@ Spec: docs/spec/writing.md#tasks
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -24,7 +25,7 @@ from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.spark.bucketing import bucket_column
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
+from bucketlake.spark.cluster import ensure_package, memory_bytes, parallelism, run_tasks
 from bucketlake.spark.types import quoted
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -32,6 +33,8 @@ SMALL_BYTES = 4 << 20
 COLLECTED_BYTES = 64 << 20  # what all tasks together may send back
 FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
 FEW_FILES_OF_PARTITIONS = 16  # the same in partitioned tables, where it counts for every partition
+_BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes twice as much again
+_MOST_BUFFER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class WriteStage:
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
         try:
-            yield write_batches(self.store, chain(head, incoming), replace(self.template, task=number))
+            yield write_batches(_roomy(self.store), chain(head, incoming), replace(self.template, task=number))
         except (InvalidError, UnsupportedError) as error:
             yield error  # trying again would not help
 
@@ -77,6 +80,18 @@ class WriteStage:
             if rows > SMALL_ROWS or size > limit:
                 return head, True
         return head, False
+
+
+def _roomy(store: Store) -> Store:
+    """The store with a write buffer that uses the machine's memory, unless the table says how large it should be.
+
+    A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files.
+    """
+    if store.options.is_set("write-buffer-size"):
+        return store
+    room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
+    size = max(store.options.get("write-buffer-size"), min(room, _MOST_BUFFER))
+    return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
 
 
 def task_count(spark: SparkSession, store: Store) -> int:

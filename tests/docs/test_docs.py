@@ -1,0 +1,144 @@
+"""The documents say what the code does: options, files, links and the version; README's blocks run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.options import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
+DOCUMENTS += sorted((ROOT / "benchmarks").glob("*.md"))
+# Words in backticks that look like an option and are something else: module folders, property keys, values.
+NO_OPTIONS = {
+    "compacted-full": "a value of scan.mode",
+    "orc.timestamp-ltz.legacy.type": "an option of upstream's orc writer, not of tables",
+    "paimon-api": "a module of upstream's",
+    "paimon-common": "a module of upstream's",
+    "paimon-core": "a module of upstream's",
+    "paimon-format": "a module of upstream's",
+    "schema-0": "a file",
+    "sequence.generation.max-sequence-number": "a property of snapshots",
+    "timestamp-millis": "a logical type of avro",
+    "azure.account-key": "a storage option of a catalog",
+    "azure.account-name": "a storage option of a catalog",
+    "azure.sas-key": "a storage option of a catalog",
+    "gs.service-account-key": "a storage option of a catalog",
+    "s3.access-key": "a storage option of a catalog",
+    "s3.secret-key": "a storage option of a catalog",
+    "s3.session-token": "a storage option of a catalog",
+}
+OPTION = re.compile(r"`([a-z][a-z0-9]*(?:[.-][a-z0-9]+)*-[a-z0-9]+(?:[.-][a-z0-9]+)*)`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"`([\w./]+(?:\.py|\.md|/))`")
+SOURCES = ROOT / "src" / "bucketlake"
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _options() -> Iterator[tuple[str, str]]:
+    for document in (path for path in DOCUMENTS if "tests" not in path.relative_to(ROOT).parts):
+        for word in sorted(set(OPTION.findall(document.read_text()))):
+            if word not in NO_OPTIONS:
+                yield _name(document), word
+
+
+@pytest.mark.parametrize(("document", "option"), _options())
+def test_every_option_that_is_named_exists(document: str, option: str) -> None:
+    assert option in OPTIONS, f"{document} names '{option}'"
+
+
+def test_what_is_excused_is_no_option() -> None:
+    assert not NO_OPTIONS.keys() & OPTIONS.keys()
+
+
+def _links() -> Iterator[tuple[str, str]]:
+    for document in DOCUMENTS:
+        for target in LINK.findall(document.read_text()):
+            if not re.match(r"[a-z]+:", target):
+                yield _name(document), target
+
+
+@pytest.mark.parametrize(("document", "target"), _links())
+def test_every_link_leads_somewhere(document: str, target: str) -> None:
+    path, _, anchor = target.partition("#")
+    found = (ROOT / document).parent / path if path else ROOT / document
+    assert found.exists(), f"{document} links {target}"
+    if anchor:
+        assert anchor in _anchors(found.read_text()), f"{document} links {target}"
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def _named_paths() -> list[str]:
+    """Paths in ARCHITECTURE.md; `schema*.py` stands for many and is left to the eye."""
+    return sorted(set(PATH.findall((ROOT / "ARCHITECTURE.md").read_text())))
+
+
+@pytest.mark.parametrize("path", _named_paths())
+def test_every_file_that_the_architecture_names_exists(path: str) -> None:
+    assert any((base / path).exists() for base in (ROOT, SOURCES)), path
+
+
+def test_the_specs_name_code_that_exists() -> None:
+    missing = []
+    for document in sorted((ROOT / "docs" / "spec").glob("*.md")):
+        head = "\n".join(line for line in document.read_text().splitlines() if line.startswith("Code:"))
+        for path in re.findall(r"`([\w/]+\.py)`", head):
+            if not (SOURCES / path).exists():
+                missing.append(f"{document.name}: {path}")
+    assert not missing
+
+
+def test_every_spec_that_a_docstring_names_exists() -> None:
+    missing = []
+    for module in sorted(SOURCES.rglob("*.py")):
+        for page, _, anchor in (
+            match.partition("#") for match in re.findall(r"docs/[\w/]+\.md(?:#[\w-]+)?", module.read_text())
+        ):
+            if not (ROOT / page).exists():
+                missing.append(f"{module.name}: {page}")
+            elif anchor and anchor not in _anchors((ROOT / page).read_text()):
+                missing.append(f"{module.name}: {page}#{anchor}")
+    assert not missing
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == bucketlake.__version__
+    assert f'version = "{versions[0]}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_test_folder_is_in_the_catalogue() -> None:
+    text = (ROOT / "tests" / "README.md").read_text()
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    assert {f"`{name}/`" for name in folders} <= set(re.findall(r"`\w+/`", text))
+
+
+@pytest.mark.spark
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block, in order, in one session and one namespace, from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    blocks = PYTHON.findall((ROOT / "README.md").read_text())
+    assert len(blocks) > 2
+    names: dict[str, object] = {}
+    try:
+        for number, block in enumerate(blocks):
+            exec(compile(block, f"README.md block {number}", "exec"), names)
+        rows = bucketlake.open("warehouse").table("shop.orders").to_arrow().to_pylist()
+        assert {row["id"]: row["status"] for row in rows} == {1: "paid", 2: "new", 3: "new", 4: "new"}
+    finally:
+        assert os.getcwd() == str(tmp_path)

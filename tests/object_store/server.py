@@ -1,0 +1,84 @@
+"""moto's S3 as a process, behind a gate that watches, loses answers, and plays a store without conditional puts.
+
+`python server.py` prints the port that it listens on, at 127.0.0.1, and serves until it is killed. `POST /-/control` sets the
+faults, `GET /-/log` gives the puts that came since.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+CARELESS = "/careless/"  # the bucket that ignores conditions
+ERROR = b"<Error><Code>InternalError</Code></Error>"
+
+
+@dataclass
+class Gate:
+    """A WSGI application around moto.
+
+    `faults`: what happens to puts of paths with a part: "lose" (done, but the answer is an error), "refuse" (an error
+    and not done), each so many times. Puts with a condition are served one at a time: moto looks and writes in two steps.
+    """
+
+    inner: Any
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    puts: list[tuple[str, str, int]] = field(default_factory=list)  # path, condition, status
+    lock: Any = field(default_factory=threading.RLock)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/-/control":
+            self.faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+            self.puts = []
+            return _answer(start_response, "200 OK", b"")
+        if path == "/-/log":
+            return _answer(start_response, "200 OK", json.dumps(self.puts).encode())
+        if environ["REQUEST_METHOD"] != "PUT":
+            return self.inner(environ, start_response)
+        if path.startswith(CARELESS):
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        with self.lock:
+            return self._put(path, environ, start_response)
+
+    def _put(self, path: str, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        answered: list[Any] = []
+        fault = self._fault(path)
+        if fault != "refuse":
+            body = list(self.inner(environ, lambda *answer: answered.extend(answer)))
+        status = 500 if fault else int(answered[0].split()[0])
+        self.puts.append((path, environ.get("HTTP_IF_NONE_MATCH", ""), status))
+        if fault:
+            return _answer(start_response, "500 Internal Server Error", ERROR)
+        start_response(*answered)
+        return body
+
+    def _fault(self, path: str) -> str | None:
+        for fault in self.faults:
+            if fault["part"] in path and fault["times"] > 0:
+                fault["times"] -= 1
+                return fault["fault"]
+        return None
+
+
+def _answer(start_response: Any, status: str, body: bytes) -> Iterable[bytes]:
+    start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def main() -> None:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server("127.0.0.1", 0, Gate(DomainDispatcherApplication(create_backend_app)), threaded=True)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-from tests.spark.conftest import classic, classic_session, connect_session, connect_url, lake  # noqa: F401
