@@ -75,7 +75,7 @@ class Catalog:
 
     env: Env
     warehouse: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
 
     # ---- databases
 

@@ -52,7 +52,7 @@ def _options() -> Iterator[tuple[str, str]]:
                 yield _name(document), word
 
 
-@pytest.mark.parametrize(("document", "option"), _options())
+@pytest.mark.parametrize(("document", "option"), list(_options()))
 def test_every_option_that_is_named_exists(document: str, option: str) -> None:
     assert option in OPTIONS, f"{document} names '{option}'"
 
@@ -68,7 +68,7 @@ def _links() -> Iterator[tuple[str, str]]:
                 yield _name(document), target
 
 
-@pytest.mark.parametrize(("document", "target"), _links())
+@pytest.mark.parametrize(("document", "target"), list(_links()))
 def test_every_link_leads_somewhere(document: str, target: str) -> None:
     path, _, anchor = target.partition("#")
     found = (ROOT / document).parent / path if path else ROOT / document
@@ -131,7 +131,11 @@ def test_every_test_folder_is_in_the_catalogue() -> None:
 @pytest.mark.spark
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block, in order, in one session and one namespace, from an empty folder."""
+    from pyspark.sql import SparkSession
+
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(SOURCES.parent), prepend=os.pathsep)  # for workers, were it a relative path
+    usual = SparkSession.getActiveSession()
     blocks = PYTHON.findall((ROOT / "README.md").read_text())
     assert len(blocks) > 2
     names: dict[str, object] = {}
@@ -141,4 +145,6 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         rows = bucketlake.open("warehouse").table("shop.orders").to_arrow().to_pylist()
         assert {row["id"]: row["status"] for row in rows} == {1: "paid", 2: "new", 3: "new", 4: "new"}
     finally:
-        assert os.getcwd() == str(tmp_path)
+        made = SparkSession.getActiveSession()
+        if usual is None and made is not None:
+            made.stop()

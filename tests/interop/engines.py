@@ -20,7 +20,7 @@ from bucketlake.types import DataField
 
 DATABASE = "ours"
 COPIES = "copies"
-AT_ONCE = 12
+AT_ONCE = 20
 FILES = (
     "file_path, bucket, schema_id, `level`, record_count, file_size_in_bytes, min_sequence_number,"
     " max_sequence_number, deleteRowCount"

@@ -23,7 +23,7 @@ from tests.peers.flink import FlinkPaimon
 from tests.peers.rpc import PeerError
 
 import bucketlake
-from bucketlake import Catalog, Table
+from bucketlake import Table
 
 pytestmark = pytest.mark.peer
 
@@ -36,9 +36,9 @@ KEYED = [name for name in COPIED if CASES[name].options["bucket"] != "-1"]
 class World:
     """All tables, made once, and what Flink read of them."""
 
-    catalog: Catalog
     made: dict[str, Maker]
     copies: dict[str, Table]
+    failures: dict[str, PeerError]
     rows: dict[str, list[str] | PeerError]
     files: dict[str, list[tuple[Any, ...]]]
 
@@ -52,13 +52,13 @@ def world(flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory) -> World
     made = {name: case.make(catalog, DATABASE) for name, case in CASES.items()}
     copies = {name: CASES[name].create(catalog, COPIES) for name in COPIED}
     flink.use(catalog.warehouse)
-    insert_all(flink, [(f"{DATABASE}.{name}", f"{COPIES}.{name}") for name in COPIED])
-    rows = read_by_flink(flink, [maker.table for maker in made.values()])
+    failures = insert_all(flink, [(f"{DATABASE}.{name}", f"{COPIES}.{name}") for name in COPIED])
+    rows = read_by_flink(flink, [maker.table for name, maker in made.items() if name not in COPIED])
     files = listing(flink, [f"{DATABASE}.{name}" for name in CASES])
-    return World(catalog, made, copies, rows, files)
+    return World(made, copies, failures, rows, files)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in COPIED])
 def test_flink_reads_equal_rows(world: World, name: str) -> None:
     found = world.rows[f"{DATABASE}.{name}"]
     if isinstance(found, PeerError):
@@ -67,7 +67,10 @@ def test_flink_reads_equal_rows(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COPIED)
-def test_bucketlake_reads_flinks_copy(world: World, name: str) -> None:
+def test_flink_reads_equal_rows_into_a_copy(world: World, name: str) -> None:
+    """Flink read ours to fill the copy; that holds the rows that ours should."""
+    if f"{COPIES}.{name}" in world.failures:
+        raise world.failures[f"{COPIES}.{name}"]
     table = world.copies[name]
     assert canonical(arrow_rows(table.to_arrow(), table.schema.fields)) == world.made[name].expected()
 

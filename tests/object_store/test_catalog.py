@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.object_store.conftest import S3, rows
+from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, StorageError
@@ -41,9 +41,8 @@ def test_databases_outlive_their_last_table(catalog: Catalog, s3: S3) -> None:
     for name in ("a", "b"):  # as if Paimon had made them, whose empty folder objects go with the first file
         s3.client.delete_object(Bucket="lake", Key=f"{catalog.database_path(name)}/.folder".removeprefix("s3://lake/"))
     catalog.create_table("default.t", SCHEMA).write_arrow(pa.table({"k": [1], "v": [2]}))
-    for old, new in (("default.t", "b.t"),):
-        with pytest.raises(NotFoundError, match="no such database"):
-            catalog.rename_table(old, new)
+    with pytest.raises(NotFoundError, match="no such database"):
+        catalog.rename_table("t", "b.t")
     catalog.create_database("b")
     catalog.rename_table("t", "b.t")
     catalog.create_database("a")
@@ -75,8 +74,6 @@ def test_tables(catalog: Catalog, s3: S3) -> None:
     assert rows(catalog.table("u")) == [(1, 1), (2, 2)]
     catalog.table("u").write_arrow(pa.table({"k": [1], "v": [3]}))
     assert rows(catalog.table("u")) == [(1, 3), (2, 2)]
-    with pytest.raises(NotFoundError):
-        table.to_arrow()
     assert not any(key.startswith("default.db/t/") for key in s3.keys(catalog.warehouse))
     catalog.drop_table("u")
     catalog.drop_table("u", ignore_if_missing=True)
@@ -177,13 +174,17 @@ def _listed(options: dict[str, str], warehouse: str, answers: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(("method", "expected"), [("fork", "forked"), ("spawn", "default")])
-def test_child_processes(catalog: Catalog, s3: S3, method: Any, expected: str) -> None:
+def test_forks_are_refused_rather_than_stuck(catalog: Catalog, s3: S3) -> None:
     catalog.list_databases()
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context("fork")
     answers = context.Queue()
     child = context.Process(target=_listed, args=(s3.options, catalog.warehouse, answers))
     child.start()
-    found = answers.get(timeout=60)
-    child.join(60)
-    assert expected in found
+    assert "forked" in answers.get(timeout=30)
+    child.join(30)
+
+
+def test_secrets_are_not_shown(catalog: Catalog) -> None:
+    table = catalog.create_table("t", SCHEMA)
+    for shown in (catalog, catalog.env, table, table.store):
+        assert SECRET not in repr(shown)

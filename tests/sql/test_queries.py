@@ -141,3 +141,22 @@ def test_errors(shop: Lake, text: str, error: type[Exception]) -> None:
 
 def test_flinks_set_is_accepted(lake: Lake) -> None:
     lake.sql("SET 'execution.runtime-mode' = 'batch'")
+
+
+def test_limit_opens_only_the_files_that_it_needs(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.many (id INT)")
+    for number in range(4):
+        lake.sql(f"INSERT INTO db.many VALUES ({number}), ({number + 10})")
+    table = lake.table("db.many").with_options({"source.split.open-file-cost": "1 gb"})
+    kept = {file.file_name for file in table.plan().splits[0].files}
+    for found in table.files():
+        if found.file.file_name not in kept:
+            lake.catalog.env.storage.delete(found.path)
+    assert table.read(limit=2).count() == 2
+    lake.spark.conf.set("spark.paimon.source.split.open-file-cost", "1 gb")
+    try:
+        assert len(lake.sql("SELECT id AS x FROM db.many LIMIT 1").collect()) == 1
+        with pytest.raises(Exception, match="(?i)no such file|gone|not exist|not found"):
+            lake.sql("SELECT id FROM db.many ORDER BY id LIMIT 1").collect()
+    finally:
+        lake.spark.conf.unset("spark.paimon.source.split.open-file-cost")

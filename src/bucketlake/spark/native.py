@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -26,6 +26,8 @@ from bucketlake.types import DataField, DataType, Root
 
 FILE_NAME = "__bucketlake_file"
 ROW_INDEX = "__bucketlake_row"
+_LISTED = 32
+_MOST_SCANS = 8
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 # Whatever the session says, a scan of a table's files loses none and reads them as Paimon wrote them.
 _OPTIONS = {
@@ -106,17 +108,30 @@ def _groups(
         columns = read_mapping(store.schema_of(schema_id).fields, fields)
         stored = [T.StructField(c.source.name, spark_type(c.source.type)) for c in columns if c.source is not None]
         reader = spark.read.format(kind).schema(T.StructType(stored)).options(**_OPTIONS)
-        try:
-            yield reader.load([_literal(found.path) for found in members]), schema_id
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                raise NotFoundError(
-                    "a data file is gone",
-                    table=store.paths.root,
-                    reason=str(error).split("\n")[0],
-                    remedy="its snapshot may have expired: read again; if it stays so, restore the file",
-                ) from error
-            raise
+        for part in _parts(members):
+            yield _load(reader, store, part), schema_id
+
+
+def _parts(files: list[FileAt]) -> list[list[FileAt]]:
+    """Spark starts a job to look at more than 32 paths: several scans of fewer cost less, up to a point."""
+    if len(files) > _LISTED * _MOST_SCANS:
+        return [files]
+    count = -(-len(files) // _LISTED)
+    return [files[number::count] for number in range(count)]
+
+
+def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> DataFrame:
+    try:
+        return reader.load([_literal(found.path) for found in files])
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise NotFoundError(
+                "a data file is gone",
+                table=store.paths.root,
+                reason=str(error).split("\n")[0],
+                remedy="its snapshot may have expired: read again; if it stays so, restore the file",
+            ) from error
+        raise
 
 
 def _project(

@@ -8,7 +8,7 @@ Spec: docs/spec/reading.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -38,12 +38,16 @@ def read(
     columns: Sequence[str] | None = None,
     where: str | Predicate | None = None,
     options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
 ) -> DataFrame:
-    """The rows of one snapshot that satisfy `where`, with these columns, as of this call."""
+    """The rows of one snapshot that satisfy `where`, with these columns, as of this call. With `limit`, at least as
+    many as asked for if there are so many: files that are not needed for them are not opened."""
     table, selection = table.as_of(options)
     wanted = column_names(table.schema, columns)
     predicate = _predicate(spark, table, where)
     found = plan(table.store, Scan(predicate, selection))
+    if limit is not None and predicate is None:
+        found = _enough(table.store, found, limit)
     asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
     exact = None if predicate is None else exact_part(predicate)
@@ -51,6 +55,20 @@ def read(
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
     return frame.select(*[quoted(name) for name in wanted])
+
+
+def _enough(store: Store, found: Plan, limit: int) -> Plan:
+    """The plan with only so many splits as hold `limit` rows for certain; the whole plan if none do."""
+    rows, chosen = 0, []
+    for split in found.splits:
+        if split.raw and not split.deletions and not _holds_deletes(store, split):
+            chosen.append(split)
+            rows += split.row_count
+            if rows >= limit:
+                names = {file.file_name for split in chosen for file in split.files}
+                kept = tuple(entry for entry in found.entries if entry.file.file_name in names)
+                return replace(found, entries=kept, splits=tuple(chosen))
+    return found
 
 
 def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:

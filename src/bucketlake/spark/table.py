@@ -57,12 +57,18 @@ class LakeTable:
     # ---- rows
 
     def read(
-        self, columns: Sequence[str] | None = None, where: str | Predicate | None = None, **scan_options: Any
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        limit: int | None = None,
+        **scan_options: Any,
     ) -> DataFrame:
         """The rows of one snapshot, as of this call. `where`: a SQL condition, which also prunes partitions, buckets
-        and files. `scan_options`: `scan.*` and other dynamic options.
+        and files. `limit`: at most so many rows, any; files not needed for them are not opened. `scan_options`:
+        `scan.*` and other dynamic options.
         """
-        return reader.read(self.spark, self.table, columns, where, scan_options)
+        frame = reader.read(self.spark, self.table, columns, where, scan_options, limit)
+        return frame if limit is None else frame.limit(limit)
 
     def write(
         self,

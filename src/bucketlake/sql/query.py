@@ -79,7 +79,7 @@ def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
         key = (reference.name, tuple(reference.options.items()), tuple(columns or ()), where)
         if key not in plans:
             plans[key] = f"t{len(plans)}"
-            frames[plans[key]] = table.read(columns=columns, where=where, **reference.options)
+            frames[plans[key]] = table.read(columns, where, _limit(tree), **reference.options)
         alias = "" if reference.aliased else f" AS `{reference.name.table.replace('`', '``')}`"
         pieces.append((reference.start, reference.until, "{" + plans[key] + "}" + alias))
     if tree is not None:
@@ -253,6 +253,18 @@ def _where(reference: Reference, references: list[Reference], table: Any, tree: 
         if predicate is not None and _understood(predicate, table):
             kept.append(predicate)
     return " AND ".join(f"({predicate})" for predicate in kept) or None
+
+
+def _limit(tree: exp.Expr | None) -> int | None:
+    """How many rows of its one table the statement can use: `SELECT columns FROM t LIMIT n`, None for all others."""
+    if not isinstance(tree, exp.Select) or tree.args.get("limit") is None:
+        return None
+    clauses = {name for name, value in tree.args.items() if value}
+    count = tree.args["limit"].expression
+    plain = all(isinstance(item.unalias(), (exp.Column, exp.Star, exp.Literal)) for item in tree.expressions)
+    if not plain or not clauses <= {"expressions", "from_", "from", "limit", "kind"}:
+        return None
+    return int(count.name) if isinstance(count, exp.Literal) and count.is_int else None
 
 
 def _nullable_side(node: exp.Table, select: exp.Select) -> bool:
