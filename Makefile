@@ -31,6 +31,9 @@ test: setup ## run all tests
 test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"
 
+test-cluster: setup ## run the Spark tests over executors in other processes
+	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/scenarios -m spark
+
 bench: setup ## measure against the floors (SCALE=1 by default)
 	@$(BIN)/python -m benchmarks.run --scale $(or $(SCALE),1)
 

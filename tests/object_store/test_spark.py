@@ -102,7 +102,7 @@ def test_large_writes_and_reads(
     with monkeypatch.context() as patch:
         patch.setattr(reader, "_in_driver", _never)
         assert summary(table.read()) == expected(range(MANY))
-        assert table.read(columns=["v"]).where("k = 7 AND p = 'b'").collect() == [(8,)]
+        assert table.read().where("k = 7 AND p = 'b'").select("v").collect() == [(8,)]
         if kind == "keyed":
             table.write(many(lake, MANY // 2, MANY))  # overlapping files
             assert summary(table.read()) == expected(range(MANY // 2 + MANY))
@@ -171,7 +171,7 @@ def _sql(lake: Lake, text: str) -> Any:
     return F.expr(text)
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", ["keyed", "unaware"])
 def test_spark_s_own_reader_and_writer(lake: Lake, s3: S3, kind: str) -> None:
     """The options are the only place where the credentials are: Spark's configuration has none."""
     table = made(lake, kind)
