@@ -3,10 +3,12 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for v in 3.12 3.11 3.13 3.10; do command -v python$$v >/dev/null 2>&1 && python$$v -c '' 2>/dev/null && { echo python$$v; break; }; done || echo python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+OLDEST_PYTHON ?= python3.10
+OLDEST := .venv-oldest
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-cluster bench lint types docs clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster bench lint types docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,6 +36,17 @@ test-fast: setup ## run the tests that need neither Spark nor peers
 test-cluster: setup ## run the Spark tests over executors in other processes
 	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/scenarios -m spark
 
+test-oldest: export PYSPARK_PYTHON := $(abspath $(OLDEST)/bin/python)
+test-oldest: $(OLDEST)/.ready ## run the tests without peers and Spark Connect on the oldest Python and dependencies (tests/oldest.txt)
+	@$(OLDEST)/bin/python -m pytest -m "not connect and not cluster and not peer"
+
+$(OLDEST)/.ready: pyproject.toml tests/oldest.txt
+	@$(OLDEST_PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10) or sys.version_info < (3, 10, 12))' || { echo "Python 3.10.12 or newer of 3.10 is needed: make test-oldest OLDEST_PYTHON=/path/to/python3.10"; exit 1; }
+	@$(OLDEST_PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	@$(OLDEST)/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[connect,java]' --group dev
+	@touch $@
+
 bench: setup ## measure against the floors (SCALE=1 by default)
 	@$(BIN)/python -m benchmarks.run --scale $(or $(SCALE),1)
 
@@ -43,4 +56,4 @@ lint: setup ## lint, format and type checks
 	@$(BIN)/mypy
 
 clean: ## remove the virtual environment and what runs left behind
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache spark-warehouse metastore_db derby.log demo-warehouse
+	@rm -rf $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache spark-warehouse metastore_db derby.log demo-warehouse

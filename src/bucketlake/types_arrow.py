@@ -153,7 +153,9 @@ def _time(array: pa.Array) -> pa.Array | None:
 def list_offsets(array: pa.Array) -> pa.Array:
     """Offsets that start at 0 and give null entries no length, matching `flatten`."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
-    ends = pc.cumulative_sum_checked(lengths)  # has no validity buffer, which a cast of it may have: older Arrow refuses
+    ends = pc.cumulative_sum_checked(
+        lengths
+    )  # has no validity buffer, which a cast of it may have: older Arrow refuses
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
