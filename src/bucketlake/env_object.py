@@ -5,8 +5,9 @@ before the first publish of a process to a bucket a probe object is created twic
 itself repeats a put whose answer was lost, and is then told that the name is taken: a mark in the object's metadata,
 new for each call, tells its own object from another's.
 
-Stores have no folders. `make_dir` leaves an empty object `.folder`, which listings here do not show; neither do they show
-the objects `folder/` that other programs leave for the same purpose, and which obstore can neither make nor remove.
+Stores have no folders. `make_dir` leaves an empty object `.folder`, which listings here do not show. The objects
+`folder/` that other programs leave for the same purpose are taken for folders; obstore can neither make nor remove
+them.
 
 `storage_for` and `open_env` choose by scheme; options take Paimon's spellings (`s3.access-key`, `fs.s3a.…`, `fs.gs.…`).
 
