@@ -53,6 +53,13 @@ def connect(
     return connect_spark(warehouse, spark=spark, runner=run, **{**(options or {}), **more})
 
 
+def register(spark: SparkSession) -> None:
+    """Make `format("bucketlake")` known to a session; `connect` does so by itself."""
+    from bucketlake.spark.datasource import register as register_source
+
+    register_source(spark)
+
+
 def __getattr__(name: str) -> Any:
     """`Lake` and `LakeTable`, without importing Spark before they are asked for."""
     if name == "Lake":
@@ -86,4 +93,5 @@ __all__ = [
     "UnsupportedError",
     "connect",
     "open",
+    "register",
 ]

@@ -84,21 +84,25 @@ def test_databases(lake: Lake) -> None:
 
 
 def test_show_and_describe(lake: Lake) -> None:
-    lake.sql("CREATE TABLE db.t (id INT COMMENT 'key', v STRING, dt STRING) PARTITIONED BY (dt) "
+    lake.sql("CREATE TABLE db.t (id INT COMMENT 'key', v STRING, dt STRING, c VARCHAR(7), s STRUCT<Aa: INT>, "
+             "ts TIMESTAMP(3), at TIMESTAMP) PARTITIONED BY (dt) "
              "TBLPROPERTIES ('primary-key'='dt,id', 'bucket'='1')")  # fmt: skip
-    lake.sql("INSERT INTO db.t VALUES (1, 'a', 'x'), (2, 'b', 'y')")
+    lake.sql("INSERT INTO db.t (id, v, dt) VALUES (1, 'a', 'x'), (2, 'b', 'y')")
     described = [tuple(r) for r in lake.sql("DESCRIBE TABLE db.t").collect()]
     assert described[:3] == [("id", "int", "key"), ("v", "string", None), ("dt", "string", None)]
+    assert described[3:5] == [("c", "varchar(7)", None), ("s", "struct<Aa:int>", None)]
     assert ("# Partition Information", "", "") in described
     extended = {r.col_name: r.data_type for r in lake.sql("DESC EXTENDED db.t").collect()}
     assert extended["Provider"] == "paimon"
     assert "primary-key=dt,id" in extended["Table Properties"]
-    assert names(lake, "SHOW COLUMNS IN db.t", "col_name") == ["id", "v", "dt"]
+    assert names(lake, "SHOW COLUMNS IN db.t", "col_name") == ["id", "v", "dt", "c", "s", "ts", "at"]
     assert names(lake, "SHOW PARTITIONS db.t", "partition") == ["dt=x", "dt=y"]
     assert dict(tuple(r) for r in lake.sql("SHOW TBLPROPERTIES db.t").collect())["bucket"] == "1"
     statement = lake.sql("SHOW CREATE TABLE db.t").collect()[0][0]
+    before = columns(lake, "db.t")
     lake.sql("DROP TABLE db.t")
     lake.sql(statement)
+    assert columns(lake, "db.t") == before
     assert lake.table("db.t").schema.primary_keys == ("dt", "id")
 
 

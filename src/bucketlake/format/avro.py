@@ -2,7 +2,7 @@
 
 Polars knows neither zstd nor logical types nor maps, but the encoding of rows does not depend on them: blocks are
 unpacked here, the schema is reduced to the encoding (`_bare`), and values get their types back as Arrow. Writing maps
-alone needs fastavro.
+needs fastavro; so does writing lists with polars before 2.1, which spoils the blocks of files with empty lists.
 
 Spec: docs/spec/datafile.md#avro
 """
@@ -52,6 +52,8 @@ _PRIMITIVES = {
     Root.BINARY: "bytes",
     Root.VARBINARY: "bytes",
 }
+_POLARS = tuple(int(part) for part in pl.__version__.split(".")[:2])
+_BY_FASTAVRO = (Root.MAP,) if _POLARS >= (2, 1) else (Root.MAP, Root.ARRAY)
 _INTS = (Root.TINYINT, Root.SMALLINT, Root.DATE, Root.TIME)
 _STAMPS = {Root.TIMESTAMP: "timestamp", Root.TIMESTAMP_LTZ: "local-timestamp"}  # the names Paimon gives them
 
@@ -212,7 +214,7 @@ def _entries_as_rows(array: pa.Array, t: DataType) -> pa.Array:
 
 def _has_map(t: DataType) -> bool:
     parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root is Root.MAP or any(_has_map(part) for part in parts if part is not None)
+    return t.root in _BY_FASTAVRO or any(_has_map(part) for part in parts if part is not None)
 
 
 def _to_bare(array: pa.Array, t: DataType) -> pa.Array:

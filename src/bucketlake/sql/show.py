@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bucketlake.spark.types import spark_type
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor
-from bucketlake.types import DataField, type_text
+from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, parse_type_text, spark_ddl, type_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,7 +102,7 @@ def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
 
 
 def _column_clause(field: DataField) -> str:
-    text = f"{_quoted(field.name)} {spark_type(field.type).simpleString().upper()}"
+    text = f"{_quoted(field.name)} {_declared(field.type)}"
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default is not None:
@@ -110,6 +110,20 @@ def _column_clause(field: DataField) -> str:
     if field.description:
         text += f" COMMENT {_literal(field.description)}"
     return text
+
+
+def _declared(t: DataType) -> str:
+    """The type as CREATE TABLE takes it: Spark's name, or Paimon's where that says more (VARCHAR(10), TIMESTAMP(3))."""
+    plain = t.with_nullable(True)
+    spark = spark_ddl(plain)
+    return spark if parse_type_text(spark, "spark") == plain else type_text(plain)
+
+
+def _shown(t: DataType) -> str:
+    """The type as DESCRIBE shows it."""
+    if t.root in (Root.CHAR, Root.VARCHAR) and t.length != MAX_LENGTH:
+        return f"{t.root.value.lower()}({t.length})"
+    return str(spark_type(t).simpleString())
 
 
 def _quoted(name: str) -> str:
@@ -141,7 +155,7 @@ def describe(lake: Lake, statement: str) -> DataFrame:
         field = table.schema.field(column)
         rows = [
             ("col_name", field.name),
-            ("data_type", spark_type(field.type).simpleString()),
+            ("data_type", _shown(field.type)),
             ("comment", field.description or "NULL"),
         ]
         return _frame(lake, "info_name string, info_value string", rows)
@@ -152,7 +166,7 @@ def _describe_rows(table: LakeTable, name: names.LakeName, extended: bool) -> li
     schema = table.schema
 
     def row(field: DataField) -> tuple[str, str, str | None]:
-        return field.name, spark_type(field.type).simpleString(), field.description
+        return field.name, _shown(field.type), field.description
 
     rows = [row(field) for field in schema.fields]
     if schema.partition_keys:
