@@ -96,8 +96,8 @@ def decode_records(
                     remedy="upgrade bucketlake",
                 )
         return [make(row) for row in rows]
-    except CorruptError as error:
-        raise CorruptError(error.what, path=source, **error.details) from error
+    except (CorruptError, UnsupportedError) as error:
+        raise type(error)(error.what, remedy=error.remedy, **{"path": source, **error.details}) from error
     except _BROKEN as error:
         raise CorruptError("not a metadata file", path=source, reason=str(error) or type(error).__name__) from error
 
