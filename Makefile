@@ -8,7 +8,7 @@ OLDEST := .venv-oldest
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster bench lint types docs clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
