@@ -4,7 +4,8 @@
 
 Per kind of key: core seconds of the merge alone (runs in memory; median), of read + merge + write of parquet files,
 and of reading and writing the same rows with pyarrow, in turns in one process, and their ratio. Then the peak of
-Arrow's memory over a bucket of one block budget and of ten.
+Arrow's memory over a bucket of one block budget and of ten. With --engines: the merge alone for each merge engine, on
+the same rows, without nulls and with half of the values null.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bucketlake.lsm.engines import Deduplicate
+from bucketlake.lsm.aggregates import AggregateOptions, aggregate
+from bucketlake.lsm.aggregation import Aggregation
+from bucketlake.lsm.engines import Deduplicate, FirstRow, MergeEngine
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize, merge_runs
+from bucketlake.lsm.partial_update import PartialUpdate, SequenceGroup
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types import BIGINT, INT, STRING, DataField, DataType, Root
 
@@ -104,6 +108,54 @@ def measure_merge(tables: list[pa.Table], order: KeyOrder, repeat: int) -> dict[
     }
 
 
+VALUES = {"price": DataType(Root.DOUBLE), "quantity": BIGINT, "flag": STRING, "mode": STRING}
+
+
+def engines() -> dict[str, MergeEngine]:
+    """One of each kind, over the four value columns."""
+
+    def aggregation(functions: dict[str, str]) -> MergeEngine:
+        fields = [DataField(9, name, VALUES[name]) for name in functions]
+        return Aggregation({f.name: aggregate(functions[f.name], f, AggregateOptions()) for f in fields})
+
+    last = {"flag": "last_non_null_value", "mode": "last_non_null_value"}
+    return {
+        "deduplicate": Deduplicate(),
+        "first-row": FirstRow(),
+        "aggregation, sums": aggregation({"price": "sum", "quantity": "sum", **last}),
+        "aggregation, max": aggregation({"price": "max", "quantity": "max", **last}),
+        "partial-update": PartialUpdate(tuple(VALUES)),
+        "sequence group": PartialUpdate(("price",), (SequenceGroup(("quantity",), ("flag", "mode")),)),
+    }
+
+
+def half_null(table: pa.Table) -> pa.Table:
+    """The table with about half of the values of its value columns taken out."""
+    rng = np.random.default_rng(7)
+    for name in VALUES:
+        column = table.column(name).combine_chunks()
+        place = table.schema.get_field_index(name)
+        gone = pa.array(rng.random(len(column)) < 0.5)
+        table = table.set_column(place, name, pc.if_else(gone, pa.scalar(None, column.type), column))
+    return table.combine_chunks()
+
+
+def measure_engines(tables: list[pa.Table], order: KeyOrder, repeat: int) -> Iterator[dict[str, object]]:
+    """Core seconds of the merge for each engine, and the ratio to deduplicate."""
+    for values, rows in (("all there", tables), ("half null", [half_null(table) for table in tables])):
+        first = 0.0
+        for name, engine in engines().items():
+
+            def merged(rows: list[pa.Table] = rows, engine: MergeEngine = engine) -> int:
+                runs = [table.to_batches(BATCH) for table in rows]
+                return sum(b.num_rows for b in merge_runs(runs, order, engine, drop_deletes=True))
+
+            merged()
+            seconds = median(merged, repeat)
+            first = first or seconds
+            yield {"engine": name, "values": values, "merge_s": seconds, "ratio": seconds / first}
+
+
 def measure_files(tables: list[pa.Table], order: KeyOrder, repeat: int, folder: Path) -> dict[str, float]:
     paths = [folder / f"run-{i}.parquet" for i in range(len(tables))]
     for path, table in zip(paths, tables, strict=True):
@@ -174,10 +226,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--keys", default=",".join(KEYS))
+    parser.add_argument("--engines", action="store_true", help="compare the merge engines on bigint keys instead")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     args = parser.parse_args()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
+    if args.engines:
+        made = [table_of("bigint", args.rows, run, 3 * args.rows) for run in range(args.runs)]
+        for found in measure_engines([table for _, table in made], made[0][0], args.repeat):
+            show(found, args.json)
+        return
     for key in args.keys.split(","):
         made = [table_of(key, args.rows, run, 3 * args.rows) for run in range(args.runs)]
         order, tables = made[0][0], [table for _, table in made]
@@ -186,15 +244,16 @@ def main() -> None:
             found.update(measure_files(tables, order, args.repeat, Path(folder)))
         found["peak_1_block"] = measure_memory(key, 1, args.runs)["peak_bytes"]
         found["peak_10_blocks"] = measure_memory(key, 10, args.runs)["peak_bytes"]
-        if args.json:
-            print(json.dumps(found))
-        else:
-            print(
-                "  ".join(
-                    f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
-                    for name, value in found.items()
-                )
-            )
+        show(found, args.json)
+
+
+def show(found: dict[str, object], as_json: bool) -> None:
+    """One line of figures."""
+    if as_json:
+        print(json.dumps(found))
+        return
+    shown = ((name, f"{value:.3f}" if isinstance(value, float) else value) for name, value in found.items())
+    print("  ".join(f"{name} {value}" for name, value in shown))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from bucketlake.format.manifest import DataFile
 from bucketlake.types import DataField, DataType, Root, type_text
 
 POSTPONE_BUCKET = -2
+FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{}\\[\\]^]")
 _HEX = re.compile("%([0-9A-Fa-f]{2})")
@@ -128,6 +129,10 @@ class TablePaths:
     def extra_path(self, bucket_path: str, file: DataFile, name: str) -> str:
         """Where one of a data file's `extra_files` lies: beside it."""
         return f"{self.file_path(bucket_path, file).rsplit('/', 1)[0]}/{name}"
+
+    def file_index(self, data_path: str) -> str:
+        """The index of a data file, beside it."""
+        return data_path + FILE_INDEX_SUFFIX
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFile) -> str:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options import TableOptions, refuse_options
+from bucketlake.schema_file_index import validate_file_indexes
 from bucketlake.types import DataType, Root, refuse_type
 
 if TYPE_CHECKING:
@@ -39,11 +40,14 @@ def validate_schema(schema: TableSchema) -> None:
     _check_column_names(schema)
     _check_field_options(schema)
     _check_sequence(schema, options)
+    _check_snapshot_ordering(schema, options)
+    _check_merge_engine(schema, options)
     _check_changelog(schema, options)
     _check_retention(options)
     _check_special_columns(schema, options)
     _check_deletion_vectors(schema, options)
     _check_formats(schema, options)
+    validate_file_indexes(schema.options, schema.fields)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -193,11 +197,131 @@ def _check_sequence(schema: TableSchema, options: TableOptions) -> None:
             "You can not use sequence.field in cross partition update case (Primary key constraint "
             f"'{_listed(schema.primary_keys)}' not include all partition fields '{_listed(schema.partition_keys)}').",
         )
-    if options.get("sequence.snapshot-ordering"):
-        key = "sequence.snapshot-ordering = true"
-        _need(bool(schema.primary_keys), f"{key} requires a primary-key table.")
-        _need(not names, f"{key} is mutually exclusive with sequence.field; the snapshot id is the sole tiebreaker.")
-        _need(bool(options.get("write-only")), f"{key} requires write-only = true.")
+
+
+def _check_snapshot_ordering(schema: TableSchema, options: TableOptions) -> None:
+    if not options.get("sequence.snapshot-ordering"):
+        return
+    key = "sequence.snapshot-ordering = true"
+    _need(
+        bool(schema.primary_keys),
+        f"{key} requires a primary-key table; append-only tables cannot use snapshot-based sequence ordering.",
+    )
+    _need(
+        not options.names("sequence.field"),
+        f"{key} is mutually exclusive with sequence.field; the snapshot id is the sole tiebreaker.",
+    )
+    _need(
+        bool(options.get("write-only")),
+        f"{key} requires write-only = true. Snapshot ordering relies on snapshot id to determine record order, but "
+        "inline compaction happens before snapshot creation — files have not been stamped with the correct snapshot "
+        "id yet. Use dedicated compaction job instead.",
+    )
+
+
+AGGREGATE_FUNCTIONS = (
+    "bool_and",
+    "bool_or",
+    "collect",
+    "first_non_null_value",
+    "first_not_null_value",
+    "first_value",
+    "hll_sketch",
+    "last_non_null_value",
+    "last_value",
+    "listagg",
+    "max",
+    "merge_map",
+    "merge_map_with_keytime",
+    "min",
+    "nested_partial_update",
+    "nested_update",
+    "product",
+    "rbm32",
+    "rbm64",
+    "sum",
+    "theta_sketch",
+)
+_GROUP = ".sequence-group"
+_PARTIAL_ON_DELETE = "partial-update.remove-record-on-delete"
+_PARTIAL_ON_GROUP = "partial-update.remove-record-on-sequence-group"
+_AGGREGATION_ON_DELETE = "aggregation.remove-record-on-delete"
+
+
+def sequence_groups(options: TableOptions) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The sequence groups of a partial-update table: (fields compared, the other columns, which follow them)."""
+    found = []
+    for key in options.raw:
+        if key.startswith("fields.") and key.endswith(_GROUP):
+            fields = tuple(key.removeprefix("fields.").removesuffix(_GROUP).split(","))
+            found.append((fields, tuple(name for name in options.names(key) if name not in fields)))
+    return found
+
+
+def aggregate_function(options: TableOptions, column: str) -> str | None:
+    """The aggregate function that is set for a column, or for all columns."""
+    return options.text(f"fields.{column}.aggregate-function") or options.text("fields.default-aggregate-function")
+
+
+def _check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
+    engine = options.get("merge-engine")
+    if not schema.primary_keys or engine not in ("partial-update", "aggregation"):
+        return
+    if engine == "partial-update":
+        _check_sequence_groups(schema, options)
+        _check_partial_deletes(options)
+    for name in schema.field_names:
+        function = aggregate_function(options, name)
+        _need(
+            function is None or function in AGGREGATE_FUNCTIONS,
+            f"Could not find any factory for identifier '{function}' that implements 'FieldAggregatorFactory'.\n\n"
+            "Available factory identifiers are:\n\n" + "\n".join(AGGREGATE_FUNCTIONS),
+        )
+        ignores = f"fields.{name}.ignore-retract"
+        both = options.get(_AGGREGATION_ON_DELETE) and (options.text(ignores) or "").strip().lower() == "true"
+        _need(not both, _conflict(_AGGREGATION_ON_DELETE, ignores))
+
+
+def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
+    grouped: list[str] = []
+    sequence: list[str] = []
+    for fields, columns in sequence_groups(options):
+        key = f"fields.{','.join(fields)}{_GROUP}"
+        for name in (*fields, *columns):
+            _need(name in schema.field_names, f"Field {name} can not be found in table schema")
+            _need(
+                name not in schema.primary_keys,
+                f"The sequence-group '{key}' contains primary key field '{name}', which is not allowed. Primary key "
+                "columns cannot be put in sequence-group.",
+            )
+            _need(
+                name not in (*grouped, *sequence) and (*fields, *columns).count(name) == 1,
+                f"Field {name} is defined repeatedly by multiple groups: {key}",
+            )
+        grouped += columns
+        sequence += fields
+    for name in schema.field_names:
+        function = None if name in (*sequence, *schema.primary_keys) else aggregate_function(options, name)
+        _need(
+            function in (None, "last_non_null_value") or name in grouped,
+            f"Must use sequence group for aggregation functions but not found for field {name}.",
+        )
+    on_group = options.text(_PARTIAL_ON_GROUP)
+    _need(
+        set(options.names(_PARTIAL_ON_GROUP)) <= set(sequence),
+        f"field '{on_group}' defined in '{_PARTIAL_ON_GROUP}' option must be part of sequence groups",
+    )
+
+
+def _check_partial_deletes(options: TableOptions) -> None:
+    ignores, removes = bool(options.get("ignore-delete")), bool(options.get(_PARTIAL_ON_DELETE))
+    _need(not (ignores and removes), _conflict("ignore-delete", _PARTIAL_ON_DELETE))
+    _need(not (ignores and options.is_set(_PARTIAL_ON_GROUP)), _conflict("ignore-delete", _PARTIAL_ON_GROUP))
+    _need(not (removes and sequence_groups(options)), _conflict("sequence-group", _PARTIAL_ON_DELETE))
+
+
+def _conflict(one: str, other: str) -> str:
+    return f"{one} and {other} have conflicting behavior so should not be enabled at the same time."
 
 
 def _check_changelog(schema: TableSchema, options: TableOptions) -> None:
@@ -248,7 +372,13 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
             f"{root.value}.",
         )
     kind = options.get("rowkind.field")
-    _need(kind is None or kind in schema.field_names, f"Rowkind field: '{kind}' can not be found in table schema.")
+    if kind is not None:
+        _need(kind in schema.field_names, f"Rowkind field: '{kind}' can not be found in table schema.")
+        root = schema.field(kind).type.root
+        _need(
+            root in (Root.CHAR, Root.VARCHAR),
+            f"only support string type for rowkind, but {kind} is {root.value}",
+        )
 
 
 def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
@@ -287,14 +417,9 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
     for item in schema.fields:
         refuse_type(item.type)
     options, keyed = schema.table_options, bool(schema.primary_keys)
-    engine = options.get("merge-engine")
-    _refuse(keyed and engine != "deduplicate", "merge-engine", engine)
+    _refuse_orders(schema, options)
     _refuse(keyed and schema.bucket == -2, "bucket", -2)
-    _refuse(bool(options.get("deletion-vectors.enabled")), "deletion-vectors.enabled", True)
-    _refuse(keyed and options.is_set("sequence.field"), "sequence.field", options.text("sequence.field"))
     for key in (
-        "sequence.snapshot-ordering",
-        "record-level.expire-time",
         "scan.fallback-branch",
         "scan.primary-branch",
     ):
@@ -303,14 +428,22 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         _refuse(options.is_set(key), key, options.text(key))
     if not for_writing:
         return
-    producer = options.get("changelog-producer")
-    _refuse(producer != "none", "changelog-producer", producer)
-    _refuse(keyed and schema.bucket == -1, "bucket", -1)
-    for key in ("ignore-delete", "ignore-update-before", "rowkind.field"):
-        _refuse(keyed and bool(options.get(key)), key, options.text(key))
+    _refuse(schema.bucket == -1 and schema.cross_partition, "bucket", -1)
     strategy = options.get("data-file.external-paths.strategy")
     external = options.is_set("data-file.external-paths") and strategy != "none"
     _refuse(external, "data-file.external-paths.strategy", strategy)
+
+
+def _refuse_orders(schema: TableSchema, options: TableOptions) -> None:
+    """Nested types have no order here: they cannot say which row is newer."""
+    if not schema.primary_keys:
+        return
+    ordering = {"sequence.field": options.names("sequence.field")}
+    if options.get("merge-engine") == "partial-update":
+        ordering.update({f"fields.{','.join(fields)}{_GROUP}": list(fields) for fields, _ in sequence_groups(options)})
+    for key, names in ordering.items():
+        nested = [name for name in names if name in schema.field_names and schema.field(name).type.root in _NESTED]
+        _refuse(bool(nested), key, options.text(key))
 
 
 def _refuse(found: bool, option: str, value: object) -> None:

@@ -25,12 +25,17 @@ from bucketlake.errors import (
 )
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops import append_compact
 from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
-from bucketlake.ops.incoming import DELETE
+from bucketlake.ops.delete import assign_values, delete_rows, update_rows
+from bucketlake.ops.incoming import DELETE, INSERT
+from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.partitions import spec_filter
+from bucketlake.ops.partitions import chosen_partitions, spec_filter
 from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.reassign import reassign
+from bucketlake.ops.row_changes import refuse_delete, refuse_update
 from bucketlake.ops.scan import Plan, Scan, live_entries, plan
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
 from bucketlake.ops.store import Store, parallel
@@ -233,7 +238,7 @@ class Table:
         overwrite = mode == "overwrite"
         task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
         messages = write_batches(store, batches, replace(task, options={"threads": THREADS}))
-        return table.commit(messages, user, mode=mode, partition=partition)
+        return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
         """The same table, or UnsupportedError if it has options that writers here do not honour."""
@@ -250,7 +255,9 @@ class Table:
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError)."""
-        commit = Commit(self.store, commit_user, renumber=partial(renumber, self.store))
+        commit = Commit(
+            self.store, commit_user, renumber=partial(renumber, self.store), reassign=partial(reassign, self.store)
+        )
         notes = CommitProperties(operation=operation)
         try:
             if mode == "append":
@@ -270,15 +277,76 @@ class Table:
             raise InvalidError("rows do not belong to the partition that is written", partition=dict(partition or {}))
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
-        """Delete the matching rows of a primary-key table as of now; None if none match."""
+        """Delete the matching rows as of now; None if none match.
+
+        Append tables mark them in deletion vectors if these are enabled, else rewrite the files that hold them; with
+        concurrent writers the delete is planned again, as often as is reasonable, before ConflictError is raised.
+        Spec: docs/spec/deletion_vector.md#deleting
+        """
         table = self.with_options(options).for_writing()
-        if not table.schema.primary_keys:
-            raise UnsupportedError("rows of append tables cannot be deleted", table=self.name, remedy="overwrite them")
         store = table.store
-        rows = (_as_deletes(batch) for batch in table.to_batches(where))
+        if not table.schema.primary_keys:
+            return delete_rows(store, table.predicate(where))
+        refuse_delete(table.schema)
+        rows = (_of_kind(batch, DELETE) for batch in table.to_batches(where))
         user = new_commit_user(store)
         task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        return table.commit(write_batches(store, rows, task, KIND_FIELD.name), user, operation="DELETE")
+        messages = write_batches(store, rows, task, KIND_FIELD.name)
+        return table.compacted(table.commit(messages, user, operation="DELETE"), messages)
+
+    def update(
+        self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
+    ) -> Snapshot | None:
+        """Set columns of the matching rows (all without `where`) to constants, as of now; None if none match.
+
+        Columns of the primary key cannot be set. Rows of append tables may move to another partition or bucket; those
+        of a primary-key table need Spark for that. Concurrent writers: as `delete`.
+        Errors: InvalidError (columns, values), UnsupportedError (merge engine), and those of `write_arrow`.
+        """
+        table = self.with_options(options).for_writing()
+        store, assign = table.store, assign_values(table.schema, assignments)
+        predicate = table.predicate(where)
+        if not table.schema.primary_keys:
+            return update_rows(store, predicate, assign)
+        refuse_update(table.schema, assignments)
+        moving = sorted(set(assignments) & set(table.schema.partition_keys))
+        if moving:
+            raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
+        rows = (_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate))
+        user = new_commit_user(store)
+        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
+        messages = write_batches(store, rows, task, KIND_FIELD.name)
+        return table.compacted(table.commit(messages, user, operation="UPDATE"), messages)
+
+    def compact(
+        self,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        full: bool = True,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
+        where there is nothing to do.
+
+        `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
+        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Concurrent
+        writers go on; what another commit takes away is compacted anew, as often as is reasonable.
+        Errors: InvalidError, UnsupportedError, ConflictError.
+        Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
+        """
+        table = self.with_options(options).for_writing()
+        chosen = chosen_partitions(table.store, partitions, table.predicate(where))
+        if not table.schema.primary_keys:
+            return append_compact.compact_append(table.store, full, chosen)
+        return compact(table.store, Wanted(full, chosen))
+
+    def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
+        """Compact what is due after a write was committed as `snapshot`; the newest of both snapshots."""
+        if snapshot is None:
+            return None
+        if not self.schema.primary_keys:
+            return append_compact.after_write(self.store, messages) or snapshot
+        return after_write(self.store, snapshot, messages) or snapshot
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
@@ -385,8 +453,8 @@ def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
 
 
-def _as_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.append_column(KIND_FIELD.name, pa.array(np.full(batch.num_rows, DELETE, np.int8)))
+def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
+    return batch.append_column(KIND_FIELD.name, pa.array(np.full(batch.num_rows, kind, np.int8)))
 
 
 def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:

@@ -14,28 +14,13 @@ from bucketlake import BucketlakeError, Catalog, Table, UnsupportedError
 
 # What is not delivered yet: table -> the option that is named when it is read or written.
 REFUSED_TO_READ = {
-    "dv_pk": "deletion-vectors.enabled",
-    "dv_pk_bitmap64": "deletion-vectors.enabled",
-    "engine_aggregation": "merge-engine",
-    "engine_first_row": "merge-engine",
-    "engine_partial_update": "merge-engine",
-    "engine_sequence_field": "sequence.field",
-    "index_dir": "deletion-vectors.enabled",
-    "pk_snapshot_ordering": "sequence.snapshot-ordering",
     "postpone_batch": "bucket",
     "postpone_mixed": "bucket",
     "postpone_pending": "bucket",
 }
 REFUSED_TO_WRITE = {
     **REFUSED_TO_READ,
-    "changelog_full_compaction": "changelog-producer",
-    "changelog_input": "changelog-producer",
-    "changelog_lookup": "changelog-producer",
     "cross_partition": "bucket",
-    "dynamic_bucket": "bucket",
-    "engine_ignore_delete": "ignore-delete",
-    "engine_rowkind_field": "rowkind.field",
-    "pk_names": "changelog-producer",
 }
 # TIMESTAMP(7..9) is held in nanoseconds of 64 bits, and pyarrow reads every timestamp of orc so: years outside 1677 to
 # 2262 are refused, never wrapped.

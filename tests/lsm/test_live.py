@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -75,6 +78,11 @@ def test_no_runs_no_bitmaps_and_empty_runs_empty_bitmaps() -> None:
 
 
 class Computing:
+    computes: ClassVar[bool] = True
+
+    def requires(self, columns: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
     def merge(self, groups: Groups) -> Merged:
         return Merged(groups.lasts(), {"id": pa.array([0] * groups.rows)})
 

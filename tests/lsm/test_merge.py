@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +215,11 @@ def test_values_of_any_type_and_the_schema_survive() -> None:
 @dataclass(frozen=True)
 class Concatenating:
     """An engine that computes: texts of a group joined in order; a group that holds -D becomes a delete."""
+
+    computes: ClassVar[bool] = True
+
+    def requires(self, columns: Sequence[str]) -> tuple[str, ...]:
+        return ()
 
     def merge(self, groups: Groups) -> Merged:
         order = np.arange(groups.rows) if groups.order is None else groups.order

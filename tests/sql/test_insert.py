@@ -113,3 +113,11 @@ def test_upsert_keeps_the_last(lake: Lake) -> None:
     assert rows(lake, "SELECT * FROM db.k") == {(1, "A"), (2, "b")}
     with pytest.raises(Exception, match="(?i)null"):
         lake.sql("INSERT INTO db.k VALUES (NULL, 'x')")
+
+
+def test_rows_that_stand_in_the_statement_make_one_file(lake: Lake) -> None:
+    """Spark would write a file a task, however few the rows."""
+    lake.sql("CREATE TABLE few (a INT, s STRING)")
+    lake.sql("INSERT INTO few VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')")
+    lake.sql("INSERT INTO few (s) VALUES ('x'), ('y')")
+    assert sorted(found.file.row_count for found in lake.table("few").files()) == [2, 5]

@@ -42,10 +42,13 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
     "unknown choice": ({"options": {"merge-engine": "newest"}}, InvalidError, "merge-engine"),
     "unknown file format": ({"options": {"file.format": "csv"}}, UnsupportedError, "csv"),
     "refused option": ({"options": {"row-tracking.enabled": "true"}}, UnsupportedError, "row-tracking"),
-    "undelivered engine": (
-        {"primary_keys": ["pt", "k"], "options": {"bucket": "1", "merge-engine": "aggregation"}},
-        UnsupportedError,
-        "merge-engine",
+    "unknown aggregate": (
+        {
+            "primary_keys": ["pt", "k"],
+            "options": {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "count"},
+        },
+        InvalidError,
+        "identifier 'count'",
     ),
     "partition column twice": ({"partition_keys": ["pt", "pt"]}, InvalidError, "duplicate"),
     "primary-key column twice": ({"primary_keys": ["k", "k"]}, InvalidError, "duplicate"),

@@ -16,7 +16,8 @@ import pytest
 import bucketlake
 from bucketlake import Catalog, StorageError, Table
 from bucketlake.env import Env, LocalStorage
-from bucketlake.ops.scan import live_entries
+from bucketlake.format.snapshot import CommitKind
+from bucketlake.ops.scan import delta_entries, live_entries
 from bucketlake.table import open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -48,8 +49,10 @@ def together(actions: list[Any]) -> None:
         raise failures[0]
 
 
-def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog) -> None:
-    table = catalog.create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "1"})
+@pytest.mark.parametrize("write_only", ["true", "false"])
+def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog, write_only: str) -> None:
+    options = {"bucket": "1", "write-only": write_only}
+    table = catalog.create_table("t", SCHEMA, primary_keys=["k"], options=options)
 
     def writer(number: int) -> Any:
         def write() -> None:
@@ -63,10 +66,14 @@ def test_writers_of_one_bucket_keep_every_key_once(catalog: Catalog) -> None:
     found = table.to_arrow().to_pylist()
     assert sorted(row["k"] for row in found) == list(range(40))
     snapshots = table.snapshots()
-    assert [snapshot.id for snapshot in snapshots] == list(range(1, 13))
+    assert [snapshot.id for snapshot in snapshots] == list(range(1, len(snapshots) + 1))
+    writes = [snapshot for snapshot in snapshots if snapshot.commit_kind is CommitKind.APPEND]
+    assert len(writes) == 12
+    assert (len(writes) == len(snapshots)) == (write_only == "true")
     ranges = sorted(
         (entry.file.min_sequence_number, entry.file.max_sequence_number)
-        for entry in live_entries(table.store, snapshots[-1])
+        for snapshot in writes
+        for entry in delta_entries(table.store, snapshot)
     )
     assert all(left[1] < right[0] for left, right in pairwise(ranges)), ranges
 
@@ -89,7 +96,9 @@ def _prepared(table: Table, value: int) -> Any:
     return lambda: table.commit(messages, user)
 
 
-@pytest.mark.parametrize("options", [{"bucket": "-1"}, {"bucket": "1", "bucket-key": "k"}], ids=["unaware", "bucketed"])
+@pytest.mark.parametrize(
+    "options", [{"bucket": "-1"}, {"bucket": "1", "bucket-key": "k", "write-only": "true"}], ids=["unaware", "bucketed"]
+)
 def test_concurrent_appends_lose_nothing(catalog: Catalog, options: dict[str, str]) -> None:
     table = catalog.create_table("t", SCHEMA, options=options)
 

@@ -34,6 +34,7 @@ __all__ = [
     "file_format",
     "format_of",
     "read_data_file",
+    "read_numbered",
     "stats_from_parquet_footer",
 ]
 
@@ -252,26 +253,48 @@ def read_data_file(
     Raises: NotFoundError, CorruptError, StorageError, UnsupportedError naming the path.
     Spec: docs/spec/datafile.md#reading
     """
+    found = read_numbered(storage, path, format, fields, columns, row_filter=row_filter)
+    return (batch for _, batch in found)
+
+
+def read_numbered(
+    storage: Storage,
+    path: str,
+    format: str,
+    fields: Sequence[DataField],
+    columns: Sequence[str] | None = None,
+    *,
+    row_filter: Predicate | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As `read_data_file`, each batch with the position in the file of its first row, counted from 0."""
     by_name = {item.name: item for item in fields}
     wanted = [by_name[name] for name in columns] if columns is not None else list(fields)
     read = wanted or list(fields[:1])
     if not read:
         raise InvalidError("a data file is read by at least one column", path=path)
-    with _named(path), storage.open_input(path) as file:
-        batches: Iterator[pa.RecordBatch]
+    with named_errors(path), storage.open_input(path) as file:
+        numbered: Iterator[tuple[int, pa.RecordBatch]]
         if format == "parquet":
-            batches = ParquetSource(file, read, remote="://" in path).batches(DEFAULT_BATCH, row_filter, fields)
+            numbered = ParquetSource(file, read, remote="://" in path).numbered(DEFAULT_BATCH, row_filter, fields)
         elif format in ("orc", "avro"):
             source = OrcSource(file, read) if format == "orc" else AvroSource(file, read)
-            batches = source.batches(DEFAULT_BATCH)
+            numbered = _counted(source.batches(DEFAULT_BATCH))
         else:
             raise UnsupportedError("file format is not supported", format=format, remedy="use parquet, orc or avro")
-        for batch in batches:
-            yield batch if wanted else batch.select([])
+        for first, batch in numbered:
+            yield first, batch if wanted else batch.select([])
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of a source that leaves out no rows, with their first row's position."""
+    at = 0
+    for batch in batches:
+        yield at, batch
+        at += batch.num_rows
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
+def named_errors(path: str) -> Iterator[None]:
     """Errors of the format's libraries as ours, with the file's path."""
     try:
         yield
@@ -294,7 +317,7 @@ def stats_from_parquet_footer(
     Columns for which the footer has no bounds (INT96, nested, …) get null bounds.
     Raises: NotFoundError, CorruptError.
     """
-    with _named(path), storage.open_input(path) as file:
+    with named_errors(path), storage.open_input(path) as file:
         metadata = ParquetSource(file, ()).metadata
         found = footer_stats(metadata, fields)
         stats = tuple(limited(column, mode) for column, mode in zip(found, modes, strict=True))

@@ -19,6 +19,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.format.binary_row import typed_value
 from bucketlake.format.file_format import BatchSize, FileFormat
 from bucketlake.format.layout import PARQUET_ID, map_leaves, stored_schema
+from bucketlake.format.parquet_encoding import dictionary_columns
 from bucketlake.format.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
 from bucketlake.format.stats import ColumnStats
 from bucketlake.predicate import Bounds, Predicate, columns_of, may_match_all
@@ -35,6 +36,7 @@ CODECS = {
     "brotli": "brotli",
 }
 PAGE_BYTES = 1 << 20
+PAGE_ROWS = 100_000  # more than parquet-mr's 20,000: every page costs a reader as much as thousands of rows
 _KNOWN = frozenset(inspect.signature(pq.ParquetWriter.__init__).parameters)
 _STREAM_BUFFER = 1 << 20
 _WIDE = Context(prec=76)
@@ -78,33 +80,41 @@ class ParquetSink:
         self._out = _TailHolder(out) if self._patched else out
         schema = stored_schema(fields, PARQUET_ID)
         self._plain = pa.schema([f.with_type(_integer_type(f.type)) for f in schema]) if self._patched else schema
-        names = [item.name for item in fields]
+        self._nanos, self._form, self._fields = nanos, form, tuple(fields)
+        self._settings = _settings(form, [item.name for item in fields])
         self.told = frozenset(item.name for item in fields if _is_told(item.type, patched=bool(self._patched)))
         self.metadata: pq.FileMetaData | None = None
         self._footers: list[pq.FileMetaData] = []
-        self._writer = pq.ParquetWriter(
-            self._out,
-            self._plain,
-            use_deprecated_int96_timestamps=nanos,
-            metadata_collector=self._footers,
-            **_settings(form, names),
-        )
+        self._writer: pq.ParquetWriter | None = None  # opened by the first rows, which choose the encodings
 
     def write(self, table: pa.Table) -> None:
         """Append one row group."""
-        self._writer.write_table(
+        self._opened(table).write_table(
             table.cast(self._plain) if self._patched else table, row_group_size=max(1, table.num_rows)
         )
 
     def close(self) -> None:
         """Write the footer."""
+        writer = self._opened(self._plain.empty_table())
         if isinstance(self._out, _TailHolder):
             self._out.hold()
-            self._writer.close()
+            writer.close()
             self._out.release(lambda tail: annotate_timestamps(tail, self._patched))
         else:
-            self._writer.close()
+            writer.close()
         self.metadata = self._footers[0] if self._footers else None
+
+    def _opened(self, table: pa.Table) -> pq.ParquetWriter:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._out,
+                self._plain,
+                use_deprecated_int96_timestamps=self._nanos,
+                metadata_collector=self._footers,
+                use_dictionary=dictionary_columns(table, self._fields, self._form),
+                **self._settings,
+            )
+        return self._writer
 
 
 def _is_told(t: DataType, *, patched: bool) -> bool:
@@ -178,8 +188,6 @@ def _settings(form: FileFormat, names: Sequence[str]) -> dict[str, Any]:
     level = form.number("parquet.compression.codec.zstd.level", form.zstd_level)
     codecs = {name: _codec(form.setting(f"parquet.compression#{name}") or compression) for name in names}
     one = set(codecs.values()) == {compression}
-    dictionary = form.flag("parquet.enable.dictionary", True)
-    encoded = [name for name in names if form.flag(f"parquet.enable.dictionary#{name}", dictionary)]
     arguments = {
         "version": "2.6",
         "store_schema": False,
@@ -188,9 +196,8 @@ def _settings(form: FileFormat, names: Sequence[str]) -> dict[str, Any]:
         "write_page_index": True,
         "compression": compression if one else codecs,
         "compression_level": level if one and compression == "zstd" else None,
-        "use_dictionary": True if len(encoded) == len(names) else encoded or False,
         "data_page_size": form.number("parquet.page.size", PAGE_BYTES),
-        "max_rows_per_page": form.number("parquet.page.row.count.limit", 20_000),
+        "max_rows_per_page": form.number("parquet.page.row.count.limit", PAGE_ROWS),
         "dictionary_pagesize_limit": form.number("parquet.dictionary.page.size", PAGE_BYTES),
         "data_page_version": _VERSIONS.get((form.setting("parquet.writer.version") or "V1").upper(), "1.0"),
     }
@@ -235,17 +242,28 @@ class ParquetSource:
         self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Rows in file order, canonical; row groups without a match may be left out. `known`: columns of the filter."""
+        return (batch for _, batch in self.numbered(size, row_filter, known))
+
+    def numbered(
+        self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """As `batches`, each with the position in the file of its first row."""
         groups = self.metadata.num_row_groups
+        rows = np.array([self.metadata.row_group(number).num_rows for number in range(groups)], np.int64)
         kept = np.ones(groups, np.bool_)
         if row_filter is not None and groups:
             named = columns_of(row_filter)
             bounds = column_bounds(self.metadata, [item for item in known if item.name in named])
-            rows = np.array([self.metadata.row_group(number).num_rows for number in range(groups)], np.int64)
             kept = may_match_all(row_filter, bounds, rows)
+        starts = np.cumsum(rows) - rows
         for number in np.flatnonzero(kept):
-            yield from self._group(int(number), size)
+            at = int(starts[number])
+            for batch in self.group(int(number), size):
+                yield at, batch
+                at += batch.num_rows
 
-    def _group(self, number: int, size: BatchSize) -> Iterator[pa.RecordBatch]:
+    def group(self, number: int, size: BatchSize) -> Iterator[pa.RecordBatch]:
+        """The rows of one row group, canonical."""
         group = self.metadata.row_group(number)
         wide = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))

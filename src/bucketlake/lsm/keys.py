@@ -42,7 +42,7 @@ from bucketlake.lsm.words import (
 from bucketlake.schema import SEQUENCE_FIELD
 from bucketlake.types import DataField, Root
 
-__all__ = ["Bound", "KeyOrder", "KeyView"]
+__all__ = ["Bound", "KeyOrder", "KeyView", "ranks"]
 
 Bound = tuple[Any, ...]  # ints and bytes, one or two per key column: compares as the key does
 Flags = npt.NDArray[np.bool_]
@@ -130,6 +130,36 @@ class KeyOrder:
             if not len(pending):
                 return True
         return False
+
+
+def ranks(order: Indices, starts: Indices, columns: Sequence[pa.Array]) -> Indices:
+    """For each row of `order`, cut into groups at `starts`, a number that ascends by (group, columns ascending); equal
+    for equal rows of a group, never negative. Nulls come first. `columns` are in storage order, the result is in that
+    of `order`. Numbers are packed where they fit, else counted off in sorted order.
+    """
+    words = [word for column in columns for word in sequence_words(column, False)]
+    sizes = np.diff(starts, append=len(order))
+    packed = np.repeat(np.arange(len(starts), dtype=np.uint64), sizes)
+    bits = len(starts).bit_length()
+    for word in words:
+        values = word.values(order)
+        low, width = _range(values)
+        bits += width
+        if bits > _PACKED_BITS:
+            return _counted(order, starts, words)
+        packed = (packed << np.uint64(width)) | _offset(values, low)
+    return packed.view(np.int64)
+
+
+def _counted(order: Indices, starts: Indices, words: Sequence[Word]) -> Indices:
+    place = order.copy()
+    tied = np.ones(max(len(order) - 1, 0), np.bool_)
+    tied[starts[1:] - 1] = False
+    for word in words:
+        place, tied = _refined(place, tied, word)
+    rank = np.zeros(int(order.max(initial=-1)) + 1, np.int64)
+    rank[place] = np.concatenate(([0], np.cumsum(~tied)))[: len(place)]
+    return rank[order]
 
 
 class KeyView:

@@ -11,8 +11,9 @@ Spec: docs/spec/merge.md#levels
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -23,18 +24,18 @@ from bucketlake.lsm.keys import Bound
 __all__ = ["KeyRange", "Levels", "SortedRun", "sections"]
 
 KeyRange = Callable[[DataFile], tuple[Bound, Bound]]
+FEW = 16  # a level this many times larger than what joins it is not sorted anew
 
 
 @dataclass(frozen=True, slots=True)
 class SortedRun:
-    """Files whose key ranges do not overlap, ascending by key: one sorted sequence of rows."""
+    """Files whose key ranges do not overlap, ascending by key: one sorted sequence of rows. `size`: their bytes."""
 
     files: tuple[DataFile, ...] = ()
+    size: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes of its files."""
-        return sum(file.file_size for file in self.files)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum([file.file_size for file in self.files]))
 
     @property
     def row_count(self) -> int:
@@ -75,17 +76,24 @@ class Levels:
     @property
     def highest_filled(self) -> int:
         """The highest level that has files; -1 if there are none."""
-        filled = [level for level, run in enumerate(self.runs, 1) if run.files]
-        return filled[-1] if filled else (0 if self.level0 else -1)
+        for level in range(len(self.runs), 0, -1):
+            if self.runs[level - 1].files:
+                return level
+        return 0 if self.level0 else -1
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(run.size for _, run in self.sorted_runs())
+        return sum(file.file_size for file in self.level0) + sum(run.size for run in self.runs)
+
+    @property
+    def run_count(self) -> int:
+        """How many runs have files: those of level 0, and one for every level above that is filled."""
+        return len(self.level0) + sum(1 for run in self.runs if run.files)
 
     def files(self) -> list[DataFile]:
         """All files, newest run first."""
-        return [file for _, run in self.sorted_runs() for file in run.files]
+        return [*self.level0, *(file for run in self.runs for file in run.files)]
 
     def sorted_runs(self) -> list[tuple[int, SortedRun]]:
         """(level, run) of every run that has files, newest first: level 0 file by file, then level by level."""
@@ -103,19 +111,20 @@ class Levels:
             gone.setdefault(file.level, set()).add(file.file_name)
         for file in after:
             come.setdefault(file.level, []).append(file)
-        outside = [level for level in (*gone, *come) if not 0 <= level <= self.max_level]
+        touched = gone.keys() | come.keys()
+        outside = [level for level in touched if not 0 <= level <= self.max_level]
         if outside:
             raise InvalidError("no such level", level=outside[0], max_level=self.max_level, remedy="raise num-levels")
         level0, runs = self.level0, list(self.runs)
-        for level in {*gone, *come}:
-            names = gone.get(level, set())
+        for level in touched:
+            names, added = gone.get(level, ()), come.get(level, [])
             old = level0 if level == 0 else runs[level - 1].files
-            files = [file for file in old if file.file_name not in names] + come.get(level, [])
+            kept = [file for file in old if file.file_name not in names] if names else list(old)
             if level == 0:
-                level0 = tuple(sorted(files, key=_newest_first))
+                level0 = tuple(sorted(kept + added, key=_newest_first) if added else kept)
             else:
-                runs[level - 1] = _run_of(files, self.key_range)
-        return replace(self, level0=level0, runs=tuple(runs))
+                runs[level - 1] = _run_of(kept, added, self.key_range)
+        return Levels(level0, tuple(runs), self.key_range)
 
 
 def sections(files: Iterable[DataFile], key_range: KeyRange) -> list[list[SortedRun]]:
@@ -125,7 +134,7 @@ def sections(files: Iterable[DataFile], key_range: KeyRange) -> list[list[Sorted
     for `merge_runs`; a section of one run needs no merge.
     Spec: docs/spec/merge.md#sections
     """
-    ranged = sorted(((*key_range(file), number, file) for number, file in enumerate(files)), key=lambda r: r[:3])
+    ranged = sorted((*key_range(file), number, file) for number, file in enumerate(files))
     found: list[list[SortedRun]] = []
     section: list[tuple[Bound, Bound, int, DataFile]] = []
     reach: Bound = ()
@@ -160,13 +169,31 @@ def _newest_first(file: DataFile) -> tuple[int, int, int, str]:
     return (-file.max_sequence_number, file.min_sequence_number, file.creation_time or 0, file.file_name)
 
 
-def _run_of(files: Sequence[DataFile], key_range: KeyRange) -> SortedRun:
-    ranged = sorted(((*key_range(file), number, file) for number, file in enumerate(files)), key=lambda r: r[:3])
+def _run_of(kept: list[DataFile], added: Sequence[DataFile], key_range: KeyRange) -> SortedRun:
+    """The run of `kept`, which is in order, and `added`. Few files find their place by bisection: reading the keys of
+    every file costs more than all else where a level has thousands."""
+    if not added:
+        return SortedRun(tuple(kept))
+    if len(kept) > FEW * len(added):
+        for file in added:
+            _insert(kept, file, key_range)
+        return SortedRun(tuple(kept))
+    ranged = sorted((*key_range(file), number, file) for number, file in enumerate((*kept, *added)))
     for one, two in pairwise(ranged):
         if two[0] <= one[1]:
-            raise CorruptError(
-                "two files of one level overlap in keys",
-                level=one[3].level,
-                files=(one[3].file_name, two[3].file_name),
-            )
+            raise _overlap(one[3], two[3])
     return SortedRun(tuple(item[3] for item in ranged))
+
+
+def _insert(files: list[DataFile], file: DataFile, key_range: KeyRange) -> None:
+    low, high = key_range(file)
+    at = bisect_left(files, low, key=lambda other: key_range(other)[0])
+    if at > 0 and key_range(files[at - 1])[1] >= low:
+        raise _overlap(files[at - 1], file)
+    if at < len(files) and key_range(files[at])[0] <= high:
+        raise _overlap(file, files[at])
+    files.insert(at, file)
+
+
+def _overlap(one: DataFile, two: DataFile) -> CorruptError:
+    return CorruptError("two files of one level overlap in keys", level=one.level, files=(one.file_name, two.file_name))

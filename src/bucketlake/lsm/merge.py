@@ -65,14 +65,31 @@ DEFAULT_BLOCK = BlockSize()
 
 
 def sort_and_merge(
-    rows: pa.RecordBatch, order: KeyOrder, engine: MergeEngine, *, drop_deletes: bool = False
+    rows: pa.RecordBatch,
+    order: KeyOrder,
+    engine: MergeEngine,
+    *,
+    drop_deletes: bool = False,
+    within: Indices | None = None,
 ) -> pa.RecordBatch:
     """Rows in any order as one sorted run: at most one row a key, as the engine decides. What a flush writes.
 
+    `within`: numbers of the rows that count, in the order in which they came; all by default. Each column is gathered
+    once, whatever part of the rows that is.
     Raises InvalidError naming a key column that holds nulls.
     Spec: docs/spec/merge.md#flush
     """
-    return _apply(rows, order.sort(rows), engine, drop_deletes)
+    if within is None:
+        return _apply(rows, order.sort(rows), engine, drop_deletes)
+    places = pa.array(within)
+    keys = pc.take(rows.select(order.columns), places)
+
+    def column(name: str) -> pa.Array:
+        return keys.column(name) if name in keys.schema.names else pc.take(rows.column(name), places)
+
+    merged = decided(Groups(*order.sort(keys), keys.num_rows, column), engine, drop_deletes)
+    picks = within if merged.rows is None else within[merged.rows]
+    return _gathered(rows, Merged(picks, merged.columns))
 
 
 def merge_runs(
@@ -191,7 +208,7 @@ def _merged_slice(
     batches = [batch for part in parts for batch in part]
     if sum(1 for part in parts if part) == 1 and _is_strict(batches, order):
         merged = [_apply(batch, (None, None), engine, drop_deletes) for batch in batches]
-    elif ordered or len(batches) == 1:
+    elif ordered or engine.computes or len(batches) == 1:
         rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         merged = [_apply(rows, order.sort(rows), engine, drop_deletes)]
     else:
@@ -217,15 +234,13 @@ def _apply(
 def _filtered(
     batches: list[pa.RecordBatch], order: KeyOrder, engine: MergeEngine, drop_deletes: bool
 ) -> list[pa.RecordBatch]:
-    """What stays of each batch of a slice, in its own order; whole rows are only put together for computed columns."""
+    """What stays of each batch of a slice, in its own order, by an engine that only picks rows."""
     keys = pa.concat_batches([batch.select(order.columns) for batch in batches])
 
     def column(name: str) -> pa.Array:
         return pa.concat_arrays([batch.column(name) for batch in batches])
 
     merged = decided(Groups(*order.sort(keys), keys.num_rows, column), engine, drop_deletes)
-    if merged.columns:
-        return [_gathered(pa.concat_batches(batches), merged)]
     if merged.rows is None or len(merged.rows) == keys.num_rows:
         return batches
     live = np.zeros(keys.num_rows, np.bool_)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from bucketlake.errors import InvalidError
 from bucketlake.format.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.hashing import assign_buckets
+from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.store import Store
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.types import DataField, canonical_batch
@@ -58,6 +59,13 @@ class Assigner:
     def total(self, partition: bytes) -> int:
         """The bucket number that new files of a partition record."""
         return self.total_buckets.get(partition, self.default_buckets)
+
+    def indexed(self, messages: list[CommitMessage]) -> list[CommitMessage]:
+        """The messages of a finished write with what the assignment itself has to commit: here nothing."""
+        return messages
+
+    def abort(self) -> None:
+        """Remove what `indexed` wrote."""
 
     def _check(self, partition: bytes) -> None:
         found = self.refused.get(partition)

@@ -27,6 +27,9 @@ Renumber = Callable[[CommitMessage, int], CommitMessage]
 """Rewrites a message's new files so that the smallest sequence number is the one given, all shifted alike; returns the
 message with the new files, and leaves the old files where they are."""
 
+Reassign = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
+"""Moves rows of keys that other commits put into another bucket of a dynamic table; what it writes has new names."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitProperties:
@@ -41,13 +44,21 @@ class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
     `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
-    taken meanwhile raises ConflictError.
+    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way.
     """
 
-    def __init__(self, store: Store, commit_user: str, *, renumber: Renumber | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        commit_user: str,
+        *,
+        renumber: Renumber | None = None,
+        reassign: Reassign | None = None,
+    ) -> None:
         self._store = store
         self._user = commit_user
         self._renumber = renumber
+        self._reassign = reassign
         self._publisher = Publisher(store)
 
     # ---- writing
@@ -70,7 +81,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes = notes or CommitProperties()
-        rebase = _Rebase(self._store, messages, self._renumber)
+        rebase = _Rebase(self._store, messages, self._renumber, self._reassign)
         published: Snapshot | None = None
         allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
         writes = any(_append_changes(message) for message in messages)
@@ -78,8 +89,9 @@ class Commit:
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
             try:
                 published = self._once(kind, identifier, rebase.plan, notes)
-            except Exception:
-                rebase.discard_rewritten()
+            except Exception as error:
+                if not isinstance(error, CommitUnknownError):
+                    rebase.discard_rewritten()
                 raise
             rebase.discard_replaced()
         compacting = [message for message in rebase.messages if _compacts(message)]
@@ -197,12 +209,8 @@ class Commit:
     def abort(self, messages: Iterable[CommitMessage]) -> None:
         """Remove the files that messages wrote, best effort. Only for messages that were not committed."""
         for message in messages:
-            data = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
-            kept = {file.file_name for file in (*message.deleted_files, *message.compact_before)}
-            kept -= {file.file_name for file in message.new_files}
-            _delete_files(self._store, message, [file for file in data if file.file_name not in kept])
-            for index in (*message.new_index_files, *message.compact_new_index_files):
-                _delete_index(self._store, message, index)
+            for file in _made(message):
+                _delete_made(self._store, message, file)
 
     # ---- idempotence
 
@@ -231,19 +239,29 @@ class Commit:
 
 
 class _Rebase:
-    """The write side of a commit on changing bases: renumbers where a bucket's sequence numbers were taken."""
+    """The write side of a commit on changing bases: moves rows whose keys lie in another bucket by now, and renumbers
+    where a bucket's sequence numbers were taken."""
 
-    def __init__(self, store: Store, messages: Sequence[CommitMessage], renumber: Renumber | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        messages: Sequence[CommitMessage],
+        renumber: Renumber | None,
+        reassign: Reassign | None,
+    ) -> None:
         self.messages = tuple(messages)
         self._store = store
         self._renumber = renumber
-        self._replaced: list[tuple[CommitMessage, DataFile]] = []
-        self._rewritten: list[tuple[CommitMessage, DataFile]] = []
+        self._reassign = reassign if store.schema.bucket_mode.name == "DYNAMIC" else None
+        self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
+        self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
         self._numbered = numbered
 
     def plan(self, view: View) -> Changes:
         """The changes on this base."""
+        if self._reassign is not None:
+            self._adopt(self._reassign(self.messages, view))
         changes = _changes(_append_changes(message) for message in self.messages)
         if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
             return self._without_duplicates(view, changes)
@@ -252,6 +270,14 @@ class _Rebase:
             self.messages = tuple(self._moved(message, moves, view) for message in self.messages)
             changes = _changes(_append_changes(message) for message in self.messages)
         return self._without_duplicates(view, changes)
+
+    def _adopt(self, messages: tuple[CommitMessage, ...]) -> None:
+        """Go on with these messages, and know which files they replace."""
+        before = {(m.partition, m.bucket, file.file_name): (m, file) for m in self.messages for file in _made(m)}
+        after = {(m.partition, m.bucket, file.file_name): (m, file) for m in messages for file in _made(m)}
+        self._replaced += [item for key, item in before.items() if key not in after]
+        self._rewritten += [item for key, item in after.items() if key not in before]
+        self.messages = messages
 
     def _moved(self, message: CommitMessage, moves: Mapping[BucketKey, int], view: View) -> CommitMessage:
         delta = moves.get((message.partition, message.bucket), 0)
@@ -291,17 +317,16 @@ class _Rebase:
         return replace(changes, table=table)
 
     def discard_replaced(self) -> None:
-        """After publishing: remove the files that renumbering replaced, the caller's own among them."""
-        published = {file.file_name for message in self.messages for file in message.new_files}
+        """After publishing: remove the files that rebasing replaced, the caller's own among them."""
+        published = {file.file_name for message in self.messages for file in _made(message)}
         for message, file in (*self._replaced, *self._rewritten):
             if file.file_name not in published:
-                _delete_files(self._store, message, [file])
+                _delete_made(self._store, message, file)
 
     def discard_rewritten(self) -> None:
-        """After a failure: remove what renumbering wrote; the caller's files stay."""
-        if any(True for _ in self._rewritten):
-            for message, file in self._rewritten:
-                _delete_files(self._store, message, [file])
+        """After a failure: remove what rebasing wrote; the caller's files stay."""
+        for message, file in self._rewritten:
+            _delete_made(self._store, message, file)
 
 
 # ---- messages to changes
@@ -393,11 +418,29 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
     return tuple(result)
 
 
+def _made(message: CommitMessage) -> list[DataFile | IndexFile]:
+    """The files that a message's writer wrote."""
+    data = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
+    kept = {file.file_name for file in (*message.deleted_files, *message.compact_before)}
+    kept -= {file.file_name for file in message.new_files}
+    made = [file for file in data if file.file_name not in kept]
+    return [*made, *message.new_index_files, *message.compact_new_index_files]
+
+
+def _delete_made(store: Store, message: CommitMessage, file: DataFile | IndexFile) -> None:
+    if isinstance(file, IndexFile):
+        _delete_index(store, message, file)
+    else:
+        _delete_files(store, message, [file])
+
+
 def _delete_files(store: Store, message: CommitMessage, files: Iterable[DataFile]) -> None:
     folder = store.paths.bucket_dir(message.partition, message.bucket)
     for file in files:
         try:
             store.env.storage.delete(store.paths.file_path(folder, file))
+            for name in file.extra_files:
+                store.env.storage.delete(store.paths.extra_path(folder, file, name))
         except BucketlakeError:
             continue
 

@@ -197,25 +197,37 @@ def _check_vectors(
     delta: Sequence[ManifestEntry],
     indexes: Sequence[IndexEntry],
 ) -> None:
-    """New vectors speak of live files, and no vector that stays speaks of a file that this commit takes away."""
+    """New vectors speak of live files, a file has one vector, and no vector that stays speaks of a file that this
+    commit takes away."""
     files = {(e.partition, e.bucket, e.file.file_name) for e in merged.values()}
-    for entry in indexes:
-        if entry.kind == FileKind.ADD and entry.file.index_type == DELETION_VECTORS:
-            for vector in entry.file.dv_ranges or ():
-                if (entry.partition, entry.bucket, vector.data_file_name) not in files:
-                    what = "a deletion vector speaks of a file that is not live"
-                    raise _index_conflict(what, base, ours, entry, file=vector.data_file_name)
-    taken = {(e.partition, e.bucket, e.file.file_name) for e in delta if e.kind == FileKind.DELETE} - files
-    if not taken or base is None:
-        return
     replaced = {(e.file.index_type, e.file.file_name) for e in indexes if e.kind == FileKind.DELETE}
-    for entry in base.indexes:
-        known = (entry.file.index_type, entry.file.file_name) in replaced
-        if entry.file.index_type == DELETION_VECTORS and not known:
-            for vector in entry.file.dv_ranges or ():
-                if (entry.partition, entry.bucket, vector.data_file_name) in taken:
-                    what = "another commit deleted rows of a file that this commit replaces"
-                    raise _index_conflict(what, base, ours, entry, file=vector.data_file_name)
+    staying = [e for e in (base.indexes if base else ()) if (e.file.index_type, e.file.file_name) not in replaced]
+    known = {name: entry for entry in staying for name in _vectors(entry)}
+    for entry in indexes:
+        if entry.kind != FileKind.ADD:
+            continue
+        for name in _vectors(entry):
+            if name not in files:
+                what = "a deletion vector speaks of a file that is not live"
+                raise _index_conflict(what, base, ours, entry, file=name[2])
+            if name in known:
+                what = "another commit deleted rows of the same file"
+                other = known[name].file.file_name
+                raise _index_conflict(what, base, ours, entry, file=name[2], other=other)
+            known[name] = entry
+    taken = {(e.partition, e.bucket, e.file.file_name) for e in delta if e.kind == FileKind.DELETE} - files
+    for entry in staying if taken else ():
+        for name in _vectors(entry):
+            if name in taken:
+                what = "another commit deleted rows of a file that this commit replaces"
+                raise _index_conflict(what, base, ours, entry, file=name[2])
+
+
+def _vectors(entry: IndexEntry) -> list[tuple[bytes, int, str]]:
+    """The data files that an index file has deletion vectors of."""
+    if entry.file.index_type != DELETION_VECTORS:
+        return []
+    return [(entry.partition, entry.bucket, vector.data_file_name) for vector in entry.file.dv_ranges or ()]
 
 
 def _conflict(what: str, base: Base | None, ours: CommitName, entries: Iterable[ManifestEntry]) -> ConflictError:

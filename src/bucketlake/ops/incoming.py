@@ -1,6 +1,6 @@
-"""Rows on their way in: columns checked, defaults filled in, canonical layout, row kinds.
+"""Rows on their way in: columns checked, defaults filled in, canonical layout, row kinds, kinds that are left out.
 
-Spec: docs/spec/writing.md#rows
+Spec: docs/spec/writing.md#rows, docs/spec/merge.md#row-kinds
 """
 
 from __future__ import annotations
@@ -12,41 +12,65 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lsm.engines import is_retract
+from bucketlake.lsm.rules import refused_retracts
 from bucketlake.schema import KIND_FIELD, TableSchema
 from bucketlake.schema_evolution import cast_array
 from bucketlake.types import STRING, DataField, DataType, canonical_batch
 
-INSERT, DELETE = 0, 3
+INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
+KIND_TEXTS = ("+I", "-U", "+U", "-D")
 
 
 class Incoming:
     """Takes batches of any Arrow layout and column order for one table.
 
-    `kinds`: name of an extra column with row kinds (0 +I, 1 -U, 2 +U, 3 -D), None: all rows are inserts.
+    `kinds`: name of an extra column with row kinds: integers (0 +I, 1 -U, 2 +U, 3 -D) or these texts; without one, a
+    column `_VALUE_KIND` is taken for it, else the table's `rowkind.field` says, else all rows are inserts.
+    `ignore-delete` and `ignore-update-before` leave rows out by their kind.
     """
 
     def __init__(self, schema: TableSchema, kinds: str | None = None) -> None:
+        options = schema.table_options
         self._schema, self._kinds = schema, kinds
         self._keyed = bool(schema.primary_keys)
+        self._kind_field: str | None = options.get("rowkind.field")
+        ignored = [UPDATE_BEFORE, DELETE] if options.get("ignore-delete") else []
+        ignored += [UPDATE_BEFORE] if options.get("ignore-update-before") else []
+        self._ignored = pa.array(ignored, pa.int8())
+        self._refused = refused_retracts(schema, options) if self._keyed else None
         self._defaults = {f.name: _default(f.default, f.type) for f in schema.fields if f.default is not None}
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in canonical layout; for primary-key tables with `_VALUE_KIND` behind them.
 
         Raises InvalidError naming the column: unknown, missing, twice, null where it must not be, value that does not
-        fit; for append tables with rows that are no inserts.
+        fit, no row kind; for rows of kinds that the table's merge engine does not take, and for append tables with rows
+        that are no inserts.
         """
-        self._check(batch.schema.names)
+        given = self._kinds
+        if given is None and KIND_FIELD.name in batch.schema.names:
+            given = KIND_FIELD.name
+        self._check(batch.schema.names, given)
         rows = canonical_batch(self._filled(batch), self._schema.fields)
-        kinds = self._row_kinds(batch)
-        if self._keyed:
-            return rows.append_column(KIND_FIELD.name, kinds)
-        if self._kinds is not None and pc.any(pc.not_equal(kinds, pa.scalar(INSERT, pa.int8()))).as_py():
-            raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete")
-        return rows
+        kinds = self._row_kinds(batch, given)
+        if kinds is None:
+            kinds = pa.array(np.zeros(batch.num_rows, np.int8))
+        else:
+            if len(self._ignored):
+                keep = pc.invert(pc.is_in(kinds, self._ignored))
+                rows, kinds = rows.filter(keep), kinds.filter(keep)
+            self._refuse(kinds)
+        return rows.append_column(KIND_FIELD.name, kinds) if self._keyed else rows
 
-    def _check(self, names: list[str]) -> None:
-        known = {*self._schema.field_names, *([self._kinds] if self._kinds is not None else [])}
+    def _refuse(self, kinds: pa.Array) -> None:
+        if self._refused is not None and is_retract(kinds.to_numpy()).any():
+            raise InvalidError(self._refused)
+        if not self._keyed and kinds.to_numpy().any():
+            raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete")
+
+    def _check(self, names: list[str], kinds: str | None) -> None:
+        known = {*self._schema.field_names, *([kinds] if kinds is not None else [])}
         unknown = [name for name in names if name not in known]
         if unknown:
             raise InvalidError(
@@ -72,15 +96,23 @@ class Incoming:
         field = self._schema.field(name)
         return replace(field, type=field.type.with_nullable(True))
 
-    def _row_kinds(self, batch: pa.RecordBatch) -> pa.Array:
-        if self._kinds is None:
-            return pa.array(np.zeros(batch.num_rows, np.int8))
-        place = batch.schema.get_field_index(self._kinds)
-        column = pc.cast(batch.column(place), pa.int8()) if place >= 0 else pa.nulls(batch.num_rows, pa.int8())
-        values = column.fill_null(-1).to_numpy()
-        if batch.num_rows and (values.min() < INSERT or values.max() > DELETE):
-            raise InvalidError("not a row kind", column=self._kinds, remedy="use 0 (+I), 1 (-U), 2 (+U) or 3 (-D)")
-        return column
+    def _row_kinds(self, batch: pa.RecordBatch, given: str | None) -> pa.Array | None:
+        """The rows' kinds as numbers; None: all are inserts."""
+        name = given or self._kind_field
+        if name is None:
+            return None
+        place = batch.schema.get_field_index(name)
+        column = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, pa.int8())
+        if column.null_count and given is None:
+            raise InvalidError("Row kind cannot be null.", column=name)
+        if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
+            column = pc.index_in(pc.cast(column, pa.string()), pa.array(KIND_TEXTS))
+        values = pc.cast(column, pa.int64(), safe=False).fill_null(-1)
+        if batch.num_rows and not 0 <= pc.min(values).as_py() <= pc.max(values).as_py() <= DELETE:
+            raise InvalidError(
+                "not a row kind", column=name, remedy="use 0 (+I), 1 (-U), 2 (+U), 3 (-D), or the texts in brackets"
+            )
+        return values.cast(pa.int8())
 
 
 def _default(text: str, kind: DataType) -> pa.Scalar:

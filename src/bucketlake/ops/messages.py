@@ -12,7 +12,8 @@ from bucketlake.format.manifest import DataFile
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
     """What one task did to one bucket. `partition`: BinaryRow bytes. Append side: `new_files`, `deleted_files`,
-    `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace."""
+    `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace.
+    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in, None for an empty index."""
 
     partition: bytes
     bucket: int
@@ -27,6 +28,7 @@ class CommitMessage:
     deleted_index_files: tuple[IndexFile, ...] = ()
     compact_new_index_files: tuple[IndexFile, ...] = ()
     compact_deleted_index_files: tuple[IndexFile, ...] = ()
+    index_base: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,10 @@ class WriteTask:
     absent; task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
     `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales).
     `options`: "threads", how many buckets may be written at a time (1).
-    `refused`: partitions that must not be written because their live files have another bucket number, with it."""
+    `refused`: partitions that must not be written because their live files have another bucket number, with it.
+    Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
+    into how many shares each partition's keys are dealt out: all rows of one share must go to one task.
+    `changelog`: whether flushes write changelog files, if the table's changelog producer is input."""
 
     commit_user: str
     task: int = 0
@@ -79,3 +84,6 @@ class WriteTask:
     options: dict[str, Any] = field(default_factory=dict)
     refused: dict[bytes, int] = field(default_factory=dict)
     first_sequence: int = 0
+    index_base: str | None = None
+    assigners: int = 1
+    changelog: bool = True

@@ -1,4 +1,4 @@
-"""Which files can hold a matching row: by partition, bucket, key statistics and value statistics.
+"""Which files can hold a matching row: by partition, bucket, key statistics, value statistics and file indexes.
 
 Spec: docs/spec/commit.md#planning
 """
@@ -15,6 +15,7 @@ import pyarrow as pa
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.stats import decode_stats_columns
+from bucketlake.ops.file_indexes import may_match_by_index
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Bounds, Predicate, columns_of, key_values, may_match_all, restrict
 from bucketlake.schema import BucketMode, TableSchema
@@ -89,13 +90,16 @@ class Pruner:
         """Files whose keys may match; all files of tables without primary key."""
         if self._key_part is None:
             return list(entries)
-        return _kept(entries, self._mask(self._key_part, entries, _key_stats))
+        return self._indexed(self._key_part, _kept(entries, self._mask(self._key_part, entries, _key_stats)))
 
     def by_value(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         """Files whose rows may match, each by itself: right where every row is final."""
         if self._where is None:
             return list(entries)
-        return _kept(entries, self._mask(self._where, entries, _value_stats))
+        return self._indexed(self._where, _kept(entries, self._mask(self._where, entries, _value_stats)))
+
+    def _indexed(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        return _kept(entries, may_match_by_index(self._store, predicate, entries))
 
     def sections(self, sections: Sequence[list[ManifestEntry]]) -> set[int]:
         """The `id`s of the sections in which some row, after merging, may match."""
@@ -103,6 +107,8 @@ class Pruner:
             return {id(section) for section in sections}
         entries = [entry for section in sections for entry in section]
         hits = self._mask(self._where, entries, _value_stats)
+        maybe = np.flatnonzero(hits)
+        hits[maybe] = may_match_by_index(self._store, self._where, [entries[i] for i in maybe.tolist()])
         kept, at = set(), 0
         for section in sections:
             single = len(section) == 1

@@ -10,17 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.format.binary_row import decode_row, without_arity_header
-from bucketlake.format.datafile import format_of, read_data_file
-from bucketlake.format.manifest import DataFile
-from bucketlake.lsm.engines import Deduplicate
+from bucketlake.format.datafile import format_of, read_numbered
+from bucketlake.format.manifest import DataFile, FileSource
+from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
 from bucketlake.lsm.keys import Bound, KeyOrder
-from bucketlake.lsm.levels import KeyRange, sections
+from bucketlake.lsm.levels import KeyRange, Levels, sections
 from bucketlake.lsm.merge import merge_runs
+from bucketlake.lsm.rules import engine_of, order_of
+from bucketlake.ops.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.messages import Split
 from bucketlake.ops.partitions import partition_values
 from bucketlake.ops.store import Store
@@ -30,6 +34,7 @@ from bucketlake.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, Re
 from bucketlake.schema_evolution import evolve_batch
 from bucketlake.types import DataField, Root, arrow_schema
 
+Positions = npt.NDArray[np.int64]
 KEPT_KINDS = pa.array([0, 2], pa.int8())  # +I, +U
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
@@ -38,14 +43,13 @@ def read_split(
     store: Store, split: Split, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of a split that satisfy the predicate, in the layout of `store.schema`, `columns` in their order.
+    Rows that deletion vectors name are left out before anything else is done with a file's rows.
 
     Empty batches are left out; memory stays within a few blocks whatever the split's size. Opaque parts of the
     predicate are left to the caller.
     Raises InvalidError for unknown columns, NotFoundError or CorruptError for files that are gone or damaged.
-    Spec: docs/spec/reading.md
+    Spec: docs/spec/reading.md, docs/spec/deletion_vector.md#reading
     """
-    if split.deletions:
-        raise UnsupportedError("deletion vectors are not read yet", bucket=split.bucket, path=split.bucket_path)
     wanted = column_names(store.schema, columns)
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
@@ -54,6 +58,18 @@ def read_split(
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
             yield rows.select(wanted)
+
+
+def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
+    """The positions in one file of a raw split of the rows that the predicate is true for, ascending; those that
+    deletion vectors name count like any other. The predicate must be exact. Errors as `read_split`."""
+    fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
+    return _Reader(store, split, fields).positions(file, predicate)
+
+
+def read_rows(store: Store, split: Split, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of an append table, less those of the mask, with all columns of `store.schema`."""
+    return _Reader(store, replace(split, deletions={}), store.schema.fields).rows_of(file, left_out)
 
 
 def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
@@ -73,19 +89,25 @@ def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str
 class FileLayout:
     """How the files of one schema give the columns wanted: what to read, and what becomes of it.
 
-    `renamed`: columns whose conditions can be put to the file, by their names there."""
+    `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
+    of every row, where it is not the stored one."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
     columns: tuple[ReadColumn, ...]
     renamed: dict[str, str]
+    sequence: int | None = None
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
         if not self.columns:
             return batch.select([])
         target = arrow_schema([column.field for column in self.columns])
-        return pa.RecordBatch.from_arrays(evolve_batch(batch, self.columns).columns, schema=target)
+        arrays = evolve_batch(batch, self.columns).columns
+        place = target.get_field_index(SEQUENCE_FIELD.name)
+        if self.sequence is not None and place >= 0:
+            arrays[place] = pa.repeat(pa.scalar(self.sequence, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
 class _Reader:
@@ -97,6 +119,7 @@ class _Reader:
         self._target = arrow_schema(fields)
         values = partition_values(store, split.partition)
         self._partition = dict(zip(store.schema.partition_keys, values, strict=True))
+        self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
 
     def raw(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         """File by file; row groups that cannot match are skipped."""
@@ -110,16 +133,44 @@ class _Reader:
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
 
+    def positions(self, file: DataFile, predicate: Predicate) -> Positions:
+        """Where in a file the predicate is true, whatever its deletion vector."""
+        values = [item for item in self._fields if item.name not in self._partition]
+        found = [np.zeros(0, np.int64)]
+        layout, path, condition = self._plan(file, values, predicate)
+        for first, batch in read_numbered_file(self._store, path, layout, condition):
+            hits = pc.fill_null(mask(predicate, self._rows(layout.rows(batch))), False)
+            found.append(first + np.flatnonzero(hits.to_numpy(zero_copy_only=False)))
+        return np.concatenate(found)
+
+    def rows_of(self, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
+        """A file's rows, less those of the mask."""
+        values = [item for item in self._fields if item.name not in self._partition]
+        layout, path, _ = self._plan(file, values, None)
+        for batch in read_file(self._store, path, layout, None, left_out):
+            if batch.num_rows:
+                yield self._rows(layout.rows(batch))
+
     def merged(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         """Sorted runs merged by key, section by section; only conditions on the key go below the merge."""
         keys = self._schema.trimmed_primary_keys
         below = None if predicate is None else restrict(predicate, keys)
-        values = [item for item in self._fields if item.name not in keys and item.name not in self._partition]
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        names = dict.fromkeys([*(item.name for item in self._fields), *(item.name for item in order.sequence)])
+        names.update(dict.fromkeys(engine.requires(list(names))))
+        values = [self._schema.field(name) for name in names if name not in keys and name not in self._partition]
         layout = [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
-        order = KeyOrder(self._schema.key_fields)
+        settled = engine.computes and settles(self._store.options)
         for section in sections(self._split.files, key_range(order)):
-            runs = [self._run(run.files, layout, below) for run in section]
-            for batch in merge_runs(runs, order, Deduplicate(), drop_deletes=True, ordered=False):
+            if settled and len(section) > 1:
+                files = [file for run in section for file in run.files]
+                levels = reversed(Levels.of(files, key_range(order)).sorted_runs())
+                old = [TrackedRun(self._run(run.files, layout, below), level) for level, run in levels]
+                merged = merge_settled(old, order, engine, drop_deletes=True)
+            else:
+                runs = [self._run(run.files, layout, below) for run in section]
+                merged = merge_runs(runs, order, engine, drop_deletes=True, ordered=False)
+            for batch in merged:
                 yield self._rows(batch)
 
     def _run(
@@ -134,12 +185,23 @@ class _Reader:
     def _file(
         self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
-        """One file's rows as `fields`: value columns, or key, sequence and kind columns of the file."""
+        """One file's rows as `fields`: value columns, or key, sequence and kind columns of the file; deleted rows are
+        left out."""
+        layout, path, condition = self._plan(file, fields, predicate)
+        deleted = None
+        vector = self._vectors.get(file.file_name)
+        if vector is not None:
+            deleted = deleted_mask(vector, file, self._split.deletions[file.file_name].path)
+        yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition, deleted))
+
+    def _plan(
+        self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
+    ) -> tuple[FileLayout, str, Predicate | None]:
+        """What to read of a file, where it lies, and the condition that its row groups can be tested with."""
         layout = file_layout(self._store, file, fields)
         pushed = None if predicate is None else restrict(predicate, layout.renamed)
-        path = self._store.paths.file_path(self._split.bucket_path, file)
         condition = None if pushed is None else rename(pushed, layout.renamed)
-        yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition))
+        return layout, self._store.paths.file_path(self._split.bucket_path, file), condition
 
     def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns wanted: from the file, from its key columns, or the partition's constants."""
@@ -184,19 +246,50 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
         for column in columns
         if column.source is not None and not column.cast
     }
-    return FileLayout(stored, names, columns, renamed)
+    return FileLayout(stored, names, columns, renamed, _snapshot_sequence(store, file))
 
 
-def read_key_values(store: Store, folder: str, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """All rows of one primary-key file, deletes included, in the table's key-value layout."""
+def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
+    """With `sequence.snapshot-ordering`: the snapshot that a file came with, unless its rows carry theirs.
+
+    Spec: docs/spec/merge.md#snapshot-ordering
+    """
+    if not store.options.get("sequence.snapshot-ordering"):
+        return None
+    if file.file_source is None:
+        raise InvalidError(
+            "sequence.snapshot-ordering requires data files with fileSource metadata. This option is only safe for "
+            "newly-created tables or empty tables. Legacy files without fileSource cannot be ordered by commit "
+            "snapshot id.",
+            file=file.file_name,
+        )
+    return file.min_sequence_number if file.file_source is FileSource.APPEND else None
+
+
+def read_key_values(store: Store, folder: str, file: DataFile, deleted: Mask | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of one primary-key file, delete rows included, in the table's key-value layout. `deleted`: the rows of
+    the file that its deletion vector leaves out."""
     layout = file_layout(store, file, store.schema.key_value_fields)
-    for batch in read_file(store, store.paths.file_path(folder, file), layout, None):
+    for batch in read_file(store, store.paths.file_path(folder, file), layout, None, deleted):
         yield layout.rows(batch)
 
 
-def read_file(store: Store, path: str, layout: FileLayout, condition: Predicate | None) -> Iterator[pa.RecordBatch]:
-    """The stored columns of one file; rows outside of `condition` may be missing."""
-    return read_data_file(store.env.storage, path, format_of(path), layout.stored, layout.names, row_filter=condition)
+def read_file(
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None, deleted: Mask | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The stored columns of one file, less the rows `deleted`; rows outside of `condition` may be missing."""
+    numbered = read_numbered_file(store, path, layout, condition)
+    if deleted is None:
+        return (batch for _, batch in numbered)
+    return (without_deleted(batch, first, deleted) for first, batch in numbered)
+
+
+def read_numbered_file(
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
+    `condition` may be missing."""
+    return read_numbered(store.env.storage, path, format_of(path), layout.stored, layout.names, row_filter=condition)
 
 
 def exact_part(predicate: Predicate) -> Predicate | None:

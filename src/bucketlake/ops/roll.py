@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from bucketlake.format.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.format.datafile import DataFileWriter, WrittenFile, file_format
+from bucketlake.format.file_index import FileIndexBuilder
 from bucketlake.format.manifest import DataFile, FileSource, SimpleStats
 from bucketlake.format.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
 from bucketlake.ops.store import Store
 from bucketlake.options import TableOptions
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema_file_index import index_specs
 from bucketlake.types import DataField, DataType
 
 TARGET_KEYED = 128 << 20
@@ -48,6 +50,7 @@ class _Open:
     """The file being written, with what its writer does not know."""
 
     writer: DataFileWriter
+    index: FileIndexBuilder | None = None
     min_key: bytes = EMPTY_ROW
     last: pa.RecordBatch | None = None
     min_sequence: int = NO_LIMIT
@@ -76,6 +79,7 @@ class Roller:
             self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 16)))
         limited = rolling.source is FileSource.APPEND and not rolling.changelog
         self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
+        self._specs = () if rolling.changelog else index_specs(options.raw)
         self._unique = store.env.clock.new_uuid()
         self._count = 0
         self._ratio: float | None = None
@@ -125,7 +129,7 @@ class Roller:
             self._count += 1
             path = f"{self._folder}/{name}"
             writer = DataFileWriter(self._store.env.storage, path, self._fields, self._form, self._modes, self._ratio)
-            self._open = _Open(writer)
+            self._open = _Open(writer, FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None)
         return self._open
 
     def _append(self, current: _Open, rows: pa.RecordBatch) -> None:
@@ -137,8 +141,10 @@ class Roller:
             current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
             current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
             current.deletes += pc.sum(pc.is_in(rows.column(KIND_FIELD.name), RETRACTS)).as_py() or 0
-            if self._schema.thin_mode:
-                rows = rows.select([item.name for item in self._fields])
+        if current.index is not None:
+            current.index.update(rows)
+        if self._keyed and self._schema.thin_mode:
+            rows = rows.select([item.name for item in self._fields])
         current.writer.write(rows)
 
     def _finish(self) -> None:
@@ -149,7 +155,18 @@ class Roller:
         self._open = None
         self._paths.append(written.path)
         self._ratio = current.writer.ratio
-        self._files.append(self._described(current, written))
+        file = self._described(current, written)
+        self._files.append(file if current.index is None else self._with_index(file, written.path, current.index))
+
+    def _with_index(self, file: DataFile, path: str, index: FileIndexBuilder) -> DataFile:
+        """The file with its index: in the manifest if it is small, else beside the file."""
+        data = index.finish()
+        if len(data) <= self._store.options.get("file-index.in-manifest-threshold"):
+            return replace(file, embedded_index=data)
+        place = self._store.paths.file_index(path)
+        self._paths.append(place)
+        self._store.env.storage.write(place, data)
+        return replace(file, extra_files=(place.rsplit("/", 1)[-1],))
 
     def _key(self, row: pa.RecordBatch) -> bytes:
         fields = self._schema.key_fields
@@ -157,36 +174,20 @@ class Roller:
         return with_arity_header(encoded.row(0), len(fields))
 
     def _described(self, current: _Open, written: WrittenFile) -> DataFile:
-        fields = self._schema.fields
-        own = len(written.stats) - len(fields)
+        own = len(written.stats) - len(self._schema.fields)
         values, system = written.stats[own:], written.stats[:own]
-        dense = self._store.options.get("metadata.stats-dense-store")
-        stats, names = encode_dense(values, fields) if dense else (encode_stats(values, _types(fields)), None)
-        file = DataFile(
-            file_name=written.path.rsplit("/", 1)[-1],
-            file_size=written.size,
-            row_count=written.rows,
-            min_key=current.min_key,
-            max_key=EMPTY_ROW,
-            key_stats=EMPTY_STATS,
-            value_stats=stats,
-            min_sequence_number=0,
-            max_sequence_number=written.rows - 1,
-            schema_id=self._schema.id,
-            level=self._rolling.level,
-            creation_time=local_millis(self._store.env.clock.now_millis()),
-            delete_row_count=current.deletes,
-            file_source=self._rolling.source,
-            value_stats_cols=names,
-        )
+        name = written.path.rsplit("/", 1)[-1]
+        file = described(self._store, name, replace(written, stats=values), self._rolling)
         if current.last is None:
             return file
         return replace(
             file,
+            min_key=current.min_key,
             max_key=self._key(current.last),
             key_stats=self._key_stats(system, values),
             min_sequence_number=current.min_sequence,
             max_sequence_number=current.max_sequence,
+            delete_row_count=current.deletes,
         )
 
     def _key_stats(self, system: Sequence[ColumnStats], values: Sequence[ColumnStats]) -> SimpleStats:
@@ -197,6 +198,30 @@ class Roller:
             by_name = dict(zip(self._schema.field_names, values, strict=True))
             found = [by_name[name] for name in self._schema.trimmed_primary_keys]
         return encode_stats(found, _types(keys))
+
+
+def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = NEW_FILES) -> DataFile:
+    """What a manifest says of a file without keys, rows numbered from 0. `written.stats`: of the table's columns."""
+    schema, values = store.schema, written.stats
+    dense = store.options.get("metadata.stats-dense-store")
+    stats, names = encode_dense(values, schema.fields) if dense else (encode_stats(values, _types(schema.fields)), None)
+    return DataFile(
+        file_name=name,
+        file_size=written.size,
+        row_count=written.rows,
+        min_key=EMPTY_ROW,
+        max_key=EMPTY_ROW,
+        key_stats=EMPTY_STATS,
+        value_stats=stats,
+        min_sequence_number=0,
+        max_sequence_number=written.rows - 1,
+        schema_id=schema.id,
+        level=rolling.level,
+        creation_time=local_millis(store.env.clock.now_millis()),
+        delete_row_count=0,
+        file_source=rolling.source,
+        value_stats_cols=names,
+    )
 
 
 def stats_modes(schema: TableSchema, options: TableOptions, rolling: Rolling = NEW_FILES) -> tuple[StatsMode, ...]:

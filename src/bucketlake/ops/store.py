@@ -33,8 +33,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Cache:
-    """A bounded map of decoded immutable files, least recently used out first. `weight`: entries, not bytes."""
+class Cache:
+    """A bounded map of decoded immutable files, least recently used out first. `weight`: as the capacity counts."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -68,7 +68,7 @@ class _Cache:
             self._weight = 0
 
 
-_CACHE = _Cache(capacity=400_000)
+_CACHE = Cache(capacity=400_000)
 
 
 def clear_cache() -> None:
@@ -262,11 +262,13 @@ class Store:
 
     def index_manifest(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
         """The index files of a snapshot, cached; empty without one."""
-        if snapshot is None or snapshot.index_manifest is None:
+        return self.index_entries(None if snapshot is None else snapshot.index_manifest)
+
+    def index_entries(self, name: str | None) -> tuple[IndexEntry, ...]:
+        """The entries of an index manifest, cached; empty for None."""
+        if name is None:
             return ()
-        return self._cached(
-            self.paths.manifest(snapshot.index_manifest), lambda data, path: tuple(decode_index_manifest(data, path))
-        )
+        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_index_manifest(data, path)))
 
     @property
     def manifest_threads(self) -> int | None:

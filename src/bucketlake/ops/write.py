@@ -10,7 +10,7 @@ Spec: docs/spec/writing.md
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,15 +24,17 @@ import pyarrow.compute as pc
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.lsm.engines import Deduplicate, MergeEngine
-from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import merge_runs, sort_and_merge
+from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
+from bucketlake.ops.buckets import assigners_of
+from bucketlake.ops.dynamic import dynamic_assigner
 from bucketlake.ops.incoming import Incoming
+from bucketlake.ops.memory import large_buffers
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.read import read_key_values
-from bucketlake.ops.roll import Roller
+from bucketlake.ops.roll import Roller, Rolling
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill, pieces
 from bucketlake.ops.store import Store
@@ -49,20 +51,21 @@ def write_batches(
 ) -> list[CommitMessage]:
     """Write rows as new data files of their partitions and buckets and say what was written; nothing is visible yet.
 
-    Batches may have any Arrow layout and column order, but all columns of the schema. `kinds`: name of an extra int8
-    column with row kinds (0 +I, 1 -U, 2 +U, 3 -D), primary-key tables only; without it every row is an insert.
+    Batches may have any Arrow layout and column order, but all columns of the schema. `kinds`: name of an extra
+    column with row kinds (0 +I, 1 -U, 2 +U, 3 -D, or these texts); without it see `Incoming`.
     Raises InvalidError for rows that do not fit the schema or a partition with another bucket number. On any error the
     files written so far are removed.
     Spec: docs/spec/writing.md
     """
     writer = TaskWriter(store, task, kinds)
-    try:
-        for batch in batches:
-            writer.write(batch)
-        return writer.close()
-    except BaseException:
-        writer.abort()
-        raise
+    with large_buffers():
+        try:
+            for batch in batches:
+                writer.write(batch)
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class _Group:
     rows: int = 0
     roller: Roller | None = None
     files: list[DataFile] = field(default_factory=list)
+    changelog: list[DataFile] = field(default_factory=list)
 
 
 class TaskWriter:
@@ -83,15 +87,15 @@ class TaskWriter:
         self._keyed = bool(store.schema.primary_keys)
         self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
         self._incoming = Incoming(store.schema, kinds)
-        self._assigner = Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
-        self._order = KeyOrder(store.schema.key_fields)
-        self._engine: MergeEngine = Deduplicate()
+        self._assigner = _assigner(store, task)
+        self._order, self._engine = order_of(store.schema, options), engine_of(store.schema, options)
         self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
         self._max_writers = options.get("write-max-writers-to-spill")
         self._spillable = options.get("write-buffer-spillable")
         self._max_spill = options.get("write-buffer-spill.max-disk-size")
         self._spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
         self._buffered = self._keyed or options.get("write-buffer-for-append")
+        self._tells = self._keyed and task.changelog and options.get("changelog-producer") == "input"
         self._buffer: list[tuple[pa.RecordBatch, Codes]] = []
         self._bytes = 0
         self._groups: list[_Group] = []
@@ -108,16 +112,18 @@ class TaskWriter:
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
             if group.files:
                 total = self._assigner.total(partition)
-                messages.append(CommitMessage(partition, bucket, total, new_files=tuple(group.files)))
-        return messages
+                told = tuple(group.changelog)
+                messages.append(CommitMessage(partition, bucket, total, tuple(group.files), changelog_files=told))
+        return self._assigner.indexed(messages)
 
     def abort(self) -> None:
         """Remove everything that was written."""
         self._spill.clear()
+        self._assigner.abort()
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=False):
             if group.roller is not None:
                 group.roller.abort()
-            remove_files(self._store, partition, bucket, group.files)
+            remove_files(self._store, partition, bucket, [*group.files, *group.changelog])
 
     def _take(self, batch: pa.RecordBatch) -> None:
         rows = self._incoming.rows(batch)
@@ -151,21 +157,42 @@ class TaskWriter:
         codes = np.concatenate([part for _, part in self._buffer])
         self._buffer.clear()
         self._bytes = 0
-        order, spans = slices(codes)
+        order, found = slices(codes)
+        spans = list(found)
+        if self._keyed:
+            batch = self._numbered_rows(batch, order, spans)
         for number, start, end in spans:
-            whole = end - start == len(codes)
-            rows = batch if whole else batch.take(pa.array(order[start:end]))
-            group = self._groups[number]
+            within = None if end - start == len(codes) else order[start:end]
+            if self._tells:
+                self._tell(number, batch if within is None else batch.take(pa.array(within)))
             if self._keyed:
-                yield number, self._sorted_run(group, number, rows)
+                yield number, sort_and_merge(batch, self._order, self._engine, within=within)
             else:
-                yield number, rows
+                yield number, batch if within is None else batch.take(pa.array(within))
 
-    def _sorted_run(self, group: _Group, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        first = self._start(number) + self._task.task
-        sequence = first + self._task.tasks * (group.rows + np.arange(rows.num_rows, dtype=np.int64))
-        group.rows += rows.num_rows
-        return sort_and_merge(key_values(rows, sequence, self._schema), self._order, self._engine)
+    def _numbered_rows(
+        self, rows: pa.RecordBatch, order: Codes, spans: Sequence[tuple[int, int, int]]
+    ) -> pa.RecordBatch:
+        """The rows of several groups as key-value rows, each group's numbered on in the order in which they came."""
+        sequence = np.empty(rows.num_rows, np.int64)
+        for number, start, end in spans:
+            group = self._groups[number]
+            first = self._start(number) + self._task.task + self._task.tasks * group.rows
+            sequence[order[start:end]] = first + self._task.tasks * np.arange(end - start, dtype=np.int64)
+            group.rows += end - start
+        return key_values(rows, sequence, self._schema)
+
+    def _tell(self, number: int, rows: pa.RecordBatch) -> None:
+        """Write rows as they came, by key and sequence, into a changelog file. Spec: docs/spec/changelog.md#input"""
+        partition, bucket = self._assigner.groups[number]
+        roller = Roller(self._store, partition, bucket, Rolling(changelog=True))
+        order, _ = self._order.sort(rows)
+        try:
+            roller.write(rows if order is None else rows.take(pa.array(order)))
+            self._groups[number].changelog += roller.close()
+        except BaseException:
+            roller.abort()
+            raise
 
     def _start(self, number: int) -> int:
         return self._task.sequence_start.get(self._assigner.groups[number], self._task.first_sequence)
@@ -260,9 +287,13 @@ def prepare_write(
     InvalidError at once.
     Spec: docs/spec/writing.md
     """
-    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks)
+    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        template = replace(template, assigners=assigners_of(store.options))
     if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
         return template
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        template = replace(template, index_base=snapshot.index_manifest)
     floor = _sequence_floor(store, snapshot)
     start: dict[tuple[bytes, int], int] = {}
     refused: dict[bytes, int] = {}
@@ -316,11 +347,19 @@ def new_commit_user(store: Store) -> str:
 
 
 def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
-    """Delete data files that nothing refers to, best effort: what stays is an orphan."""
+    """Delete data files, and what lies beside them, that nothing refers to, best effort: what stays is an orphan."""
     folder = store.paths.bucket_dir(partition, bucket)
     for file in files:
         with suppress(BucketlakeError):
             store.env.storage.delete(store.paths.file_path(folder, file))
+            for name in file.extra_files:
+                store.env.storage.delete(store.paths.extra_path(folder, file, name))
+
+
+def _assigner(store: Store, task: WriteTask) -> Assigner:
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        return dynamic_assigner(store, task)
+    return Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
 
 
 def default_total(schema: TableSchema) -> int:

@@ -32,7 +32,15 @@ _INLINE_MARKS = bytes(range(0x80, 0x88))
 
 def bucket_column(schema: TableSchema, buckets: int) -> Column:
     """The bucket (int) of each row of a DataFrame that has the table's columns in their Spark types."""
-    function = schema.table_options.get("bucket-function.type")
+    return _column(schema, buckets, schema.table_options.get("bucket-function.type"))
+
+
+def share_column(schema: TableSchema, assigners: int) -> Column:
+    """Which of so many assigners (int) of a table with dynamic buckets each row of a DataFrame belongs to."""
+    return _column(schema, assigners, "default")
+
+
+def _column(schema: TableSchema, buckets: int, function: str) -> Column:
     keys = schema.select(schema.bucket_keys)
     if function == "default" and len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys):
         return F.abs(F.hash(_binary_row(keys)) % F.lit(buckets)).cast("int")

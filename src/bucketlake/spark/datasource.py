@@ -32,6 +32,7 @@ from bucketlake.ops.scan import Scan, plan
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.predicate import Predicate, is_exact
+from bucketlake.schema import BucketMode
 from bucketlake.spark.assignment import check_assignment
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.tasks import discard
@@ -79,6 +80,12 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """A batch write as one commit."""
         table = self._table().for_writing()
         store = table.store
+        if store.schema.bucket_mode is BucketMode.DYNAMIC:
+            raise UnsupportedError(
+                "Spark's own writer cannot bring the rows of a key to one task, which dynamic buckets need",
+                table=table.name,
+                remedy="write with lake.table(…).write(…) or INSERT through lake.sql, or use a fixed bucket number",
+            )
         return CommitWriter(
             table,
             _sources(schema, store.schema.fields),
@@ -163,8 +170,9 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(write_batches(store, batches, replace(self._template, task=number)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the files as one snapshot."""
-        self._table.commit(_collected(messages), self._template.commit_user, mode=self._mode)
+        """Publish the files as one snapshot, then compact what is due."""
+        written = _collected(messages)
+        self._table.compacted(self._table.commit(written, self._template.commit_user, mode=self._mode), written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of tasks that had finished."""

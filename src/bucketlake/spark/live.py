@@ -1,7 +1,8 @@
-"""Merge-on-read without moving rows: which rows of overlapping files are live, decided from their key columns alone.
+"""Reading without moving rows: Spark's own scan, less the rows that deletion vectors name or that are superseded.
 
-The answer for a split depends only on its files, which never change: it is kept, within bounds, for the process.
-Spark's scan then drops the other rows by a join on the file name with bitmaps of what is superseded.
+Which rows of overlapping files are live is decided from their key columns alone. The answer for a split depends only on
+its files and their vectors, which never change: it is kept, within bounds, for the process. Spark's scan then drops the
+other rows by a join on the file name with bitmaps of them.
 
 Spec: docs/spec/reading.md#live-rows
 """
@@ -10,53 +11,89 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.manifest import DataFile
-from bucketlake.lsm.keys import Bound, KeyOrder
+from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import sections
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize
+from bucketlake.lsm.rules import engine_of, order_of
+from bucketlake.ops.deletions import Mask, Words, dead_words, deleted_mask, load_deletions, packed
 from bucketlake.ops.messages import Split
 from bucketlake.ops.read import file_layout, read_file
 from bucketlake.ops.store import Store, parallel
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX, FileAt
+from bucketlake.spark.native import FILE_NAME, FILE_SIZE, ROW_INDEX, FileAt, scan_with_positions
+from bucketlake.spark.types import quoted
+from bucketlake.types import DataField
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
 BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan
 CACHE_BYTES = 256 << 20
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
 _BITS = "__bucketlake_superseded"
-_NAME = "__bucketlake_name"
+_KEY = "__bucketlake_key"
+MOST_SCANS = 4  # for files of one size; beyond it the rest is told apart by name
 
-Words = npt.NDArray[np.uint64]
 Dead = dict[str, Words]  # by file name: bit i & 63 of word i >> 6 is set if row i is superseded or a delete
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a scan does with the files of its merge splits: `whole` are read as they are, of those in `dropped` the
-    rows set in the bitmap are left out, and files in neither have no live row."""
+    """What a scan does with the files of its splits: `whole` are read as they are, of those in `dropped` the rows set
+    in the bitmap are left out, and files in neither have no live row."""
 
     whole: list[str] = field(default_factory=list)
     dropped: Dead = field(default_factory=dict)
+
+    def take(self, split: Split, dead: Dead) -> None:
+        """Add the files of a split."""
+        for file in split.files:
+            words = dead.get(file.file_name)
+            if words is None:
+                self.whole.append(file.file_name)
+            elif len(words):
+                self.dropped[file.file_name] = words
+
+
+def is_markable(files: Sequence[FileAt]) -> bool:
+    """Whether vectors of these raw files can be put to Spark's scan, which gives row positions of parquet alone."""
+    return (
+        all(found.format == "parquet" for found in files)
+        and sum(found.file.row_count for found in files) <= BITMAP_BYTES * 8
+    )
+
+
+def mark(store: Store, splits: Sequence[Split], decision: Decision) -> None:
+    """Add raw splits to a decision: their deletion vectors say what is left out.
+
+    Raises NotFoundError or CorruptError for index files that are gone or damaged.
+    """
+    vectors = load_deletions(store, {name: place for split in splits for name, place in split.deletions.items()})
+    for split in splits:
+        dead: Dead = {}
+        for file in split.files:
+            vector = vectors.get(file.file_name)
+            if vector is not None and len(vector):
+                words = dead_words(vector, file, split.deletions[file.file_name].path)
+                dead[file.file_name] = words if len(vector) < file.row_count else words[:0]
+        decision.take(split, dead)
 
 
 def is_decidable(store: Store, files: Sequence[FileAt]) -> bool:
     """Whether live rows say it all: a merge engine that picks rows, and files whose scan gives row positions."""
     return (
-        store.options.get("merge-engine") == "deduplicate"
-        and not store.options.is_set("sequence.field")
+        not engine_of(store.schema, store.options).computes
         and all(found.format == "parquet" for found in files)
         and sum(found.file.row_count for found in files) <= BITMAP_BYTES * 8
     )
@@ -64,64 +101,103 @@ def is_decidable(store: Store, files: Sequence[FileAt]) -> bool:
 
 def decide(spark: SparkSession, store: Store, splits: Sequence[Split]) -> Decision:
     """Which rows of these merge splits are live; answers known from before cost nothing."""
-    answers = {_key(split): _CACHE.get(_key(split)) for split in splits}
-    unknown = [split for split in splits if answers[_key(split)] is None]
+    answers = {_key(store, split): _CACHE.get(_key(store, split)) for split in splits}
+    unknown = [split for split in splits if answers[_key(store, split)] is None]
     if sum(split.row_count for split in unknown) > DRIVER_ROWS:
         found = _in_tasks(spark, store, unknown)
     else:
         found = parallel(lambda split: dead_rows(store, split), unknown, parallelism(spark))
     for split, dead in zip(unknown, found, strict=True):
-        answers[_key(split)] = dead
-        _CACHE.put(_key(split), dead)
+        answers[_key(store, split)] = dead
+        _CACHE.put(_key(store, split), dead)
     decision = Decision()
     for split in splits:
-        dead = answers[_key(split)] or {}
-        for file in split.files:
-            words = dead.get(file.file_name)
-            if words is None:
-                decision.whole.append(file.file_name)
-            elif len(words):
-                decision.dropped[file.file_name] = words
+        decision.take(split, answers[_key(store, split)] or {})
     return decision
 
 
-def filtered(spark: SparkSession, frame: DataFrame, decision: Decision) -> DataFrame:
-    """The live rows of a scan with positions. SQL alone: no Python sees a row."""
-    values = [words.view(np.int64) for words in decision.dropped.values()]
+def filtered(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], dropped: Dead, fields: Sequence[DataField]
+) -> DataFrame:
+    """The rows of parquet files less those in `dropped` (by file name, one entry a file). SQL alone: no Python sees a
+    row.
+
+    A row's file is known by the file's size, a number that the scan has for nothing; reading its name costs as much as
+    two columns. Files of one size go to different scans; a row of a file with another size than planned is an error.
+    """
+    rounds: list[list[FileAt]] = []
+    for _, same in groupby(sorted(files, key=_size), key=_size):
+        for number, found in enumerate(same):
+            if number == len(rounds):
+                rounds.append([])
+            rounds[number].append(found)
+    by_size, rest = rounds[:MOST_SCANS], [found for found in files if found in chain(*rounds[MOST_SCANS:])]
+    frames = [_without(spark, store, some, dropped, (fields, FILE_SIZE)) for some in by_size]
+    if rest:
+        frames.append(_without(spark, store, rest, dropped, (fields, FILE_NAME)))
+    frame = frames[0]
+    for other in frames[1:]:
+        frame = frame.union(other)
+    return frame
+
+
+def _size(found: FileAt) -> int:
+    return found.file.file_size
+
+
+def _without(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    dropped: Dead,
+    wanted: tuple[Sequence[DataField], str],
+) -> DataFrame:
+    """The rows of files that a place column (`FILE_SIZE`, `FILE_NAME`) tells apart, less the dropped ones."""
+    fields, place = wanted
+    frame = scan_with_positions(spark, store, files, fields, place)
+    values = [dropped[found.file.file_name].view(np.int64) for found in files]
     offsets = np.concatenate([[0], np.cumsum([len(words) for words in values])]).astype(np.int32)
     bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
-    names = pa.array(list(decision.dropped), pa.string())
-    bitmaps = spark.createDataFrame(pa.table({_NAME: names, _BITS: bits}))
+    sizes = pa.array([found.file.file_size for found in files], pa.int64())
+    keys = sizes if place == FILE_SIZE else pa.array([found.file.file_name for found in files])
+    bitmaps = spark.createDataFrame(pa.table({_KEY: keys, _BITS: bits}))
     row = F.col(ROW_INDEX)
     word = F.try_element_at(F.col(_BITS), F.shiftright(row, 6).cast("int") + 1)
-    dead = F.coalesce(F.bit_get(word, row.bitwiseAND(63).cast("int")), F.lit(0))
-    return frame.join(F.broadcast(bitmaps), F.col(FILE_NAME) == F.col(_NAME), "left").where(dead == 0)
+    dead = F.coalesce(F.bit_get(word, row.bitwiseAND(63).cast("int")).cast("int"), F.lit(0))
+    strange = F.raise_error(F.lit("a data file changed while it was read: read again")).cast("int")
+    kept = F.when(F.col(_BITS).isNull(), strange).otherwise(dead) == 0
+    joined = frame.join(F.broadcast(bitmaps), F.col(place) == F.col(_KEY), "left").where(kept)
+    return joined.select(*[quoted(item.name) for item in fields])
 
 
 def dead_rows(store: Store, split: Split) -> Dead:
-    """By file: the rows that a merge leaves out. No entry: all rows live; an empty one: none does. Trailing words
-    without a bit set are left out.
+    """By file: the rows that a merge leaves out, and those that deletion vectors keep from it. No entry: all rows live;
+    an empty one: none does. Trailing words without a bit set are left out.
     """
     schema = store.schema
-    order = KeyOrder(schema.key_fields)
+    engine, order = engine_of(schema, store.options), order_of(schema, store.options)
     types = [item.type for item in schema.key_fields]
 
     def key_range(file: DataFile) -> tuple[Bound, Bound]:
         low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
         return order.bound(low), order.bound(high)
 
+    deleted = _deleted(store, split)
     found: Dead = {}
     for section in sections(split.files, key_range):
-        runs = [_keys(store, split, run.files) for run in section]
-        for run, live in zip(section, live_rows(runs, order, block=BLOCK), strict=True):
+        runs = [_keys(store, split, run.files, deleted) for run in section]
+        for run, live in zip(section, live_rows(runs, order, engine, block=BLOCK), strict=True):
             start = 0
             for file in run.files:
-                mask = ~live.mask(start, start + file.row_count)
-                start += file.row_count
+                mask = np.ones(file.row_count, np.bool_)
+                merged = ~deleted[file.file_name] if file.file_name in deleted else slice(None)
+                stop = start + len(mask[merged])
+                mask[merged] = ~live.mask(start, stop)
+                start = stop
                 if mask.all():
                     found[file.file_name] = np.zeros(0, np.uint64)
                 elif mask.any():
-                    found[file.file_name] = _packed(mask)
+                    found[file.file_name] = packed(mask)
     return found
 
 
@@ -130,21 +206,24 @@ def forget() -> None:
     _CACHE.clear()
 
 
-def _keys(store: Store, split: Split, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
-    """Key columns, sequence and kind of a run, every row, in order."""
-    fields = [*store.schema.key_fields, SEQUENCE_FIELD, KIND_FIELD]
+def _deleted(store: Store, split: Split) -> dict[str, Mask]:
+    """By file what its deletion vector keeps from the merge."""
+    vectors = load_deletions(store, split.deletions)
+    files = [file for file in split.files if file.file_name in vectors]
+    return {f.file_name: deleted_mask(vectors[f.file_name], f, split.deletions[f.file_name].path) for f in files}
+
+
+def _keys(
+    store: Store, split: Split, files: Sequence[DataFile], deleted: Mapping[str, Mask]
+) -> Iterator[pa.RecordBatch]:
+    """Key columns, what orders rows of a key, and kind of a run, every row that is not deleted, in order."""
+    sequence = order_of(store.schema, store.options).sequence
+    fields = [*store.schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *sequence]
     for file in files:
         layout = file_layout(store, file, fields)
         path = store.paths.file_path(split.bucket_path, file)
-        for batch in read_file(store, path, layout, None):
+        for batch in read_file(store, path, layout, None, deleted.get(file.file_name)):
             yield layout.rows(batch)
-
-
-def _packed(mask: npt.NDArray[np.bool_]) -> Words:
-    octets = np.packbits(mask, bitorder="little")
-    padded = np.zeros(-(-len(octets) // 8) * 8, np.uint8)
-    padded[: len(octets)] = octets
-    return np.trim_zeros(padded.view(np.uint64), "b")
 
 
 def _in_tasks(spark: SparkSession, store: Store, splits: Sequence[Split]) -> list[Dead]:
@@ -159,8 +238,11 @@ def _in_tasks(spark: SparkSession, store: Store, splits: Sequence[Split]) -> lis
     return [answers[number] for number, _ in numbered]
 
 
-def _key(split: Split) -> tuple[str, ...]:
-    return tuple(file.file_name for file in split.files)
+def _key(store: Store, split: Split) -> tuple[str, ...]:
+    order = order_of(store.schema, store.options)
+    rule = f"{engine_of(store.schema, store.options)} {order.descending} {[item.name for item in order.sequence]}"
+    vectors = (f"{name} {place.path} {place.range.offset}" for name, place in sorted(split.deletions.items()))
+    return (rule, *(file.file_name for file in split.files), *vectors)
 
 
 class _Answers:

@@ -25,6 +25,7 @@ from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types import DataField, DataType, Root
 
 FILE_NAME = "__bucketlake_file"
+FILE_SIZE = "__bucketlake_size"
 ROW_INDEX = "__bucketlake_row"
 _LISTED = 32
 _MOST_SCANS = 8
@@ -89,10 +90,12 @@ def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Seq
 
 
 def scan_with_positions(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], place: str = FILE_NAME
 ) -> DataFrame:
-    """As `scan`, with each row's file name and position in it (`FILE_NAME`, `ROW_INDEX`). Parquet only."""
-    places = [F.col("_metadata.file_name").alias(FILE_NAME), F.col("_metadata.row_index").alias(ROW_INDEX)]
+    """As `scan`, with each row's position in its file (`ROW_INDEX`) and the file's name or size (`place`: `FILE_NAME`
+    or `FILE_SIZE`). Parquet only."""
+    source = "_metadata.file_name" if place == FILE_NAME else "_metadata.file_size"
+    places = [F.col(source).alias(place), F.col("_metadata.row_index").alias(ROW_INDEX)]
     return _union(
         _project(group, store, schema_id, fields, places) for group, schema_id in _groups(spark, store, files, fields)
     )

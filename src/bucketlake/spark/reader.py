@@ -1,6 +1,6 @@
-"""From a plan to a DataFrame. What needs no merge is Spark's own scan; merges of the deduplicate engine over large
-parquet files are that scan too, less the rows that are superseded; what is small is read in the driver; the rest
-crosses as Arrow.
+"""From a plan to a DataFrame. What needs no merge is Spark's own scan; merges of engines that pick rows, over large
+parquet files, are that scan too, less the rows that are superseded, and so are files with deletion vectors, less the
+rows that these name; what is small is read in the driver; the rest crosses as Arrow.
 
 Spec: docs/spec/reading.md
 """
@@ -61,9 +61,10 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
     """The plan with only so many splits as hold `limit` rows for certain; the whole plan if none do."""
     rows, chosen = 0, []
     for split in found.splits:
-        if split.raw and not split.deletions and not _holds_deletes(store, split):
+        gone = [place.range.cardinality for place in split.deletions.values()]
+        if split.raw and None not in gone and not _holds_deletes(store, split):
             chosen.append(split)
-            rows += split.row_count
+            rows += split.row_count - sum(number or 0 for number in gone)
             if rows >= limit:
                 names = {file.file_name for split in chosen for file in split.files}
                 kept = tuple(entry for entry in found.entries if entry.file.file_name in names)
@@ -105,14 +106,18 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     if _is_small(scan, plan):
         return _in_driver(spark, scan, plan.splits)
     raw: list[native.FileAt] = []
+    marked: list[Split] = []
     merged: list[Split] = []
     others: list[Split] = []
     for split in plan.splits:
         files = files_of(scan.store, split)
-        if split.deletions or not all(native.is_native(scan.store, found, scan.fields) for found in files):
+        if not all(native.is_native(scan.store, found, scan.fields) for found in files):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
-            raw.extend(files)
+            if not split.deletions:
+                raw.extend(files)
+            else:
+                (marked if live.is_markable(files) else others).append(split)
         elif split.raw:
             others.append(split)
         elif live.is_decidable(scan.store, files):
@@ -121,7 +126,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
             others.append(split)
     if sum(split.row_count for split in merged) < LARGE_MERGE_ROWS:
         others, merged = others + merged, []
-    frames = _native_frames(spark, scan, raw, merged)
+    frames = _native_frames(spark, scan, raw, marked, merged)
     if sum(split.row_count for split in others) <= SMALL_ROWS and sum(split.size for split in others) <= SMALL_BYTES:
         frames += [_in_driver(spark, scan, others)] if others or not frames else []
     else:
@@ -132,16 +137,18 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     return result
 
 
-def _native_frames(spark: SparkSession, scan: _Scan, raw: list[native.FileAt], merged: list[Split]) -> list[DataFrame]:
+def _native_frames(
+    spark: SparkSession, scan: _Scan, raw: list[native.FileAt], marked: list[Split], merged: list[Split]
+) -> list[DataFrame]:
     frames = []
-    if merged:
-        decided = live.decide(spark, scan.store, merged)
-        places = {found.file.file_name: found for split in merged for found in files_of(scan.store, split)}
+    if marked or merged:
+        decided = live.decide(spark, scan.store, merged) if merged else live.Decision()
+        live.mark(scan.store, marked, decided)
+        places = {found.file.file_name: found for split in marked + merged for found in files_of(scan.store, split)}
         raw = raw + [places[name] for name in decided.whole]
         filtered = [places[name] for name in decided.dropped]
         if filtered:
-            frame = native.scan_with_positions(spark, scan.store, filtered, scan.fields)
-            frames.append(live.filtered(spark, frame, decided).select(*[quoted(name) for name in scan.columns]))
+            frames.append(live.filtered(spark, scan.store, filtered, decided.dropped, scan.fields))
     if raw:
         frames.append(native.scan(spark, scan.store, raw, scan.fields))
     return frames

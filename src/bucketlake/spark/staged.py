@@ -11,6 +11,7 @@ Spec: docs/spec/writing.md#staging
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,13 +20,13 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError
 from bucketlake.format.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.format.datafile import WrittenFile, file_format, read_data_file, stats_from_parquet_footer
-from bucketlake.format.manifest import DataFile, FileSource
-from bucketlake.format.stats import EMPTY_STATS, StatsMode, encode_dense, encode_stats, limited
+from bucketlake.format.stats import StatsMode, limited
 from bucketlake.ops.messages import CommitMessage, WriteTask
-from bucketlake.ops.roll import TARGET_APPEND, local_millis, stats_modes
+from bucketlake.ops.roll import TARGET_APPEND, described, stats_modes
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.write import default_total, write_batches
 from bucketlake.schema import BucketMode
+from bucketlake.schema_file_index import index_specs
 from bucketlake.spark.cluster import ensure_package, run_tasks, spread, unpickled
 from bucketlake.spark.tasks import discard
 from bucketlake.spark.types import quoted
@@ -68,7 +69,8 @@ def is_possible(spark: SparkSession, store: Store) -> bool:
         and store.paths.root.startswith("/")
         and options.get("file.format") == "parquet"
         and options.get("file.compression") in _CODECS
-        and not any(key.startswith(("file-index.", "data-file.external-paths")) for key in schema.options)
+        and not any(key.startswith("data-file.external-paths") for key in schema.options)
+        and not index_specs(schema.options)
         and str(spark.conf.get("spark.sql.parquet.writeLegacyFormat", "false")).lower() == "false"
         and all(_is_same(item.type) for item in schema.fields)
     )
@@ -180,30 +182,12 @@ def _known(store: Store, path: str) -> WrittenFile:
 
 
 def _moved(store: Store, found: WrittenFile, unique: str, number: int) -> CommitMessage:
-    schema, options, form = store.schema, store.options, file_format(store.options)
+    schema, form = store.schema, file_format(store.options)
     partition = _partition_of(store, found.path)
     name = store.paths.data_file_name(unique, number, form.name, form.compression)
-    modes = stats_modes(schema, options)
-    stats = [limited(column, mode) for column, mode in zip(found.stats, modes, strict=True)]
-    dense = options.get("metadata.stats-dense-store")
-    types = [item.type for item in schema.fields]
-    values, names = encode_dense(stats, schema.fields) if dense else (encode_stats(stats, types), None)
-    file = DataFile(
-        file_name=name,
-        file_size=found.size,
-        row_count=found.rows,
-        min_key=EMPTY_ROW,
-        max_key=EMPTY_ROW,
-        key_stats=EMPTY_STATS,
-        value_stats=values,
-        min_sequence_number=0,
-        max_sequence_number=found.rows - 1,
-        schema_id=schema.id,
-        level=0,
-        creation_time=local_millis(store.env.clock.now_millis()),
-        file_source=FileSource.APPEND,
-        value_stats_cols=names,
-    )
+    modes = stats_modes(schema, store.options)
+    stats = tuple(limited(column, mode) for column, mode in zip(found.stats, modes, strict=True))
+    file = described(store, name, replace(found, stats=stats))
     store.env.storage.rename(found.path, store.paths.file_path(store.paths.bucket_dir(partition, BUCKET), file))
     return CommitMessage(partition, BUCKET, default_total(schema), new_files=(file,))
 

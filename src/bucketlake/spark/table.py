@@ -8,12 +8,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.scan import Plan
 from bucketlake.options import TableOptions
 from bucketlake.predicate import Predicate
 from bucketlake.schema import SchemaChange, TableSchema
-from bucketlake.spark import reader, writer
+from bucketlake.spark import changes, compaction, reader, writer
 from bucketlake.table import Table, TableFile
 
 
@@ -87,9 +88,45 @@ class LakeTable:
         request = writer.WriteRequest(mode, partition, progress)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
-    def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
-        """Delete the matching rows."""
-        return self.table.delete(where, **options)
+    def delete(self, where: str | Predicate | None = None, **options: Any) -> Snapshot | None:
+        """Delete the matching rows as of now, all of them without a condition; None where there are none.
+
+        `where`: any condition that Spark can evaluate. Errors: InvalidError, UnsupportedError (merge engine), and those
+        of `write`. Spec: docs/spec/row_changes.md#delete
+        """
+        return changes.delete(self.spark, self.table.with_options(options), where)
+
+    def update(
+        self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
+    ) -> Snapshot | None:
+        """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the row as it was.
+
+        Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
+        Spec: docs/spec/row_changes.md#update
+        """
+        return changes.update(self.spark, self.table.with_options(options), assignments, where)
+
+    def compact(
+        self,
+        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        order: str | None = None,
+        full: bool = True,
+        idle: str | None = None,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Compact the table as of now; the COMPACT snapshot, None where there was nothing to do.
+
+        `partitions`: specs, or text such as "dt=2024-01-01;dt=2024-01-02", all or some partition columns; or `where`: a
+        condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
+        policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
+        long ("1 d"). `order`, clustering, is not supported yet.
+        Spec: docs/procedures.md#compact
+        """
+        if order is not None:
+            raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
+        request = compaction.Request(partitions, where, full, idle)
+        return compaction.compact(self.spark, self.table.with_options(options), request)
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows."""

@@ -20,12 +20,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.ops.buckets import assigners_of
+from bucketlake.ops.dynamic import remove_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
-from bucketlake.spark.bucketing import bucket_column
+from bucketlake.spark.bucketing import bucket_column, share_column
 from bucketlake.spark.cluster import ensure_package, memory_bytes, parallelism, run_tasks
+from bucketlake.spark.narrow import narrowed, widened
 from bucketlake.spark.types import quoted
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -46,15 +49,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class WriteStage:
-    """What every task of one write does; travels to the tasks. `tasks`: how many there are at most."""
+    """What every task of one write does; travels to the tasks. `tasks`: how many there are at most; `kinds`: the column
+    of row kinds."""
 
     store: Store
     template: WriteTask
     tasks: int
+    kinds: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows | BucketlakeError | list[CommitMessage]]:
         """One task: its rows or the messages of its files, or the error in its rows."""
-        incoming = iter(batches)
+        incoming = (widened(batch, self.store.schema.fields) for batch in batches)
         head, more = self._head(incoming)
         if not more:
             if head:
@@ -63,7 +68,8 @@ class WriteStage:
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
         try:
-            yield write_batches(_roomy(self.store), chain(head, incoming), replace(self.template, task=number))
+            task = replace(self.template, task=number)
+            yield write_batches(_roomy(self.store), chain(head, incoming), task, self.kinds)
         except (InvalidError, UnsupportedError) as error:
             yield error  # trying again would not help
 
@@ -99,24 +105,31 @@ def task_count(spark: SparkSession, store: Store) -> int:
     return max(parallelism(spark), 1)
 
 
-def write_in_tasks(spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask) -> list[CommitMessage]:
+def write_in_tasks(
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, kinds: str | None = None
+) -> list[CommitMessage]:
     """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
 
-    `template` is for `task_count` + 1 tasks. Errors as `write_batches`; then no files remain but those of killed tasks.
+    `template` is for `task_count` + 1 tasks. `kinds`: name of a further column with row kinds. Errors as
+    `write_batches`; then no files remain but those of killed tasks.
     """
     ensure_package(spark)
-    tasks = template.tasks - 1
-    stage = WriteStage(store, template, tasks)
-    owner = None if _shuffles_for_nothing(store.schema, tasks) else _owner(store.schema, tasks)
+    tasks, whole = template.tasks - 1, template.assigners
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        template = replace(template, assigners=assigners_of(store.options, tasks))
+    stage = WriteStage(store, template, tasks, kinds)
+    owner = None if _shuffles_for_nothing(store.schema, tasks) else _owner(store.schema, template)
     placed = frame.coalesce(tasks) if owner is None else frame.repartitionById(tasks, owner)
-    results = run_tasks(placed, stage)
+    results = run_tasks(narrowed(placed, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
     try:
         for result in results:
             if isinstance(result, BucketlakeError):
                 raise result
         rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
-        return messages + write_in_driver(store, rows, template)
+        if not messages:  # all rows are here: no share of theirs is assigned elsewhere
+            template = replace(template, assigners=whole)
+        return messages + write_in_driver(store, rows, template, kinds)
     except BaseException:
         discard(store, messages)
         raise
@@ -125,29 +138,35 @@ def write_in_tasks(spark: SparkSession, store: Store, frame: DataFrame, template
 def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
     """Remove the files of messages that are not to be committed."""
     for message in messages:
-        remove_files(store, message.partition, message.bucket, message.new_files)
+        remove_files(store, message.partition, message.bucket, [*message.new_files, *message.changelog_files])
+        for index in message.new_index_files:
+            remove_index(store, message.partition, message.bucket, index)
 
 
-def write_in_driver(store: Store, batches: list[pa.RecordBatch], template: WriteTask) -> list[CommitMessage]:
+def write_in_driver(
+    store: Store, batches: list[pa.RecordBatch], template: WriteTask, kinds: str | None = None
+) -> list[CommitMessage]:
     """Write rows here, numbered as the last task's."""
     if not batches:
         return []
-    return write_batches(store, batches, replace(template, task=template.tasks - 1))
+    return write_batches(store, batches, replace(template, task=template.tasks - 1), kinds)
 
 
 def _shuffles_for_nothing(schema: TableSchema, tasks: int) -> bool:
     if schema.bucket_mode is not BucketMode.FIXED:
-        return True
+        return schema.bucket_mode is not BucketMode.DYNAMIC or tasks == 1
     limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
     return tasks == 1 or tasks * schema.bucket <= limit
 
 
-def _owner(schema: TableSchema, tasks: int) -> Column:
-    """The task that owns a row's partition and bucket: buckets of a partition go to consecutive tasks."""
-    owner = bucket_column(schema, schema.bucket)
+def _owner(schema: TableSchema, template: WriteTask) -> Column:
+    """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
+    those of a partition go to consecutive tasks."""
+    dynamic = schema.bucket_mode is BucketMode.DYNAMIC
+    owner = share_column(schema, template.assigners) if dynamic else bucket_column(schema, schema.bucket)
     if schema.partition_keys:
         owner = F.hash(*[F.col(quoted(name)) for name in schema.partition_keys]).cast("long") + owner
-    return F.pmod(owner, F.lit(tasks)).cast("int")
+    return F.pmod(owner, F.lit(template.tasks - 1)).cast("int")
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:

@@ -22,6 +22,7 @@ from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
 from bucketlake.schema import TableSchema
 from bucketlake.spark import staged, tasks
+from bucketlake.spark.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
 from bucketlake.table import Table
 
@@ -29,11 +30,15 @@ from bucketlake.table import Table
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
     """How to write. `mode`: "append" or "overwrite"; `partition`: what an overwrite replaces, and the values of its
-    columns where the rows lack them; `progress` is told each step."""
+    columns where the rows lack them; `progress` is told each step. `kinds`: name of a further column with row kinds (0
+    +I, 1 -U, 2 +U, 3 -D), for primary-key tables; `operation`: what the snapshot says it is."""
 
     mode: str = "append"
     partition: Mapping[str, Any] | None = None
     progress: Callable[[str], None] | None = None
+    kinds: str | None = None
+    operation: str = "WRITE"
+    local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
 
     def tell(self, step: str) -> None:
         """Report a step."""
@@ -51,8 +56,9 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
     table = table.for_writing()
     store = table.store
-    local = frame.isLocal()
-    rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields)
+    local = request.local or frame.isLocal()
+    extra = () if request.kinds is None else (request.kinds,)
+    rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
     template = prepare_write(
         store,
@@ -62,23 +68,28 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         overwrite=request.mode == "overwrite",
     )
     request.tell(f"writing to {table.name}")
-    messages = _written(spark, store, rows, template, local)
+    messages = _written(spark, store, rows, template, local, request.kinds)
     count = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
-    snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition)
+    snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
-    return snapshot
+    if snapshot is None:
+        return None
+    compacted = after_write(spark, store, snapshot, messages)
+    if compacted is not None:
+        request.tell(f"compacted, snapshot {compacted.id}")
+    return compacted or snapshot
 
 
 def _written(
-    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, local: bool
+    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, local: bool, kinds: str | None
 ) -> list[CommitMessage]:
     if local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
-        return tasks.write_in_driver(store, batches, template)
+        return tasks.write_in_driver(store, batches, template, kinds)
     if staged.is_possible(spark, store):
         return staged.write_staged(spark, store, rows)
-    return tasks.write_in_tasks(spark, store, rows, template)
+    return tasks.write_in_tasks(spark, store, rows, template, kinds)
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:

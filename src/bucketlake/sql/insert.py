@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError
 from bucketlake.spark.assignment import check_assignment
 from bucketlake.spark.types import spark_type
+from bucketlake.spark.writer import WriteRequest, write
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor, blank, option_hints
 from bucketlake.sql.travel import session_options
@@ -105,13 +106,11 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
         frame = frame.toDF(*_places(len(frame.columns)))
     frame = frame.select(*columns)
     options = {**session_options(lake, name), **insert.options}
-    if not insert.overwrite:
-        table.with_options(options).write(frame)
-        return None
-    partition = _static_values(lake, static, table)
-    dynamic = _dynamic(lake, insert, table)
-    options["dynamic-partition-overwrite"] = str(dynamic).lower()
-    table.with_options(options).write(frame, mode="overwrite", partition=partition or None)
+    request = WriteRequest(local=Cursor(insert.query).sees("VALUES"))
+    if insert.overwrite:
+        options["dynamic-partition-overwrite"] = str(_dynamic(lake, insert, table)).lower()
+        request = replace(request, mode="overwrite", partition=_static_values(lake, static, table) or None)
+    write(lake.spark, table.with_options(options).table, frame, request)
     return None
 
 

@@ -47,16 +47,24 @@ class Reference:
         return self.node is not None and bool(self.node.alias)
 
 
-def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A reference, by where its name starts in the statement, and the DataFrame to bind it to instead of its rows."""
+
+    start: int
+    frame: DataFrame
+
+
+def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
     statement = text.plain_timestamps(statement)
-    bound, frames = bind(lake, statement)
+    bound, frames = bind(lake, statement, place)
     if not frames:
         return lake.spark.sql(statement, args) if args else lake.spark.sql(statement)
     return lake.spark.sql(bound, args, **frames) if args else lake.spark.sql(bound, **frames)
 
 
-def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
+def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, dict[str, DataFrame]]:
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, and the DataFrame that each one stands for."""
     tokens = text.tokenize(statement)
     hints = text.option_hints(statement, tokens)
@@ -76,10 +84,12 @@ def bind(lake: Lake, statement: str) -> tuple[str, dict[str, DataFrame]]:
         table = lake.table(reference.name.full)
         columns = _columns(table, identifiers, tree)
         where = _where(reference, references, table, tree)
-        key = (reference.name, tuple(reference.options.items()), tuple(columns or ()), where)
+        own = place is not None and place.start == reference.start
+        key = (reference.name, tuple(reference.options.items()), tuple(columns or ()), where, own)
         if key not in plans:
             plans[key] = f"t{len(plans)}"
-            frames[plans[key]] = table.read(columns, where, _limit(tree), **reference.options)
+            read = table.read(columns, where, _limit(tree), **reference.options) if not own else None
+            frames[plans[key]] = place.frame if place is not None and read is None else read
         alias = "" if reference.aliased else f" AS `{reference.name.table.replace('`', '``')}`"
         pieces.append((reference.start, reference.until, "{" + plans[key] + "}" + alias))
     if tree is not None:

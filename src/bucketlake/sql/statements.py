@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.sql import ddl, insert, names, query, show
+from bucketlake.sql import call, ddl, delete, insert, names, query, show, update
 from bucketlake.sql.text import Cursor, split_statements, tokenize
 
 if TYPE_CHECKING:
@@ -22,11 +22,14 @@ _ROOMS: dict[str, Callable[[Lake, str], DataFrame | None]] = {
     "TRUNCATE": ddl.truncate,
     "USE": ddl.use,
     "INSERT": insert.run,
+    "CALL": call.run,
+    "DELETE": delete.run,
+    "UPDATE": update.run,
     "SHOW": show.show,
     "DESC": show.describe,
     "DESCRIBE": show.describe,
 }
-_UNDELIVERED = ("DELETE", "UPDATE", "MERGE", "CALL", "ANALYZE")
+_UNDELIVERED = ("MERGE", "ANALYZE")
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -77,8 +80,6 @@ def _refuse_undelivered(lake: Lake, statement: str) -> None:
     """UnsupportedError if a statement that is not honoured on lake tables names one."""
     cursor = Cursor(statement)
     word = cursor.next().value.upper()
-    if word == "CALL":
-        raise UnsupportedError("CALL: procedures", statement=statement, remedy="see README.md for what works")
     if not (cursor.accept("INTO") or cursor.accept("FROM")):
         cursor.accept("TABLE")
     name = names.find(lake, cursor.name())

@@ -1,0 +1,368 @@
+"""Compaction of append tables: which small files are worth one rewrite, the rewrite, the commit.
+
+    plan_append(store, snapshot, full, partitions) -> [AppendUnit]      from metadata alone
+    compact_files(store, unit) -> CommitMessage                         rows of the files, one after the other, into new
+    compact_append(store, wanted, run) -> Snapshot | None               plan → run → commit, planned anew where it lost
+
+Rows that deletion vectors name are left out of the rewrite, and their vectors dropped.
+Spec: docs/spec/append_compaction.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, NotFoundError
+from bucketlake.format.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.manifest import DataFile, FileKind, FileSource, ManifestEntry
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.commit import Commit
+from bucketlake.ops.deletions import load_vectors, vector_entries, write_vectors
+from bucketlake.ops.entries import BucketKey, bucket_key
+from bucketlake.ops.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.read import read_split
+from bucketlake.ops.roll import TARGET_APPEND, Roller, Rolling
+from bucketlake.ops.scan import live_entries
+from bucketlake.ops.splits import deletion_files
+from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.write import new_commit_user
+from bucketlake.options import TableOptions
+from bucketlake.schema import BucketMode
+
+ATTEMPTS = 5
+THREADS = 4
+FULL_MIN_FILES = 3
+Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRule:
+    """The options that decide. Sizes in bytes; `small`: below this a file is worth merging; `deleted_share`: above it a
+    file is rewritten whatever its size; `limit`: most files looked at in one plan; `always`: full takes every file."""
+
+    target: int
+    small: int
+    open_cost: int
+    min_files: int
+    deleted_share: float
+    limit: int
+    always: bool = False
+
+    @classmethod
+    def of(cls, options: TableOptions) -> AppendRule:
+        """The rule of a table."""
+        target = int(options.get("target-file-size") or TARGET_APPEND)
+        return cls(
+            target=target,
+            small=int(target * options.get("compaction.small-file-ratio")),
+            open_cost=options.get("source.split.open-file-cost"),
+            min_files=options.get("compaction.min.file-num"),
+            deleted_share=options.get("compaction.delete-ratio-threshold"),
+            limit=options.get("compaction.file-num-limit"),
+            always=bool(options.get("compaction.force-rewrite-all-files")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AppendUnit:
+    """Files of one bucket to be rewritten as one, in this order. `deletions`: where their deletion vectors lie, by file
+    name; `indexes`: the index files that hold these vectors, which are replaced. Small, picklable."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFile, ...]
+    deletions: dict[str, DeletionFile] = field(default_factory=dict)
+    indexes: tuple[IndexFile, ...] = ()
+    snapshot_id: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+
+# ---------------------------------------------------------------------------------------------- picking, pure
+
+
+def pick_unaware(files: Sequence[DataFile], vectors: Mapping[str, str], rule: AppendRule) -> list[list[DataFile]]:
+    """Bins of small files of one partition of a table without buckets, each to become about one file.
+
+    `vectors`: data file name → index file that holds its deletion vector. Files are packed smallest first until a bin
+    holds twice the target; a last bin counts with `min_files` files. Files with vectors go together with all others of
+    their index file, and always.
+    Spec: docs/spec/append_compaction.md#unaware
+    """
+    plain = [file for file in files if file.file_name not in vectors]
+    groups: dict[str, list[DataFile]] = {}
+    for file in files:
+        if file.file_name in vectors:
+            groups.setdefault(vectors[file.file_name], []).append(file)
+    by_size = sorted(groups.values(), key=lambda group: sum(file.file_size for file in group))
+    full, rest = _bins(by_size, rule)
+    bins = full + ([rest] if rest else [])
+    full, rest = _bins([[file] for file in sorted(plain, key=lambda file: file.file_size)], rule)
+    bins += full + ([rest] if len(rest) >= max(rule.min_files, 1) else [])
+    return [files for files in bins if len(files) > 1 or files[0].file_name in vectors]
+
+
+def _bins(groups: Iterable[list[DataFile]], rule: AppendRule) -> tuple[list[list[DataFile]], list[DataFile]]:
+    """Full bins and what is left over."""
+    bins: list[list[DataFile]] = []
+    current: list[DataFile] = []
+    weight = 0
+    for group in groups:
+        current += group
+        weight += sum(file.file_size + rule.open_cost for file in group)
+        if len(current) > 1 and weight >= 2 * rule.target:
+            bins.append(current)
+            current, weight = [], 0
+    return bins, current
+
+
+def pick_bucketed(
+    files: Sequence[DataFile], vectors: Mapping[str, str], rule: AppendRule, full: bool
+) -> list[list[DataFile]]:
+    """Runs of files of one bucket that lie side by side in the order of their sequence numbers.
+
+    `full`: everything after the large files at the start, if most of it is small; else windows of `min_files` files
+    within twice the target size, one behind the other.
+    Spec: docs/spec/append_compaction.md#bucketed
+    """
+    ordered = sorted(files, key=_in_order)
+    if full:
+        return _whole(ordered, vectors, rule)
+    picked: list[list[DataFile]] = []
+    window: list[DataFile] = []
+    for file in ordered:
+        window.append(file)
+        if len(window) >= rule.min_files:
+            picked.append(window)
+            window = []
+        elif sum(one.file_size for one in window) >= 2 * rule.target:
+            window = window[1:]
+    return picked
+
+
+def _whole(ordered: list[DataFile], vectors: Mapping[str, str], rule: AppendRule) -> list[list[DataFile]]:
+    if rule.always:
+        return [ordered] if ordered else []
+    start = 0
+    while start < len(ordered) and _is_done(ordered[start], vectors, rule):
+        start += 1
+    rest = ordered[start:]
+    small = sum(file.file_size < rule.small for file in rest)
+    if any(file.file_name in vectors for file in rest):
+        return [rest]
+    return [rest] if len(rest) >= FULL_MIN_FILES and small > len(rest) - small else []
+
+
+def _is_done(file: DataFile, vectors: Mapping[str, str], rule: AppendRule) -> bool:
+    return file.file_size >= rule.small and file.file_name not in vectors
+
+
+def _in_order(file: DataFile) -> tuple[int, int, int, str]:
+    return file.min_sequence_number, file.max_sequence_number, file.creation_time or 0, file.file_name
+
+
+# ---------------------------------------------------------------------------------------------- planning
+
+
+def plan_append(
+    store: Store,
+    snapshot: Snapshot | None,
+    full: bool = True,
+    partitions: PartitionFilter | None = None,
+    buckets: frozenset[BucketKey] | None = None,
+) -> list[AppendUnit]:
+    """What to rewrite in an append table as of a snapshot, from metadata alone, largest first.
+
+    `full` matters to tables with buckets only. `partitions`, `buckets`: only these.
+    Spec: docs/spec/append_compaction.md
+    """
+    if snapshot is None:
+        return []
+    rule = AppendRule.of(store.options)
+    indexes = store.index_manifest(snapshot)
+    found: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in live_entries(store, snapshot):
+        key = bucket_key(entry)
+        if (partitions is None or partitions(entry.partition)) and (buckets is None or key in buckets):
+            found.setdefault(key, []).append(entry)
+    places = deletion_files(store, [entry for entry in indexes if entry.kind == FileKind.ADD])
+    units: list[AppendUnit] = []
+    left = rule.limit
+    for (partition, bucket), entries in found.items():
+        own = vector_entries(indexes, partition, bucket)
+        holders = {part.data_file_name: entry.file.file_name for entry in own for part in entry.file.dv_ranges or ()}
+        files = [entry.file for entry in entries]
+        if store.schema.bucket_mode is BucketMode.UNAWARE:
+            where = places.get(partition, {})
+            files = [file for file in files if _is_worth(file, where, rule)][:left]
+            left -= len(files)
+            picked = pick_unaware(files, holders, rule)
+        else:
+            picked = pick_bucketed(files, holders, rule, full)
+        units += [_unit(entries[0], group, places.get(partition, {}), own, snapshot.id) for group in picked]
+    return sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def _is_worth(file: DataFile, where: Mapping[str, DeletionFile], rule: AppendRule) -> bool:
+    if file.file_size < rule.small:
+        return True
+    found = where.get(file.file_name)
+    if found is None:
+        return False
+    count = found.range.cardinality
+    return count is None or count > file.row_count * rule.deleted_share
+
+
+def _unit(
+    like: ManifestEntry,
+    group: list[DataFile],
+    where: Mapping[str, DeletionFile],
+    own: list[IndexEntry],
+    snapshot_id: int,
+) -> AppendUnit:
+    names = {file.file_name for file in group}
+    touched = [e.file for e in own if any(part.data_file_name in names for part in e.file.dv_ranges or ())]
+    return AppendUnit(
+        like.partition,
+        like.bucket,
+        like.total_buckets,
+        tuple(sorted(group, key=_in_order)),
+        {name: where[name] for name in names if name in where},
+        tuple(touched),
+        snapshot_id,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- rewriting
+
+
+def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
+    """Rewrite the files of a unit; the message to commit (compact side only). On an error nothing that it wrote stays.
+
+    New files are numbered from the smallest sequence number of the old ones. Raises NotFoundError or CorruptError for
+    files that are gone or damaged.
+    Spec: docs/spec/append_compaction.md#rewriting
+    """
+    roller = Roller(store, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT))
+    split = Split(
+        snapshot_id=unit.snapshot_id,
+        partition=unit.partition,
+        bucket=unit.bucket,
+        total_buckets=unit.total_buckets,
+        bucket_path=store.paths.bucket_dir(unit.partition, unit.bucket),
+        files=unit.files,
+        raw=True,
+        deletions=unit.deletions,
+    )
+    try:
+        for batch in read_split(store, split):
+            roller.write(batch)
+        after = _numbered(roller.close(), unit.files[0].min_sequence_number)
+        kept = _kept_vectors(store, unit)
+    except BaseException:
+        roller.abort()
+        raise
+    return CommitMessage(
+        unit.partition,
+        unit.bucket,
+        unit.total_buckets,
+        compact_before=unit.files,
+        compact_after=tuple(after),
+        compact_new_index_files=tuple(kept),
+        compact_deleted_index_files=unit.indexes,
+    )
+
+
+def _numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
+    numbered = []
+    for file in files:
+        last = first + file.row_count - 1
+        numbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
+        first = last + 1
+    return numbered
+
+
+def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:
+    """The vectors of the unit's index files that speak of other files, written anew."""
+    if not unit.indexes:
+        return []
+    gone = {file.file_name for file in unit.files}
+    entries = [IndexEntry(FileKind.ADD, unit.partition, unit.bucket, file) for file in unit.indexes]
+    vectors = {name: vector for name, vector in load_vectors(store, entries).items() if name not in gone}
+    return write_vectors(store, unit.partition, unit.bucket, vectors)
+
+
+# ---------------------------------------------------------------------------------------------- committing
+
+
+def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None = None) -> Snapshot | None:
+    """What a writer of an append table does once its rows are committed: in tables with buckets, merge the small files
+    of the buckets that it wrote. The COMPACT snapshot, None where nothing was due or others' commits came first."""
+    buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
+    if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
+        return None
+    try:
+        return compact_append(store, full=False, run=run or run_here, buckets=buckets)
+    except CommitUnknownError:
+        raise
+    except BucketlakeError as error:
+        warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
+        return None
+
+
+def run_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
+
+    def attempt(unit: AppendUnit) -> CommitMessage | BucketlakeError:
+        try:
+            return compact_files(store, unit)
+        except BucketlakeError as error:
+            return error
+
+    results = parallel(attempt, units, THREADS)
+    messages = [result for result in results if isinstance(result, CommitMessage)]
+    for result in results:
+        if isinstance(result, BucketlakeError):
+            Commit(store, "").abort(messages)
+            raise result
+    return messages
+
+
+def compact_append(
+    store: Store,
+    full: bool = True,
+    partitions: PartitionFilter | None = None,
+    run: Run = run_here,
+    buckets: frozenset[BucketKey] | None = None,
+) -> Snapshot | None:
+    """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.
+
+    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
+    `write-only` does not matter: this is the dedicated compaction.
+    """
+    lost: ConflictError | NotFoundError | None = None
+    for _ in range(ATTEMPTS):
+        units = plan_append(store, store.latest_snapshot(), full, partitions, buckets)
+        if not units:
+            return None
+        try:
+            messages = run(store, units)
+        except NotFoundError as error:  # another compaction came first and its leavings have expired
+            lost = error
+            continue
+        commit = Commit(store, new_commit_user(store))
+        try:
+            return commit.commit(messages)
+        except ConflictError as error:
+            commit.abort(messages)
+            lost = error
+    assert lost is not None
+    raise lost

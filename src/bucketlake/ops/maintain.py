@@ -1,0 +1,192 @@
+"""Plan → compact → commit, planned anew where another commit came between.
+
+    Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]     how units become messages
+    run_here(store, units) -> list[CommitMessage]                            in this process, several buckets at a time
+    compact(store, wanted=Wanted(), run=run_here) -> Snapshot | None         what is asked for: CALL sys.compact
+    after_write(store, snapshot, messages, run=run_here) -> Snapshot | None  the hook behind every committed write
+
+Spec: docs/spec/compaction.md#committing
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from bucketlake.errors import BucketlakeError, CommitError, CommitUnknownError, ConflictError, UnsupportedError
+from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.compaction import CompactionRule, full_is_due
+from bucketlake.ops.commit import Commit
+from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.scan import live_entries, skips_level_0
+from bucketlake.ops.store import Store
+from bucketlake.ops.write import new_commit_user
+
+__all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
+
+Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
+"""Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
+
+ATTEMPTS = 8
+THREADS = min(4, os.cpu_count() or 1)
+
+Due = Callable[[Snapshot], list[CompactUnit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to compact. `full`: everything into the top level; else what the policy picks. `partitions`: of these only
+    (None: all). `commit_user`: a fresh one where None."""
+
+    full: bool = True
+    partitions: PartitionFilter | None = None
+    commit_user: str | None = None
+
+
+def run_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+    """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
+    if len(units) == 1:
+        found = compact_bucket(store, units[0])
+        return [] if found is None else [found]
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [pool.submit(compact_bucket, store, unit) for unit in units]
+    failed = next((error for future in futures if (error := future.exception()) is not None), None)
+    messages = [future.result() for future in futures if future.exception() is None]
+    made = [message for message in messages if message is not None]
+    if failed is not None:
+        Commit(store, "").abort(made)
+        raise failed
+    return made
+
+
+def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> Snapshot | None:
+    """Compact what is wanted and commit it; the newest COMPACT snapshot, None where there was nothing to do.
+
+    What another commit takes away is planned anew on the newest snapshot, a bounded number of times; then
+    ConflictError. `write-only` does not matter: this is the dedicated compaction.
+    Raises UnsupportedError for append tables.
+    """
+    wanted = wanted or Wanted()
+    if not store.schema.primary_keys:
+        raise UnsupportedError("append tables are compacted by ops.append_compact", path=store.paths.root)
+    base = store.latest_snapshot()
+    if base is None:
+        return None
+    user = wanted.commit_user or new_commit_user(store)
+
+    def due(snapshot: Snapshot) -> list[CompactUnit]:
+        return units_due(store, snapshot, full=wanted.full, partitions=wanted.partitions)
+
+    return _Maintenance(store, Commit(store, user), BATCH_COMMIT_IDENTIFIER, run).until_done(base, due)
+
+
+def after_write(
+    store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
+) -> Snapshot | None:
+    """What a writer does once its rows are committed as `snapshot`: compact the buckets of `messages` that are due.
+
+    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, nothing due, or the compaction lost to
+    other commits too often and was given up with a warning (the rows are safe in level 0). CommitError instead where
+    rows or changes stay unseen until compaction, or `commit.force-compact` asks for it.
+    Spec: docs/spec/compaction.md#committing
+    """
+    options = store.options
+    buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
+    if not store.schema.primary_keys or not buckets or options.get("write-only"):
+        return None
+    full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
+    tells = snapshot.commit_kind is not CommitKind.OVERWRITE
+
+    def due(newest: Snapshot) -> list[CompactUnit]:
+        return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
+
+    commit = Commit(store, snapshot.commit_user)
+    try:
+        return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
+    except CommitUnknownError:
+        raise
+    except BucketlakeError as error:
+        if _must_compact(store):
+            raise CommitError(
+                "the rows are committed, but not compacted, and are not seen before",
+                table=store.paths.root,
+                snapshot=snapshot.id,
+                reason=str(error),
+                remedy="CALL sys.compact on the table",
+            ) from error
+        warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
+        return None
+
+
+def _must_compact(store: Store) -> bool:
+    options = store.options
+    waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
+    return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))
+
+
+@dataclass(slots=True)
+class _Maintenance:
+    """One round after the other until nothing is left or too many were lost."""
+
+    store: Store
+    commit: Commit
+    identifier: int
+    run: Run
+    published: Snapshot | None = None
+    done: list[CommitMessage] = field(default_factory=list)
+
+    def until_done(self, base: Snapshot, due: Due) -> Snapshot | None:
+        """Compact what is due on `base`, and what conflicts on newer snapshots."""
+        lost: ConflictError | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self.store.env.clock.sleep(self.store.env.clock.jitter() * 0.05 * 2**attempt)
+            kept = {(message.partition, message.bucket) for message in self.done}
+            units = [unit for unit in due(base) if (unit.partition, unit.bucket) not in kept]
+            try:
+                messages = self.done + (self.run(self.store, units) if units else [])
+            except BaseException:
+                self.commit.abort(self.done)
+                raise
+            if not messages:
+                return self.published
+            try:
+                return self.commit.commit(messages, self.identifier)
+            except ConflictError as error:
+                lost = error
+                base = self._salvage(messages) or base
+            except CommitUnknownError:
+                raise
+            except BaseException:
+                self.commit.abort(messages)
+                raise
+        self.commit.abort(self.done)
+        raise lost or ConflictError("compaction kept losing to other commits", path=self.store.paths.root)
+
+    def _salvage(self, messages: Sequence[CommitMessage]) -> Snapshot | None:
+        """Keep the messages whose files are all still there, remove the others' new files; the newest snapshot."""
+        newest = self.store.latest_snapshot()
+        if newest is None:
+            self.done = []
+            self.commit.abort(messages)
+            return None
+        files = {
+            (entry.partition, entry.bucket, entry.file.level, entry.file.file_name)
+            for entry in live_entries(self.store, newest)
+        }
+        indexes = {(e.partition, e.bucket, e.file.file_name) for e in self.store.index_manifest(newest)}
+
+        def stands(message: CommitMessage) -> bool:
+            place = (message.partition, message.bucket)
+            read = {(*place, file.level, file.file_name) for file in message.compact_before}
+            replaced = {(*place, file.file_name) for file in message.compact_deleted_index_files}
+            return not message.compact_new_index_files and read <= files and replaced <= indexes
+
+        self.done = [message for message in messages if stands(message)]
+        self.commit.abort([message for message in messages if not stands(message)])
+        return newest

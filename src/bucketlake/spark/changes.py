@@ -1,0 +1,195 @@
+"""DELETE and UPDATE through Spark: which rows, by any condition that Spark can evaluate, and what is written for them.
+
+Primary-key tables: the rows found are written again as deletes (-D) or with their new values (+U), by the same path as
+any write. A row that moves to another partition leaves a delete in its old one, in the same commit.
+Append tables: Spark says where the rows lie, `ops.delete` marks them or rewrites their files.
+
+Spec: docs/spec/row_changes.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops import delete as files
+from bucketlake.ops.row_changes import is_everything, live_partitions, refuse_delete, refuse_update, whole_partitions
+from bucketlake.ops.scan import Scan, plan
+from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
+from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark import reader, writer
+from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.spark.places import Choose, finder
+from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
+from bucketlake.table import Table
+
+OLD = "__bucketlake_old_"  # before a column's name: its value before the update
+DELETE, UPDATE_AFTER = 3, 2
+Project = Callable[[DataFrame], DataFrame]
+"""Rows of the table to the same rows with their new values, all columns."""
+
+
+def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> Snapshot | None:
+    """Delete the matching rows as of now, all of them without a condition; None where there are none.
+
+    Errors: InvalidError (condition), UnsupportedError (merge engine), and those of a write.
+    """
+    table = table.for_writing()
+    predicate = condition(spark, table, where)
+    if is_everything(predicate):
+        return table.truncate() if table.latest_snapshot() is not None else None
+    assert predicate is not None
+    whole = whole_partitions(table.store, predicate)
+    if whole is not None:
+        return table.drop_partitions(whole) if whole else None
+    refuse_delete(table.schema)
+    if is_small(table, predicate):
+        return table.delete(predicate)
+    if not table.schema.primary_keys:
+        return delete_places(spark, table, predicate, _chooser(where))
+    return delete_rows(spark, table, reader.read(spark, table, where=where))
+
+
+def _chooser(where: str | Predicate | None) -> Choose:
+    """The places of the rows that a condition over the table's columns finds."""
+    text = to_spark_sql(where) if isinstance(where, Predicate) else where
+    return lambda frame: (frame if text is None else frame.where(text)).select(FILE_NAME, ROW_INDEX)
+
+
+def condition(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
+    """The condition as a predicate, texts read in the session's time zone."""
+    if not isinstance(where, str):
+        return where
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+
+
+def is_small(table: Table, predicate: Predicate) -> bool:
+    """Whether the driver finds the rows by itself sooner than Spark would start."""
+    if not is_exact(predicate):
+        return False
+    found = plan(table.store, Scan(predicate))
+    return found.row_count <= reader.SMALL_ROWS and found.size <= reader.SMALL_BYTES
+
+
+def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
+    """The live partitions as rows of their columns: what a condition over these alone is decided on."""
+    fields = table.schema.partition_fields
+    rows = [tuple(found[item.name] for item in fields) for found in live_partitions(table.store)]
+    return spark.createDataFrame(rows, spark_schema(fields))
+
+
+def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
+    """Delete the rows of an append table that `choose` finds; `prune`: what is known of them, to leave out files."""
+    return files.delete_rows(table.store, prune, finder(spark, choose))
+
+
+def delete_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:
+    """Delete these rows, read from the table, of a primary-key table."""
+    refuse_delete(table.schema)
+    return _write(spark, table, _of_kind(frame, table.schema, DELETE), "DELETE")
+
+
+def update(
+    spark: SparkSession, table: Table, assignments: Mapping[str, Any], where: str | Predicate | None
+) -> Snapshot | None:
+    """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the old row.
+
+    Errors: InvalidError (columns, primary key, values), UnsupportedError (merge engine), and those of a write.
+    """
+    table = table.for_writing()
+    schema = table.schema
+    columns = assigned_columns(schema, assignments)
+    refuse_update(schema, columns)
+    values = {name: F.expr(value) if isinstance(value, str) else value for name, value in columns.items()}
+    chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
+    if not schema.primary_keys:
+        prune = condition(spark, table, where) or Constant(True)
+        return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))
+    frame = reader.read(spark, table, where=where)
+    if moves(schema, columns):
+        chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
+    return update_rows(spark, table, frame.select(*chosen))
+
+
+def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dict[str, Any]:
+    """The assignments by the table's own column names, matched without case; InvalidError for others."""
+    known = {name.lower(): name for name in schema.field_names}
+    found: dict[str, Any] = {}
+    for name, value in assignments.items():
+        own = known.get(name.lower())
+        if own is None:
+            raise InvalidError("no such column", column=name, columns=list(schema.field_names))
+        if own in found:
+            raise InvalidError(f"Conflicting assignments for '{own}'", remedy="assign each column once")
+        found[own] = value
+    if not found:
+        raise InvalidError("an update that sets nothing", remedy="give column → expression")
+    return found
+
+
+def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bool:
+    """Whether an update of these columns can move rows of a primary-key table to other partitions, and nobody but the
+    update deletes them from the old ones."""
+    if not schema.primary_keys or schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return False
+    return any(name in schema.partition_keys for name in columns)
+
+
+def update_places(
+    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project
+) -> Snapshot | None:
+    """Replace the rows of an append table that `choose` finds by what `project` makes of them."""
+    fields = table.schema.fields
+
+    def assign(batch: pa.RecordBatch) -> pa.RecordBatch:
+        rows = pa.Table.from_batches([spark_batch(batch, fields)], arrow_layout(fields))
+        found = conform(project(spark.createDataFrame(rows, spark_schema(fields))), fields).toArrow().combine_chunks()
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], schema=found.schema)
+
+    return files.update_rows(table.store, prune, assign, finder(spark, choose))
+
+
+def update_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:
+    """Write rows of a primary-key table with their new values; where they may move, `frame` has every column's old
+    value as well."""
+    schema = table.schema
+    if OLD + schema.field_names[0] not in frame.columns:
+        return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE")
+    frame = frame.persist()  # read twice: the rows that arrive and those that leave must be the same
+    try:
+        rows = _of_kind(frame, schema, UPDATE_AFTER).union(_left(frame, schema))
+        return _write(spark, table, rows, "UPDATE")
+    finally:
+        frame.unpersist()
+
+
+def _left(frame: DataFrame, schema: TableSchema) -> DataFrame:
+    """Deletes in the partitions that rows leave, but for keys to which another row of the update comes."""
+    names = schema.field_names
+    stays = [F.col(quoted(key)).eqNullSafe(F.col(quoted(OLD + key))) for key in schema.partition_keys]
+    gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
+    keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
+    arrived = frame.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+    same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
+    return _of_kind(gone.join(arrived, _all(same), "left_anti"), schema, DELETE)
+
+
+def _all(parts: Sequence[Column]) -> Column:
+    return reduce(lambda left, right: left & right, parts)
+
+
+def _of_kind(frame: DataFrame, schema: TableSchema, kind: int) -> DataFrame:
+    columns = [F.col(quoted(name)) for name in schema.field_names]
+    return frame.select(*columns, F.lit(kind).cast("tinyint").alias(KIND_FIELD.name))
+
+
+def _write(spark: SparkSession, table: Table, rows: DataFrame, operation: str) -> Snapshot | None:
+    request = writer.WriteRequest(kinds=KIND_FIELD.name, operation=operation)
+    return writer.write(spark, table, rows, request)

@@ -1,0 +1,159 @@
+"""Compaction units as Spark tasks: each reads, merges and writes its bucket's files in a Python worker, no row passes
+the JVM, and messages come back by one collect. Few bytes are compacted in the driver.
+
+Spec: docs/spec/writing.md#compaction-tasks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from bucketlake.errors import BucketlakeError, InvalidError, StorageError
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops import append_compact, maintain
+from bucketlake.ops.append_compact import AppendUnit, compact_files
+from bucketlake.ops.commit import Commit
+from bucketlake.ops.compact import CompactUnit, compact_bucket
+from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.partition_choice import both, by_condition, by_specs, idle, parse_specs
+from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.store import Store
+from bucketlake.options import parse_duration
+from bucketlake.predicate import Predicate, parse_where
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.table import Table
+
+DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
+
+
+def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
+    """How `ops.maintain` compacts buckets of primary-key tables with this session."""
+
+    def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return maintain.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], list[CommitMessage]]:
+    """How `ops.append_compact` rewrites files with this session."""
+
+    def run(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return append_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+@dataclass(frozen=True)
+class CompactStage:
+    """What every task does with its units; travels to the tasks."""
+
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage | BucketlakeError]:
+        """The messages of the units, or the error of one: then the task's own files are gone."""
+        done: list[CommitMessage] = []
+        try:
+            for unit in chain.from_iterable(unpickled(batches)):
+                message = compact_unit(self.store, unit)
+                if message is not None:
+                    done.append(message)
+        except BucketlakeError as error:
+            Commit(self.store, "").abort(done)
+            if isinstance(error, StorageError):
+                raise  # Spark tries again
+            yield error
+            return
+        except BaseException:
+            Commit(self.store, "").abort(done)
+            raise
+        yield from done
+
+
+def compact_unit(store: Store, unit: CompactUnit | AppendUnit) -> CommitMessage | None:
+    """Compact one unit of either kind."""
+    return compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+
+
+def _in_tasks(spark: SparkSession, store: Store, units: Sequence[CompactUnit | AppendUnit]) -> list[CommitMessage]:
+    """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
+    ensure_package(spark)
+    results: list[Any] = run_tasks(spread(spark, pack(units, parallelism(spark))), CompactStage(store))
+    messages = [result for result in results if isinstance(result, CommitMessage)]
+    for result in results:
+        if isinstance(result, BucketlakeError):
+            Commit(store, "").abort(messages)
+            raise result
+    return messages
+
+
+def pack(units: Sequence[CompactUnit | AppendUnit], tasks: int) -> list[list[CompactUnit | AppendUnit]]:
+    """At most `tasks` groups of about the same bytes, each unit whole."""
+    groups: list[list[CompactUnit | AppendUnit]] = [[] for _ in range(min(max(tasks, 1), len(units)) or 1)]
+    sizes = [0] * len(groups)
+    for unit in sorted(units, key=lambda unit: unit.size, reverse=True):
+        lightest = sizes.index(min(sizes))
+        groups[lightest].append(unit)
+        sizes[lightest] += unit.size + 1
+    return groups
+
+
+def after_write(
+    spark: SparkSession, store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage]
+) -> Snapshot | None:
+    """Compact what a write has made due, unless the table is `write-only`; the COMPACT snapshot, if any.
+
+    Append tables: only with buckets; small files of others wait for CALL sys.compact. Errors as `ops.maintain`.
+    """
+    if store.schema.primary_keys:
+        return maintain.after_write(store, snapshot, messages, run_units(spark))
+    return append_compact.after_write(store, messages, run_append(spark))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to compact. `partitions`: text as procedures take it, or specs; `where`: a condition over partition columns,
+    not both. `full`: all into one run, else what the table's policy picks. `idle`: only partitions that no file came to
+    for so long, such as "1 d"."""
+
+    partitions: str | Sequence[Mapping[str, Any]] | None = None
+    where: str | Predicate | None = None
+    full: bool = True
+    idle: str | None = None
+
+
+def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | None:
+    """Compact a table; the COMPACT snapshot, None where there was nothing to do. `write-only` does not matter.
+
+    Errors: InvalidError (partitions, condition), UnsupportedError, ConflictError.
+    """
+    store = table.for_writing().store
+    wanted = _filter(spark, store, request)
+    if not store.schema.primary_keys:
+        return append_compact.compact_append(store, request.full, wanted, run_append(spark))
+    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+
+
+def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
+    given, where = request.partitions, request.where
+    if given and where:
+        raise InvalidError("partitions and where cannot be used together.")
+    wanted: PartitionFilter | None = None
+    if given:
+        wanted = by_specs(store, parse_specs(given) if isinstance(given, str) else given)
+    elif where:
+        zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
+        wanted = by_condition(store, parse_where(where, store.schema.fields, zone) if isinstance(where, str) else where)
+    if request.idle is not None:
+        wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
+    return wanted

@@ -1,0 +1,105 @@
+"""Rows of append tables with their places, so that any condition of Spark's can say which of them go.
+
+Spec: docs/spec/row_changes.md#append-tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.format.manifest import DataFile
+from bucketlake.ops.delete import Find, Positions
+from bucketlake.ops.messages import Split
+from bucketlake.ops.read import read_rows
+from bucketlake.ops.store import Store
+from bucketlake.spark import native, reader
+from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
+from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
+
+FILES_A_TASK = 4  # tasks a core
+Choose = Callable[[DataFrame], DataFrame]
+"""Rows of the table with `FILE_NAME` and `ROW_INDEX` to these two columns of the rows wanted."""
+
+
+def finder(spark: SparkSession, choose: Choose) -> Find:
+    """How `ops.delete` finds rows by a condition that Spark evaluates: positions, ascending, by file name."""
+
+    def find(store: Store, splits: Sequence[Split]) -> dict[str, Positions]:
+        if not splits:
+            return {}
+        chosen = choose(rows_with_places(spark, store, splits))
+        found = chosen.groupBy(FILE_NAME).agg(F.array_sort(F.collect_list(ROW_INDEX)).alias(ROW_INDEX)).toArrow()
+        lists = found.column(ROW_INDEX).combine_chunks()
+        names = found.column(FILE_NAME).to_pylist()
+        return {name: lists[at].values.to_numpy(zero_copy_only=False) for at, name in enumerate(names)}
+
+    return find
+
+
+def rows_with_places(spark: SparkSession, store: Store, splits: Sequence[Split]) -> DataFrame:
+    """Every row of these raw splits, deleted ones too, with its file's name and its position in the file."""
+    fields = store.schema.fields
+    files = [(split, file) for split in splits for file in split.files]
+    if sum(file.row_count for _, file in files) <= reader.SMALL_ROWS:
+        batches = list(PlaceScan(store).batches(files))
+        schema = _schema(store)
+        if not batches:
+            return spark.createDataFrame([], schema)
+        return spark.createDataFrame(pa.Table.from_batches(batches), schema)
+    scanned: list[native.FileAt] = []
+    others: list[tuple[Split, DataFile]] = []
+    for split, file in files:
+        found = native.FileAt(store.paths.file_path(split.bucket_path, file), file)
+        if found.format == "parquet" and native.is_native(store, found, fields):
+            scanned.append(found)
+        else:
+            others.append((split, file))
+    frames = [native.scan_with_positions(spark, store, scanned, fields)] if scanned else []
+    if others:
+        ensure_package(spark)
+        count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
+        groups = [others[number::count] for number in range(count)]
+        frames.append(spread(spark, groups).mapInArrow(PlaceScan(store), _schema(store)))
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _schema(store: Store) -> T.StructType:
+    places = [T.StructField(FILE_NAME, T.StringType()), T.StructField(ROW_INDEX, T.LongType())]
+    return T.StructType([*spark_schema(store.schema.fields).fields, *places])
+
+
+@dataclass(frozen=True)
+class PlaceScan:
+    """Reads whole files with the places of their rows; travels to tasks."""
+
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task of `mapInArrow`: files in, their rows out."""
+        for files in unpickled(batches):
+            yield from self.batches(files)
+
+    def batches(self, files: Sequence[tuple[Split, DataFile]]) -> Iterator[pa.RecordBatch]:
+        """The rows of these files in the layout of DataFrames, file and position behind the columns."""
+        fields = self.store.schema.fields
+        layout = arrow_layout(fields)
+        for name, kind in ((FILE_NAME, pa.string()), (ROW_INDEX, pa.int64())):
+            layout = layout.append(pa.field(name, kind))
+        for split, file in files:
+            start = 0
+            for batch in read_rows(self.store, split, file, np.zeros(file.row_count, np.bool_)):
+                rows = spark_batch(batch, fields)
+                places = [
+                    pa.repeat(pa.scalar(file.file_name), rows.num_rows),
+                    pa.array(np.arange(start, start + rows.num_rows, dtype=np.int64)),
+                ]
+                start += rows.num_rows
+                yield pa.RecordBatch.from_arrays([*rows.columns, *places], schema=layout)

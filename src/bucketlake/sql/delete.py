@@ -1,0 +1,85 @@
+"""DELETE FROM: by metadata alone where it can, else the rows that the condition finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from bucketlake.ops.row_changes import refuse_delete
+from bucketlake.predicate import is_exact
+from bucketlake.spark import changes
+from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.sql import query
+from bucketlake.sql.target import Target, parse_condition, parse_target
+from bucketlake.sql.text import Cursor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+
+def parse_delete(statement: str) -> Target:
+    """Read `DELETE FROM t [[AS] a] [WHERE …]`."""
+    cursor = Cursor(statement)
+    cursor.expect("DELETE")
+    cursor.expect("FROM")
+    target = parse_target(cursor, "WHERE")
+    target.condition = parse_condition(cursor)
+    return target
+
+
+def run(lake: Lake, statement: str) -> DataFrame | None:
+    """Run a DELETE: at most one commit, and no rows. A table that only Spark has is Spark's affair.
+
+    Spec: docs/spec/row_changes.md#delete
+    """
+    target = parse_delete(statement)
+    name = target.find(lake)
+    if name is None:
+        return query.run(lake, statement)
+    table = target.table(lake, name)
+    if target.condition is None or _is_understood(lake, target, table):
+        table.delete(target.condition)
+    elif not _delete_partitions(lake, target, table):
+        refuse_delete(table.schema)
+        _delete_rows(lake, target, table)
+    return None
+
+
+def _is_understood(lake: Lake, target: Target, table: LakeTable) -> bool:
+    """Whether the condition means the same without Spark."""
+    found = target.predicate(lake, table)
+    return found is not None and is_exact(found)
+
+
+def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
+    """Drop the partitions that a condition over partition columns finds, by whatever subquery; False: it cannot say."""
+    keys = table.schema.partition_keys
+    if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
+        return False
+    own = changes.partitions_frame(lake.spark, table.table)
+    try:
+        found = target.rows(lake, {key: target.column(key) for key in keys}, own).collect()
+    except AnalysisException:
+        return False  # a subquery looks at the row's other columns
+    if found:
+        table.drop_partitions([row.asDict() for row in found])
+    return True
+
+
+def _delete_rows(lake: Lake, target: Target, table: LakeTable) -> None:
+    schema = table.schema
+    if not schema.primary_keys:
+        places = {name: target.column(name) for name in (FILE_NAME, ROW_INDEX)}
+        changes.delete_places(
+            lake.spark,
+            table.table.for_writing(),
+            target.prune(lake, table),
+            lambda rows: target.rows(lake, places, rows),
+        )
+        return
+    frame = target.rows(lake, {item: target.column(item) for item in schema.field_names})
+    changes.delete_rows(lake.spark, table.table.for_writing(), frame)

@@ -1,0 +1,156 @@
+"""The table that DELETE or UPDATE speaks of, its alias, options and condition, and the query that finds the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.predicate import Constant, Opaque, Predicate
+from bucketlake.spark.changes import condition
+from bucketlake.spark.types import quoted
+from bucketlake.sql import names, query
+from bucketlake.sql.text import Cursor, option_hints
+from bucketlake.sql.travel import session_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+# What a condition may consist of to mean the same for every row of a partition: no function, nothing left to chance.
+_STEADY = (
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.In),
+    *(exp.Between, exp.Is, exp.Null, exp.Boolean, exp.Literal, exp.Column, exp.Identifier, exp.Subquery, exp.Tuple),
+    *(exp.Cast, exp.DataType, exp.Neg, exp.Like),
+)
+
+
+@dataclass(slots=True)
+class Target:
+    """`parts`: the name as written at `source`; `hint`: the OPTIONS hint behind it, as written; `condition`: what
+    stands after WHERE, None without."""
+
+    parts: tuple[str, ...]
+    source: str
+    alias: str | None
+    hint: str
+    options: dict[str, str]
+    condition: str | None = None
+
+    def find(self, lake: Lake) -> names.LakeName | None:
+        """The lake table; None where the name is Spark's own."""
+        name = names.find(lake, self.parts)
+        if name is None and names.is_sparks(lake, self.parts):
+            return None
+        return name or names.target(lake, self.parts)
+
+    def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
+        """The table with the session's options and the hint's."""
+        return lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+
+    @property
+    def exposed(self) -> str:
+        """The name that qualifies its columns."""
+        return quoted(self.alias if self.alias is not None else self.parts[-1])
+
+    def column(self, name: str) -> str:
+        """A column of the table as SQL text that no other table's column can be taken for."""
+        return f"{self.exposed}.{quoted(name)}"
+
+    def rows(
+        self, lake: Lake, columns: Mapping[str, str], own: DataFrame | None = None, every: bool = False
+    ) -> DataFrame:
+        """The matching rows, or every one: name → SQL text over the table's columns. `own`: a frame to put in the
+        table's place."""
+        listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
+        head = f"SELECT {listed} FROM "
+        alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
+        where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
+        statement = f"{head}{self.source}{self.hint}{alias}{where}"
+        return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def predicate(self, lake: Lake, table: LakeTable) -> Predicate | None:
+        """The condition, parts that only Spark can evaluate left opaque; None where it says nothing without the
+        statement."""
+        if self.condition is None or not self.is_plain():
+            return None
+        try:
+            return condition(lake.spark, table.table, self.condition)
+        except (InvalidError, UnsupportedError):
+            return None  # Spark says what is wrong with it
+
+    def prune(self, lake: Lake, table: LakeTable) -> Predicate:
+        """What is known of the rows without Spark, to leave out files."""
+        unknown = Constant(True) if self.condition is None else Opaque(self.condition, ())
+        return self.predicate(lake, table) or unknown
+
+    def is_plain(self) -> bool:
+        """Whether no column of the condition is qualified, so that it means the same without the statement."""
+        tree = _tree(self.condition)
+        return tree is not None and not any(column.args.get("table") for column in tree.find_all(exp.Column))
+
+    def is_about(self, columns: tuple[str, ...]) -> bool:
+        """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""
+        tree = _tree(self.condition)
+        if tree is None or not columns:
+            return False
+        known = {name.lower() for name in columns}
+        stack, seen = [tree.args["where"].this], False
+        while stack:
+            node = stack.pop()
+            if isinstance(node, exp.Query):
+                continue
+            if not isinstance(node, _STEADY):
+                return False
+            if isinstance(node, exp.Column):
+                if node.name.lower() not in known:
+                    return False
+                seen = True
+            stack.extend(node.iter_expressions())
+        return seen
+
+
+def _tree(condition: str | None) -> exp.Select | None:
+    """The condition within a query; None where there is none or sqlglot does not know it."""
+    if condition is None:
+        return None
+    try:
+        tree = sqlglot.parse_one(f"SELECT 1 WHERE {condition}\n", dialect="spark")
+    except (SqlglotError, RecursionError):
+        return None
+    return tree if isinstance(tree, exp.Select) and tree.args.get("where") else None
+
+
+def parse_target(cursor: Cursor, *stops: str) -> Target:
+    """Read `name [hint] [[AS] alias]` up to one of the stop words or the end."""
+    start = cursor.at
+    parts = cursor.name()
+    source = cursor.text[cursor.tokens[start].start : cursor.tokens[cursor.at - 1].end]
+    end = cursor.tokens[cursor.at - 1].end
+    alias = None
+    if cursor.accept("AS") or not (cursor.done or any(cursor.sees(stop) for stop in stops)):
+        alias = cursor.identifier()
+    following = cursor.peek()
+    until = following.start if following is not None else len(cursor.text)
+    hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if end <= hint.start < until]
+    options = {key: value for hint in hints for key, value in hint.options.items()}
+    return Target(parts, source, alias, "".join(cursor.text[h.start : h.end] for h in hints), options)
+
+
+def parse_condition(cursor: Cursor) -> str | None:
+    """Read `[WHERE …]` to the end of the statement."""
+    if cursor.done:
+        return None
+    cursor.expect("WHERE")
+    if cursor.done:
+        cursor.fail("WHERE needs a condition")
+    first, last = cursor.tokens[cursor.at], cursor.tokens[-1]
+    cursor.at = len(cursor.tokens)
+    return cursor.text[first.start : last.end]

@@ -1,0 +1,127 @@
+"""Compaction through Spark: as tasks and in the driver, after writes, and what a failing task leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import NotFoundError, UnsupportedError
+from bucketlake.ops.append_compact import AppendUnit
+from bucketlake.spark import compaction
+from bucketlake.spark.compaction import pack
+
+pytestmark = pytest.mark.spark
+
+Row = tuple[object, ...]
+
+
+def rows(lake: bucketlake.Lake) -> list[Row]:
+    return sorted((tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()), key=repr)
+
+
+def upserts(lake: bucketlake.Lake, options: str) -> None:
+    lake.sql(f"CREATE TABLE db.t (id BIGINT, v BIGINT, s STRING) TBLPROPERTIES ('primary-key' = 'id'{options})")
+    for turn in range(3):
+        lake.sql(f"INSERT INTO db.t SELECT id, id + {turn}, concat('s', id) FROM range({turn * 500}, 2000)")
+
+
+def data_files(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "warehouse" / "db.db" / "t").rglob("data-*")}
+
+
+@pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
+def test_full_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
+    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
+    before = rows(lake)
+    table = lake.table("db.t")
+    assert len(table.files()) >= 12
+    snapshot = table.compact()
+    assert snapshot is not None and snapshot.commit_kind.value == "COMPACT"
+    assert rows(lake) == before
+    files = table.files()
+    assert len(files) == 4 and len({f.file.level for f in files}) == 1 and sum(f.file.row_count for f in files) == 2000
+    assert table.compact() is None
+
+
+@pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
+def test_append_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
+    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    lake.sql("CREATE TABLE db.t (id BIGINT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('bucket' = '-1')")
+    for turn in range(5):
+        lake.sql(f"INSERT INTO db.t VALUES ({turn}, 1), ({turn}, 2)")
+    before = rows(lake)
+    table = lake.table("db.t")
+    assert table.compact(partitions=[{"pt": 1}]) is not None
+    assert table.compact(where="pt = 2") is not None
+    assert len(table.files()) == 2
+    assert rows(lake) == before
+
+
+def test_writes_compact_what_they_made_due(lake: bucketlake.Lake) -> None:
+    upserts(lake, ", 'bucket' = '1', 'num-sorted-run.compaction-trigger' = '2'")
+    table = lake.table("db.t")
+    kinds = [snapshot.commit_kind.value for snapshot in table.snapshots()]
+    assert kinds.count("APPEND") == 3 and "COMPACT" in kinds
+    assert rows(lake) == sorted(((i, i + min(i // 500, 2), f"s{i}") for i in range(2000)), key=repr)
+    lake.sql("DELETE FROM db.t WHERE id >= 10")
+    assert len(rows(lake)) == 10
+
+
+def test_bucketed_append_writes_compact_too(lake: bucketlake.Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id BIGINT) TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'id')")
+    for turn in range(5):
+        lake.sql(f"INSERT INTO db.t VALUES ({turn})")
+    assert [row[0] for row in rows(lake)] == [0, 1, 2, 3, 4]
+    assert len(lake.table("db.t").files()) == 1
+
+
+@pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
+def test_a_failing_unit_leaves_the_table_and_no_file(
+    lake: bucketlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
+) -> None:
+    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
+    table = lake.table("db.t")
+    gone = table.files()[0]
+    Path(gone.path).unlink()
+    before, newest = data_files(tmp_path), table.latest_snapshot()
+    with pytest.raises(NotFoundError, match=gone.file.file_name):
+        table.compact()
+    assert data_files(tmp_path) == before
+    assert table.latest_snapshot() == newest
+
+
+def test_the_statements_of_an_order_table(lake: bucketlake.Lake) -> None:
+    lake.sql("CREATE TABLE db.t (order_id BIGINT, PRIMARY KEY (order_id) NOT ENFORCED) WITH ('bucket' = '2')")
+    lake.sql("SET 'execution.runtime-mode' = 'batch'")
+    for values in ("(1)", "(2), (3)", "(4), (5), (6), (7)"):
+        lake.sql(f"INSERT INTO db.t VALUES {values}")
+    lake.sql("DELETE FROM db.t WHERE order_id IN (2, 3)")
+    assert [row[0] for row in rows(lake)] == [1, 4, 5, 6, 7]
+    lake.sql("CALL sys.compact('db.t', '', '', '', '')")
+    assert [row[0] for row in rows(lake)] == [1, 4, 5, 6, 7]
+    per_bucket = [f.bucket for f in lake.table("db.t").files()]
+    assert len(per_bucket) == len(set(per_bucket))
+
+
+def test_an_order_is_refused(classic: bucketlake.Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id BIGINT) TBLPROPERTIES ('bucket' = '-1')")
+    with pytest.raises(UnsupportedError, match="order=zorder"):
+        classic.table("db.t").compact(order="zorder")
+
+
+def test_units_are_packed_by_bytes() -> None:
+    class Sized(AppendUnit):
+        """A unit of a given size."""
+
+        @property
+        def size(self) -> int:
+            return self.bucket
+
+    units = [Sized(b"", size, 1, ()) for size in (7, 5, 4, 3, 1)]
+    groups = pack(units, 2)
+    assert sorted(sum(unit.size for unit in group) for group in groups) == [10, 10]
+    assert len(pack(units, 100)) == 5 and pack([], 3) == [[]]

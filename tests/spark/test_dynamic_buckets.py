@@ -1,0 +1,108 @@
+"""Tables with dynamic buckets, written by several tasks: every key in one bucket, in the one that the index says."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from bucketlake import Table, UnsupportedError
+from bucketlake.ops.dynamic import hash_files, key_hashes, read_hashes
+from bucketlake.spark import tasks
+from bucketlake.spark.session import Lake
+from bucketlake.types import canonical_batch
+
+pytestmark = pytest.mark.spark
+
+
+def frame(lake: Lake, rows: int, value: int, parts: int = 2) -> DataFrame:
+    return lake.spark.range(0, rows, 1, 4).select(
+        F.concat(F.lit("p"), (F.col("id") % parts).cast("string")).alias("pt"),
+        F.concat(F.lit("key-"), F.col("id").cast("string")).alias("name"),
+        F.col("id"),
+        F.lit(value).alias("v"),
+    )
+
+
+def create(lake: Lake, **options: str) -> Table:
+    texts = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    fields = frame(lake, 1, 1).limit(0).toArrow().schema
+    return lake.catalog.create_table(
+        "db.t", fields, partition_keys=["pt"], primary_keys=["pt", "name", "id"], options=texts
+    )
+
+
+def check(table: Table) -> dict[tuple[str, int], int]:
+    """Every key's hash is in the index of the one bucket that all its rows lie in. Partition and hash -> bucket."""
+    table = table.refresh()
+    store, keys = table.store, table.schema.select(table.schema.trimmed_primary_keys)
+    index: dict[tuple[str, int], list[int]] = {}
+    for partition, files in hash_files(store.index_manifest(table.latest_snapshot())).items():
+        for bucket, file in files.items():
+            for value in read_hashes(store, partition, bucket, file).tolist():
+                index.setdefault((store.paths.partition_texts(partition)["pt"], value), []).append(bucket)
+    assert all(len(found) == 1 for found in index.values())
+    for file in table.files():
+        for batch in pq.ParquetFile(file.path).iter_batches(columns=["name", "id"]):
+            for value in key_hashes(canonical_batch(batch, keys), keys).tolist():
+                assert index[file.partition["pt"], value] == [file.bucket]
+    return {key: found[0] for key, found in index.items()}
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["by tasks", "sent back"])
+@pytest.mark.parametrize(
+    "options", [{}, {"dynamic_bucket__initial_buckets": "3"}, {"dynamic_bucket__max_buckets": "1"}]
+)
+def test_tasks_keep_each_key_in_one_bucket(lake: Lake, small: bool, options: dict[str, str]) -> None:
+    rows = 3000 if small else 100_000
+    table = create(lake, dynamic_bucket__target_row_num=str(rows // 20), **options)
+    handle = lake.table("db.t")
+    handle.write(frame(lake, rows, 1))
+    first = check(table)
+    assert rows - 5 < len(first) <= rows, "few keys share a hash"
+    assert len(set(first.values())) >= (1 if "dynamic_bucket__max_buckets" in options else 10)
+    handle.write(frame(lake, rows + rows // 10, 2).repartition(3))
+    second = check(table)
+    assert {key: second[key] for key in first} == first
+    assert handle.read().agg(F.count("*"), F.sum("v")).collect()[0][:] == (rows + rows // 10, 2 * (rows + rows // 10))
+    handle.write(frame(lake, rows // 10, 3), mode="overwrite")
+    assert rows // 10 - 5 < len(check(table)) <= rows // 10
+    lake.sql("DELETE FROM db.t WHERE id < 5")
+    assert handle.read().count() == rows // 10 - 5
+    check(table)
+
+
+def test_shares_agree_between_spark_and_tasks(classic: Lake) -> None:
+    """A row reaches the task whose number its share says, whatever computes it."""
+    from bucketlake.format.hashing import bucket_of
+    from bucketlake.spark.bucketing import share_column
+
+    table = create(classic)
+    keys = table.schema.select(table.schema.trimmed_primary_keys)
+    found = frame(classic, 1000, 1).withColumn("share", share_column(table.schema, 7)).toArrow()
+    for batch in found.to_batches():
+        expected = bucket_of(key_hashes(canonical_batch(batch, keys), keys), 7)
+        assert batch.column("share").to_pylist() == expected.tolist()
+
+
+def test_discarding_removes_index_files(classic: Lake) -> None:
+    from pathlib import Path
+
+    from bucketlake.ops.write import prepare_write, write_batches
+
+    table = create(classic)
+    batches = frame(classic, 10, 1).toArrow().to_batches()
+    messages = write_batches(table.store, batches, prepare_write(table.store, None))
+    written = [path for path in Path(table.path).rglob("*") if path.is_file() and "schema" not in path.parts]
+    assert len(written) == 4, "two partitions, a data file and an index file each"
+    tasks.discard(table.store, messages)
+    assert not any(path.exists() for path in written)
+
+
+def test_sparks_own_writer_is_refused(lake: Lake) -> None:
+    table = create(lake)
+    with pytest.raises(Exception, match="dynamic buckets") as caught:
+        frame(lake, 10, 1).write.format("bucketlake").mode("append").save(table.path)
+    assert isinstance(caught.value, UnsupportedError) or "UnsupportedError" in str(caught.value)
+    assert table.latest_snapshot() is None

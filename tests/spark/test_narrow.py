@@ -1,0 +1,49 @@
+"""Decimals cross to Python as doubles and come back digit for digit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bucketlake.spark.narrow import widened
+from bucketlake.types import DataField, DataType, Root
+
+SHAPES = [(1, 0), (9, 4), (15, 0), (15, 2), (15, 7), (15, 15)]
+
+
+@pytest.mark.parametrize(("precision", "scale"), SHAPES)
+@given(data=st.data())
+def test_every_decimal_of_15_digits_comes_back(precision: int, scale: int, data: st.DataObject) -> None:
+    limit = 10**precision - 1
+    digits = data.draw(st.lists(st.one_of(st.none(), st.integers(-limit, limit)), min_size=1, max_size=50))
+    kind = pa.decimal128(precision, scale)
+    expected = pa.array([None if d is None else Decimal(d).scaleb(-scale) for d in digits], kind)
+    doubles = pa.array([None if d is None else float(Decimal(d).scaleb(-scale)) for d in digits], pa.float64())
+    field = DataField(0, "d", DataType(Root.DECIMAL, precision=precision, scale=scale))
+    found = widened(pa.RecordBatch.from_arrays([doubles], ["d"]), [field]).column("d")
+    found.validate(full=True)
+    assert found.equals(expected)
+
+
+def test_slices_and_longer_decimals() -> None:
+    short = DataField(0, "short", DataType(Root.DECIMAL, precision=15, scale=2))
+    long = DataField(1, "long", DataType(Root.DECIMAL, precision=16, scale=2))
+    values = pa.array([Decimal("1.00"), Decimal("2.00"), None], pa.decimal128(16, 2))
+    batch = pa.RecordBatch.from_arrays([pa.array([9.99, 0.01, None]), values], ["short", "long"]).slice(1)
+    found = widened(batch, [short, long])
+    assert found.column("short").to_pylist() == [Decimal("0.01"), None]
+    assert found.column("long").to_pylist() == [Decimal("2.00"), None]
+
+
+def test_many_rows_at_the_edge_of_what_doubles_hold() -> None:
+    digits = np.arange(10**15 - 50_000, 10**15)
+    doubles = pa.array(digits / 100.0)
+    field = DataField(0, "d", DataType(Root.DECIMAL, precision=15, scale=2))
+    found = widened(pa.RecordBatch.from_arrays([doubles], ["d"]), [field]).column("d")
+    expected = pa.array(digits).cast(pa.decimal128(19, 0)).to_pylist()
+    assert [int(value.scaleb(2)) for value in found.to_pylist()] == [int(value) for value in expected]

@@ -1,0 +1,131 @@
+"""CALL: arguments of both engines, what is refused, and what compaction leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.sql.call import LATER, PROCEDURES
+
+pytestmark = pytest.mark.spark
+
+
+def table(lake: bucketlake.Lake, options: str = "") -> None:
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES "
+        f"('primary-key' = 'id,pt', 'bucket' = '1', 'write-only' = 'true'{options})"
+    )
+    for value in range(3):
+        lake.sql(f"INSERT INTO db.t VALUES (1, {value}, 'a'), (2, {value}, 'a'), (1, {value}, 'b')")
+    lake.sql("DELETE FROM db.t WHERE id = 2")
+
+
+def runs(lake: bucketlake.Lake) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for file in lake.table("db.t").files():
+        found[file.partition["pt"]] = found.get(file.partition["pt"], 0) + 1
+    return found
+
+
+def rows(lake: bucketlake.Lake) -> list[tuple[int, int, str]]:
+    return sorted(tuple(row) for row in lake.sql("SELECT * FROM db.t").collect())
+
+
+COMPACTS_ALL = [
+    "CALL sys.compact('db.t')",
+    "CALL sys.compact('db.t', '', '', '', '')",
+    "CALL paimon.sys.compact(`table` => 'db.t')",
+    "call sys.compact(table => 'db.t', compact_strategy => 'FULL', partitions => NULL);",
+    "CALL sys.compact('db.t', '', '', '', '', '', '', '')",
+    "CALL sys.compact('t', partitions => '')",
+    "CALL sys.compact('db.t', 'pt=a;pt=b', 'full')",
+    "CALL sys.compact('db.t', '', '', '', 'num-levels=4')",  # Flink's fifth: options
+    "CALL sys.compact('db.t', '', 'none', '', '', \"pt IN ('a', 'b')\")",  # Flink's third: order_strategy
+]
+
+
+@pytest.mark.parametrize("statement", COMPACTS_ALL)
+def test_every_spelling_compacts_the_table(lake: bucketlake.Lake, statement: str) -> None:
+    table(lake)
+    lake.current_database = "db"
+    before = rows(lake)
+    shown = lake.sql(statement)
+    assert shown.columns == ["result"] and [row[0] for row in shown.collect()] == [True]
+    assert runs(lake) == {"a": 1, "b": 1}
+    assert rows(lake) == before == [(1, 2, "a"), (1, 2, "b")]
+    newest = lake.table("db.t").latest_snapshot()
+    assert newest is not None and newest.commit_kind.value == "COMPACT"
+    lake.sql(statement)
+    assert lake.table("db.t").latest_snapshot() == newest
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "partitions => 'pt=a'",
+        "partitions => 'pt=\"a\"'",
+        "`where` => \"pt < 'b'\"",
+        "where => \"pt = 'a' AND pt <> 'c'\"",
+    ],
+)
+def test_partitions_are_chosen(lake: bucketlake.Lake, argument: str) -> None:
+    table(lake)
+    lake.sql(f"CALL sys.compact(`table` => 'db.t', {argument})")
+    assert runs(lake)["a"] == 1 and runs(lake)["b"] > 1
+
+
+def test_idle_partitions_only(lake: bucketlake.Lake) -> None:
+    table(lake)
+    lake.sql("CALL sys.compact(table => 'db.t', partition_idle_time => '1 d')")
+    assert runs(lake)["a"] > 1
+    lake.sql("CALL sys.compact(table => 'db.t', partition_idle_time => '0 s')")
+    assert runs(lake) == {"a": 1, "b": 1}
+
+
+def test_minor_leaves_few_runs_alone(lake: bucketlake.Lake) -> None:
+    table(lake)
+    before = runs(lake)
+    lake.sql("CALL sys.compact(table => 'db.t', compact_strategy => 'minor')")
+    assert runs(lake) == before
+    lake.sql(
+        "CALL sys.compact(table => 'db.t', compact_strategy => 'minor', options => 'num-sorted-run.compaction-trigger=2')"
+    )
+    assert runs(lake) == {"a": 1, "b": 1}
+
+
+REFUSED = [
+    ("CALL sys.compact()", InvalidError, "needs arguments"),
+    ("CALL sys.compact('')", InvalidError, "needs arguments"),
+    ("CALL sys.compact('db.gone')", NotFoundError, "gone"),
+    ("CALL sys.compcat('db.t')", InvalidError, "did you mean sys.compact"),
+    ("CALL sys.compact(tabel => 'db.t')", InvalidError, "did you mean table"),
+    ("CALL sys.compact(table => 'db.t', `table` => 'db.t')", InvalidError, "given twice"),
+    ("CALL sys.compact(table => 'db.t', 'pt=a')", InvalidError, "positional argument after a named one"),
+    ("CALL sys.compact('db.t', '', '', '', '', '', '', '', '')", InvalidError, "too many arguments"),
+    ("CALL sys.compact(table => 'db.t', compact_strategy => 'some')", InvalidError, "only supports 'full' or 'minor'"),
+    ("CALL sys.compact(table => 'db.t', order_by => 'v')", InvalidError, "cannot work with order_by"),
+    ("CALL sys.compact(table => 'db.t', order_strategy => 'zorder', order_by => 'v')", UnsupportedError, "zorder"),
+    ("CALL sys.compact('db.t', '', 'zorder', 'v')", UnsupportedError, "zorder"),
+    ("CALL sys.compact(table => 'db.t', partitions => 'pt=a', where => 'pt > 1')", InvalidError, "used together"),
+    ("CALL sys.compact(table => 'db.t', partitions => 'id=1')", InvalidError, "Partition keys"),
+    ("CALL sys.compact(table => 'db.t', partitions => 'a')", InvalidError, "not a partition"),
+    ("CALL sys.compact(table => 'db.t', where => 'v > 1')", InvalidError, "Only partition predicate"),
+    ("CALL sys.compact(table => 'db.t', options => 'a')", InvalidError, "not an option"),
+    ("CALL sys.compact(table => 'db.t', partition_idle_time => 'soon')", InvalidError, "soon"),
+    ("CALL sys.rescale(`table` => 'db.t', bucket_num => 1)", UnsupportedError, "sys.rescale is not supported yet"),
+    ("CALL sys.compact 'db.t'", InvalidError, "expected"),
+    ("CALL sys.compact('db.t') x", InvalidError, "unexpected text"),
+]
+
+
+@pytest.mark.parametrize(("statement", "error", "message"), REFUSED)
+def test_what_is_refused(classic: bucketlake.Lake, statement: str, error: type[Exception], message: str) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, v INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES ('bucket' = '-1')")
+    with pytest.raises(error, match=message):
+        classic.sql(statement)
+    assert classic.table("db.t").latest_snapshot() is None
+
+
+def test_no_procedure_is_both_there_and_later() -> None:
+    assert not set(PROCEDURES) & LATER

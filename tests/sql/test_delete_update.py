@@ -1,0 +1,335 @@
+"""DELETE and UPDATE on lake tables: which rows, what is refused, and that each is one commit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark import reader
+
+pytestmark = pytest.mark.spark
+
+Row = tuple[object, ...]
+
+
+def content(lake: bucketlake.Lake, table: str = "db.t") -> list[Row]:
+    return sorted((tuple(row) for row in lake.sql(f"SELECT * FROM {table}").collect()), key=repr)
+
+
+def keyed(lake: bucketlake.Lake, more: str = "", partition: str = "") -> None:
+    clause = f"PARTITIONED BY ({partition})" if partition else ""
+    lake.sql(
+        f"CREATE TABLE db.t (id INT, name STRING, dt STRING) {clause} "
+        f"TBLPROPERTIES ('primary-key' = 'id{',' + partition if partition else ''}', 'bucket' = '2'{more})"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', '11'), (2, 'b', '22'), (3, 'c', '33'), (4, null, '33')")
+
+
+def snapshots(lake: bucketlake.Lake) -> int:
+    newest = lake.table("db.t").latest_snapshot()
+    return 0 if newest is None else newest.id
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("id = 1", [2, 3, 4]),
+        ("id IN (1, 2)", [3, 4]),
+        ("name <> 'a'", [1, 4]),
+        ("t.id = 1 OR t.name IS NULL", [2, 3]),
+        ("upper(name) = 'B'", [1, 3, 4]),
+        ("id IN (SELECT max(id) FROM db.t)", [1, 2, 3]),
+        ("EXISTS (SELECT * FROM db.t AS o WHERE o.id = t.id + 1)", [4]),
+        ("id NOT IN (SELECT id FROM wanted)", [1, 3]),
+        ("id > 10", [1, 2, 3, 4]),
+        ("db.t.dt = '33'", [1, 2]),
+    ],
+)
+def test_delete_finds_its_rows(lake: bucketlake.Lake, condition: str, left: list[int]) -> None:
+    keyed(lake)
+    lake.spark.createDataFrame([(1,), (3,)], "id int").createOrReplaceTempView("wanted")
+    before = snapshots(lake)
+    shown = lake.sql(f"DELETE FROM db.t WHERE {condition}")
+    assert shown.collect() == []
+    assert [row[0] for row in content(lake)] == left
+    assert snapshots(lake) <= before + 1
+    if len(left) < 4:
+        newest = lake.table("db.t").latest_snapshot()
+        assert newest is not None and newest.operation == "DELETE"
+
+
+def test_delete_takes_an_alias(lake: bucketlake.Lake) -> None:
+    keyed(lake)
+    lake.sql("DELETE FROM db.t AS x WHERE x.id = 1")
+    lake.sql("delete from db.t y where y.id = 2;")
+    assert [row[0] for row in content(lake)] == [3, 4]
+
+
+def test_delete_without_condition_empties_the_table_by_metadata(lake: bucketlake.Lake) -> None:
+    keyed(lake)
+    lake.sql("DELETE FROM db.t")
+    assert content(lake) == []
+    newest = lake.table("db.t").latest_snapshot()
+    assert newest is not None and newest.commit_kind.value == "OVERWRITE" and newest.total_record_count == 0
+
+
+@pytest.mark.parametrize(
+    "condition", ["dt = '33'", "dt IN (SELECT dt FROM db.t WHERE id = 3)", "dt > '22' AND dt IS NOT NULL"]
+)
+def test_delete_of_whole_partitions_is_metadata_only(lake: bucketlake.Lake, condition: str) -> None:
+    keyed(lake, partition="dt")
+    lake.sql(f"DELETE FROM db.t WHERE {condition}")
+    assert [row[0] for row in content(lake)] == [1, 2]
+    newest = lake.table("db.t").latest_snapshot()
+    assert newest is not None and newest.commit_kind.value == "OVERWRITE" and newest.delta_record_count == -2
+
+
+def test_delete_on_partition_columns_by_chance_looks_at_rows(lake: bucketlake.Lake) -> None:
+    keyed(lake, partition="dt")
+    lake.sql("DELETE FROM db.t WHERE dt = '33' AND rand() < 0")
+    assert len(content(lake)) == 4
+
+
+def test_delete_of_a_null_partition(lake: bucketlake.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v INT, dt STRING) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, 1, null), (2, 2, 'x')")
+    lake.sql("DELETE FROM db.t WHERE dt IS NULL")
+    assert content(lake) == [(2, 2, "x")]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SET name = 'n' WHERE id = 1", [(1, "n", "11"), (2, "b", "22"), (3, "c", "33"), (4, None, "33")]),
+        (
+            "SET name = concat(name, dt), dt = name WHERE id <> 3",
+            [(1, "a11", "a"), (2, "b22", "b"), (3, "c", "33"), (4, None, None)],
+        ),
+        (
+            "AS x SET x.name = CASE WHEN x.id < 3 THEN 'low' ELSE 'high' END",
+            [(1, "low", "11"), (2, "low", "22"), (3, "high", "33"), (4, "high", "33")],
+        ),
+        (
+            "SET name = (SELECT max(o.name) FROM db.t o), dt = NULL WHERE id IN (SELECT id + 1 FROM db.t)",
+            [(1, "a", "11"), (2, "c", None), (3, "c", None), (4, "c", None)],
+        ),
+        ("SET id = id WHERE id = 99", None),
+        ("SET name = 'n' WHERE id = 99", [(1, "a", "11"), (2, "b", "22"), (3, "c", "33"), (4, None, "33")]),
+    ],
+)
+def test_update_sets_its_rows(lake: bucketlake.Lake, statement: str, rows: list[Row] | None) -> None:
+    keyed(lake)
+    before = snapshots(lake)
+    if rows is None:
+        with pytest.raises(InvalidError, match="Can't update the primary key column"):
+            lake.sql(f"UPDATE db.t {statement}")
+        return
+    assert lake.sql(f"UPDATE db.t {statement}").collect() == []
+    assert content(lake) == rows
+    assert snapshots(lake) <= before + 1
+
+
+def test_update_of_a_member(lake: bucketlake.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE db.t (id INT, s STRUCT<c1: INT, c2: STRING>) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, struct(1, 'a')), (2, struct(2, 'b'))")
+    lake.sql("UPDATE db.t SET s.c2 = 'new', s.c1 = s.c1 + 10 WHERE s.c1 = 1")
+    assert content(lake) == [(1, (11, "new")), (2, (2, "b"))]
+    with pytest.raises(InvalidError, match="Conflicting assignments for 's'"):
+        lake.sql("UPDATE db.t SET s.c2 = 'x', s = struct(1, 'x')")
+
+
+def test_update_moves_between_partitions_even_onto_each_other(lake: bucketlake.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE db.t (pk INT, v INT, pt INT) PARTITIONED BY (pt) "
+        "TBLPROPERTIES ('primary-key' = 'pk', 'bucket' = '2')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, 10, 1), (1, 11, 2), (2, 20, 1), (3, 30, null)")
+    lake.sql("UPDATE db.t SET pt = CASE pt WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 5 END WHERE pk <> 2")
+    assert content(lake) == [(1, 10, 2), (1, 11, 1), (2, 20, 1), (3, 30, 5)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "message"),
+    [
+        ("UPDATE db.t SET id = 5 WHERE name = 'a'", InvalidError, "Can't update the primary key column."),
+        ("UPDATE db.t SET nope = 5", InvalidError, "no such column"),
+        ("UPDATE db.t SET name = 'a', NAME = 'b'", InvalidError, "Conflicting assignments"),
+        ("UPDATE db.t SET name", InvalidError, "expected ="),
+        ("UPDATE db.t SET name = WHERE id = 1", InvalidError, "needs an expression"),
+        ("DELETE db.t", InvalidError, "expected FROM"),
+        ("DELETE FROM db.t WHERE", InvalidError, "needs a condition"),
+        ("MERGE INTO db.t USING db.t AS s ON false WHEN MATCHED THEN DELETE", UnsupportedError, "MERGE"),
+    ],
+)
+def test_what_is_refused_leaves_the_table(
+    lake: bucketlake.Lake, statement: str, error: type[Exception], message: str
+) -> None:
+    keyed(lake)
+    before = content(lake), snapshots(lake)
+    with pytest.raises(error, match=message):
+        lake.sql(statement)
+    assert (content(lake), snapshots(lake)) == before
+
+
+def test_a_value_that_does_not_fit_fails_the_update(lake: bucketlake.Lake) -> None:
+    keyed(lake)
+    before = snapshots(lake)
+    for wrong in ("dt = array(1)", "name = assert_true(false)"):
+        with pytest.raises(Exception, match=r"cannot safely cast|assert|ASSERT|\w"):
+            lake.sql(f"UPDATE db.t SET {wrong}")
+    assert snapshots(lake) == before
+
+
+def test_the_handle_deletes_and_updates(lake: bucketlake.Lake) -> None:
+    keyed(lake)
+    table = lake.table("db.t")
+    assert table.update({"name": "concat(name, '!')"}, where="upper(name) IN ('A', 'B')") is not None
+    assert table.delete("length(name) = 1") is not None
+    assert table.delete("id = 99") is None
+    assert content(lake) == [(1, "a!", "11"), (2, "b!", "22"), (4, None, "33")]
+    assert table.delete() is not None
+    assert content(lake) == []
+
+
+def test_random_statements_leave_what_a_dict_has(lake: bucketlake.Lake, tmp_path: Path) -> None:
+    """Inserts, deletes and moving updates against a dict by (pk, pt)."""
+    chance = random.Random(4)
+    lake.sql(
+        "CREATE TABLE db.t (pk INT, v INT, pt INT) PARTITIONED BY (pt) "
+        "TBLPROPERTIES ('primary-key' = 'pk', 'bucket' = '2')"
+    )
+    model: dict[tuple[int, int], int] = {}
+    for _ in range(8):
+        kind, low = chance.choice(["insert", "delete", "update", "move"]), chance.randrange(8)
+        if kind == "insert":
+            rows = {(chance.randrange(10), chance.randrange(3)): chance.randrange(100) for _ in range(6)}
+            listed = ", ".join(f"({pk}, {v}, {pt})" for (pk, pt), v in rows.items())
+            lake.sql(f"INSERT INTO db.t VALUES {listed}")
+            model |= rows
+        elif kind == "delete":
+            lake.sql(f"DELETE FROM db.t WHERE abs(pk) >= {low}")
+            model = {key: v for key, v in model.items() if key[0] < low}
+        elif kind == "update":
+            lake.sql(f"UPDATE db.t SET v = v + 1 WHERE pk <= {low}")
+            model = {key: v + (key[0] <= low) for key, v in model.items()}
+        else:
+            lake.sql(f"UPDATE db.t SET pt = (pt + 1) % 3 WHERE pk > {low}")
+            model = {(pk, (pt + 1) % 3 if pk > low else pt): v for (pk, pt), v in model.items()}
+        assert content(lake) == sorted(((pk, v, pt) for (pk, pt), v in model.items()), key=repr)
+
+
+# ---- append tables
+
+APPEND = {"unaware": "'bucket' = '-1'", "bucketed": "'bucket' = '2', 'bucket-key' = 'id'"}
+
+
+def append(lake: bucketlake.Lake, options: str, more: str = "") -> None:
+    lake.sql(f"CREATE TABLE db.t (id INT, name STRING, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ({options}{more})")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', 1), (2, 'b', 1), (3, 'c', 2)")
+    lake.sql("INSERT INTO db.t VALUES (4, null, 2), (1, 'again', 2)")
+
+
+@pytest.mark.parametrize("options", APPEND.values(), ids=APPEND)
+@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("id = 1", [2, 3, 4]),
+        ("name = 'b'", [1, 1, 3, 4]),
+        ("upper(t.name) IN ('A', 'B')", [1, 3, 4]),
+        ("id IN (SELECT max(id) FROM db.t)", [1, 1, 2, 3]),
+        ("EXISTS (SELECT * FROM db.t o WHERE o.id = t.id AND o.pt < t.pt)", [1, 2, 3, 4]),
+        ("pt = 2", [1, 2]),
+        ("pt IN (SELECT max(pt) FROM db.t)", [1, 2]),
+        ("true", []),
+    ],
+)
+def test_delete_from_append_tables(
+    classic: bucketlake.Lake, options: str, vectors: str, condition: str, left: list[int]
+) -> None:
+    append(classic, options, f", 'deletion-vectors.enabled' = '{vectors}'")
+    before = snapshots(classic)
+    classic.sql(f"DELETE FROM db.t WHERE {condition}")
+    assert sorted(row[0] for row in content(classic)) == left  # type: ignore[type-var]
+    newest = classic.table("db.t").latest_snapshot()
+    assert newest is not None and newest.id == before + 1 and newest.commit_kind.value == "OVERWRITE"
+
+
+@pytest.mark.parametrize("options", APPEND.values(), ids=APPEND)
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_update_of_append_tables(lake: bucketlake.Lake, options: str, vectors: str) -> None:
+    append(lake, options, f", 'deletion-vectors.enabled' = '{vectors}'")
+    before = snapshots(lake)
+    lake.sql("UPDATE db.t x SET name = concat(x.name, '!'), id = id + 10 WHERE upper(x.name) >= 'B' OR id = 1")
+    assert snapshots(lake) == before + 1
+    assert content(lake) == [(11, "a!", 1), (11, "again!", 2), (12, "b!", 1), (13, "c!", 2), (4, None, 2)]
+    lake.sql("UPDATE db.t SET pt = 3, name = (SELECT max(name) FROM db.t) WHERE id = 4")
+    assert content(lake) == [(11, "a!", 1), (11, "again!", 2), (12, "b!", 1), (13, "c!", 2), (4, "c!", 3)]
+    assert lake.table("db.t").update({"name": "'z'"}, where="length(name) > 3") is not None
+    assert lake.table("db.t").delete("length(name) = 2 AND id > 4") is not None
+    assert content(lake) == [(11, "z", 2), (4, "c!", 3)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_conditions_of_sparks_own_over_larger_append_tables(
+    lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v STRING, at TIMESTAMP) "
+        f"TBLPROPERTIES ('bucket' = '-1', 'file.format' = '{kind}', 'deletion-vectors.enabled' = 'true')"
+    )
+    lake.sql("INSERT INTO db.t SELECT id, concat('v', id), timestamp_micros(id) FROM range(3000)")
+    lake.sql("DELETE FROM db.t WHERE id < 10")
+    lake.sql("DELETE FROM db.t WHERE pmod(id, 2) = 1 AND length(v) > 1")
+    lake.sql("UPDATE db.t t SET v = upper(t.v), at = at + INTERVAL 1 SECOND WHERE pmod(t.id, 4) = 0")
+    found = lake.sql("SELECT id, v, unix_micros(at) FROM db.t ORDER BY id").collect()
+    kept = range(10, 3000, 2)
+    assert [row[0] for row in found] == list(kept)
+    assert [row[1] for row in found] == [("V" if i % 4 == 0 else "v") + str(i) for i in kept]
+    assert [row[2] for row in found] == [i + (1_000_000 if i % 4 == 0 else 0) for i in kept]
+
+
+@pytest.mark.parametrize(
+    ("options", "deletes", "updates"),
+    [
+        ("", None, None),
+        ("'merge-engine' = 'partial-update'", "Merge engine partial-update doesn't support batch delete", None),
+        ("'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'", None, None),
+        ("'merge-engine' = 'aggregation'", "please set aggregation.remove-record-on-delete", "aggregation can not"),
+        ("'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'", None, "can not support"),
+        ("'merge-engine' = 'first-row'", "Merge engine first-row can not support batch delete", "first-row can not"),
+    ],
+)
+def test_merge_engines(classic: bucketlake.Lake, options: str, deletes: str | None, updates: str | None) -> None:
+    more = f", {options}" if options else ""
+    classic.sql(
+        "CREATE TABLE db.t (id INT, v INT, pt INT) PARTITIONED BY (pt) "
+        f"TBLPROPERTIES ('primary-key' = 'id,pt', 'bucket' = '1'{more})"
+    )
+    classic.sql("INSERT INTO db.t VALUES (1, 10, 1), (2, 20, 1), (3, 30, 2)")
+    for statement, refused in (
+        ("UPDATE db.t SET v = v + 1 WHERE id = 1", updates),
+        ("DELETE FROM db.t WHERE abs(id) = 2", deletes),
+        ("DELETE FROM db.t WHERE id = 2", deletes),
+    ):
+        before = content(classic)
+        if refused is None:
+            classic.sql(statement)
+        else:
+            with pytest.raises(UnsupportedError, match=refused):
+                classic.sql(statement)
+            assert content(classic) == before
+    assert content(classic)[0] == (1, 10 if updates else 11, 1)
+    assert ((2, 20, 1) in content(classic)) == (deletes is not None)
+    classic.sql("DELETE FROM db.t WHERE pt = 2")  # metadata alone: every engine
+    assert (3, 30, 2) not in content(classic)
