@@ -13,7 +13,7 @@ from bucketlake.format.manifest import DataFile
 class CommitMessage:
     """What one task did to one bucket. `partition`: BinaryRow bytes. Append side: `new_files`, `deleted_files`,
     `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace.
-    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in, None for an empty index."""
+    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index."""
 
     partition: bytes
     bucket: int
