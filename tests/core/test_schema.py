@@ -216,6 +216,7 @@ def test_undelivered_features_are_refused_by_name(bucket, partition, reads):
 def test_delivered_tables_pass():
     refuse_undelivered(create(a="INT"))
     refuse_undelivered(create({"bucket": 2, "bucket-key": "a"}, a="INT"))
+    refuse_undelivered(create({"bucket": -1}, partition=("b",), primary=("a", "b"), a="INT", b="INT"))
     refuse_undelivered(create({"bucket": 2}, primary=("a",), a="INT", b="ROW<x INT>"))
     refuse_undelivered(create({"bucket": 2, "merge-engine": "aggregation"}, primary=("a",), a="INT", b="INT"))
 

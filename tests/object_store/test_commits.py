@@ -26,7 +26,7 @@ from bucketlake.ops.store import clear_cache
 from bucketlake.table import open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
-QUICK = {"commit.min-retry-wait": "1 ms", "commit.max-retry-wait": "50 ms"}
+QUICK = {"commit.min-retry-wait": "1 ms", "commit.max-retry-wait": "50 ms", "write-only": "true"}
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "keyed": (["k"], {"bucket": "1"}),
     "bucketed": ([], {"bucket": "1", "bucket-key": "k"}),

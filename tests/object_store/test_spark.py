@@ -12,7 +12,7 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import NotFoundError
-from bucketlake.spark import native, reader, staged
+from bucketlake.spark import live, native, reader, staged
 from bucketlake.spark.native import FileAt
 from bucketlake.spark.session import Lake
 
@@ -60,7 +60,7 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         monkeypatch.setattr(module, name, call)
 
     counted(native, "scan")
-    counted(native, "scan_with_positions")
+    counted(live, "scan_with_positions")
     counted(staged, "write_staged")
     return taken
 

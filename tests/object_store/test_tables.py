@@ -70,7 +70,7 @@ def test_tables_without_partitions(catalog: Catalog, kind: str) -> None:
 
 
 def test_deletes_and_merges_of_many_files(catalog: Catalog) -> None:
-    table = made(catalog, "keyed", **{"target-file-size": "8 kb", "write-buffer-size": "64 kb"})
+    table = made(catalog, "keyed", **{"target-file-size": "8 kb", "write-buffer-size": "64 kb", "write-only": "true"})
     expected: dict[tuple[str, int], int] = {}
     for turn in range(4):
         wanted = [("pq"[k % 2], k, turn * 10_000 + k) for k in range(turn * 100, 3000, turn + 1)]

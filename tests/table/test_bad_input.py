@@ -153,12 +153,6 @@ def test_calls_that_cannot_be(table: Table, case: str) -> None:
     assert [snapshot.id for snapshot in table.snapshots()] == [1]
 
 
-def test_delete_of_append_rows_is_refused(catalog: Catalog) -> None:
-    table = catalog.create_table("a", SCHEMA)
-    with pytest.raises(UnsupportedError, match="append tables"):
-        table.delete("k = 1")
-
-
 def test_path_that_is_no_table(catalog: Catalog, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no table in this folder"):
         open_table(str(tmp_path / "nothing"), catalog.env)
