@@ -131,7 +131,7 @@ def filtered(
             if number == len(rounds):
                 rounds.append([])
             rounds[number].append(found)
-    by_size, rest = rounds[:MOST_SCANS], [found for found in files if found in chain(*rounds[MOST_SCANS:])]
+    by_size, rest = rounds[:MOST_SCANS], list(chain.from_iterable(rounds[MOST_SCANS:]))
     frames = [_without(spark, store, some, dropped, (fields, FILE_SIZE)) for some in by_size]
     if rest:
         frames.append(_without(spark, store, rest, dropped, (fields, FILE_NAME)))
