@@ -10,7 +10,7 @@ import bucketlake
 from bucketlake.errors import NotFoundError, UnsupportedError
 from bucketlake.ops.append_compact import AppendUnit
 from bucketlake.spark import compaction
-from bucketlake.spark.compaction import pack
+from bucketlake.spark.cluster import pack
 
 pytestmark = pytest.mark.spark
 

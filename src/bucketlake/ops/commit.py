@@ -302,7 +302,7 @@ class _Rebase:
             kept = {file.file_name for file in message.compact_before}
             gone = [f for f in (*message.compact_after, *message.compact_changelog) if f.file_name not in kept]
             self._replaced += [(message, file) for file in gone]
-            moved = _only_writes(moved)
+            moved = moved.writes_only()
         return moved
 
     def _without_duplicates(self, view: View, changes: Changes) -> Changes:
@@ -385,17 +385,6 @@ def _changes(parts: Iterable[Changes | None]) -> Changes:
 def _only_compaction(message: CommitMessage) -> CommitMessage:
     return replace(
         message, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
-    )
-
-
-def _only_writes(message: CommitMessage) -> CommitMessage:
-    return replace(
-        message,
-        compact_before=(),
-        compact_after=(),
-        compact_changelog=(),
-        compact_new_index_files=(),
-        compact_deleted_index_files=(),
     )
 
 

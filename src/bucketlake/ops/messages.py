@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
@@ -29,6 +29,17 @@ class CommitMessage:
     compact_new_index_files: tuple[IndexFile, ...] = ()
     compact_deleted_index_files: tuple[IndexFile, ...] = ()
     index_base: str | None = None
+
+    def writes_only(self) -> CommitMessage:
+        """Without the compact side: where its files changed under a compaction, that is left to the next."""
+        return replace(
+            self,
+            compact_before=(),
+            compact_after=(),
+            compact_changelog=(),
+            compact_new_index_files=(),
+            compact_deleted_index_files=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ class _Partition:
         for bucket in shifts:
             numbers = [file.max_sequence_number for file in (*files.get(bucket, ()), *logs.get(bucket, ()))]
             self._next[bucket] = max([*numbers, self._next.get(bucket, 0) - 1]) + 1
-        emptied = replace(_without_compaction(message), new_files=(), changelog_files=())
+        emptied = replace(message.writes_only(), new_files=(), changelog_files=())
         for bucket in {**files, **logs}:
             piece = emptied if bucket == message.bucket else CommitMessage(self.partition, bucket, DYNAMIC_TOTAL)
             rows, log = tuple(files.get(bucket, ())), tuple(logs.get(bucket, ()))
@@ -319,15 +319,3 @@ def _numbered(rows: pa.RecordBatch, shift: int) -> pa.RecordBatch:
 
 def _compacts(message: CommitMessage) -> bool:
     return bool(message.compact_before or message.compact_after or message.compact_new_index_files)
-
-
-def _without_compaction(message: CommitMessage) -> CommitMessage:
-    """A message whose files changed under a compaction that came with it: that is left to the next."""
-    return replace(
-        message,
-        compact_before=(),
-        compact_after=(),
-        compact_changelog=(),
-        compact_new_index_files=(),
-        compact_deleted_index_files=(),
-    )

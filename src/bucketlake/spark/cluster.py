@@ -13,11 +13,11 @@ import re
 import sys
 import weakref
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 import pyarrow as pa
@@ -28,6 +28,14 @@ from bucketlake.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=_Sized)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _USUAL_MEMORY = 4 << 30
 
@@ -99,6 +107,17 @@ def spread(spark: SparkSession, values: list[Any]) -> DataFrame:
     """A DataFrame of one pickled value a partition (column `value`), for tasks that make their own rows."""
     data = pa.table({"id": pa.array(range(len(values)), pa.int32()), "value": [pickle.dumps(v) for v in values]})
     return spark.createDataFrame(data).repartitionById(max(len(values), 1), "id").select("value")
+
+
+def pack(items: Sequence[S], tasks: int) -> list[list[S]]:
+    """At most `tasks` groups of about the same bytes, each item whole; one empty group of nothing."""
+    groups: list[list[S]] = [[] for _ in range(min(max(tasks, 1), len(items)) or 1)]
+    sizes = [0] * len(groups)
+    for item in sorted(items, key=lambda item: item.size, reverse=True):
+        lightest = sizes.index(min(sizes))
+        groups[lightest].append(item)
+        sizes[lightest] += item.size + 1
+    return groups
 
 
 def unpickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:

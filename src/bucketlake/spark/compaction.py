@@ -26,7 +26,7 @@ from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
 from bucketlake.predicate import Predicate, parse_where
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
@@ -95,17 +95,6 @@ def _in_tasks(spark: SparkSession, store: Store, units: Sequence[CompactUnit | A
             Commit(store, "").abort(messages)
             raise result
     return messages
-
-
-def pack(units: Sequence[CompactUnit | AppendUnit], tasks: int) -> list[list[CompactUnit | AppendUnit]]:
-    """At most `tasks` groups of about the same bytes, each unit whole."""
-    groups: list[list[CompactUnit | AppendUnit]] = [[] for _ in range(min(max(tasks, 1), len(units)) or 1)]
-    sizes = [0] * len(groups)
-    for unit in sorted(units, key=lambda unit: unit.size, reverse=True):
-        lightest = sizes.index(min(sizes))
-        groups[lightest].append(unit)
-        sizes[lightest] += unit.size + 1
-    return groups
 
 
 def after_write(

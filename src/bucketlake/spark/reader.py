@@ -20,7 +20,7 @@ from bucketlake.ops.scan import Plan, Scan, plan
 from bucketlake.ops.store import Store, parallel
 from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
 from bucketlake.spark import live, native
-from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types import DataField
@@ -179,17 +179,6 @@ def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> Data
     ensure_package(spark)
     tasks = max(parallelism(spark), sum(split.size for split in splits) // TASK_BYTES)
     return spread(spark, pack(splits, tasks)).mapInArrow(scan, spark_schema(scan.fields))
-
-
-def pack(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
-    """At most `tasks` groups of about the same bytes."""
-    groups: list[list[Split]] = [[] for _ in range(min(tasks, len(splits)) or 1)]
-    sizes = [0] * len(groups)
-    for split in sorted(splits, key=lambda split: split.size, reverse=True):
-        lightest = sizes.index(min(sizes))
-        groups[lightest].append(split)
-        sizes[lightest] += split.size + 1
-    return groups
 
 
 def files_of(store: Store, split: Split) -> list[native.FileAt]:
