@@ -428,7 +428,6 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         _refuse(options.is_set(key), key, options.text(key))
     if not for_writing:
         return
-    _refuse(schema.bucket == -1 and schema.cross_partition, "bucket", -1)
     strategy = options.get("data-file.external-paths.strategy")
     external = options.is_set("data-file.external-paths") and strategy != "none"
     _refuse(external, "data-file.external-paths.strategy", strategy)

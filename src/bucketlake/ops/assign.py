@@ -39,7 +39,12 @@ class Assigner:
     total_buckets: Mapping[bytes, int] = field(default_factory=dict)
     refused: Mapping[bytes, int] = field(default_factory=dict)
     groups: list[tuple[bytes, int]] = field(default_factory=list)
+    batch_rows: int = 0  # rows that `place` is best given at a time, 0: as they come
     _numbers: dict[tuple[bytes, int], int] = field(default_factory=dict)
+
+    def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Codes]:
+        """The rows to write for canonical rows with their kinds, and the group number of each: here the rows that came."""
+        return rows, self.assign(rows)
 
     def assign(self, batch: pa.RecordBatch) -> Codes:
         """The group number of every row of a canonical batch; `groups[number]` is (partition bytes, bucket)."""

@@ -7,13 +7,16 @@ from typing import Any
 
 from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
 from bucketlake.format.manifest import DataFile
+from bucketlake.ops.key_run import KeyIndex
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
     """What one task did to one bucket. `partition`: BinaryRow bytes. Append side: `new_files`, `deleted_files`,
     `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace.
-    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index."""
+    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index.
+    `key_base`: cross-partition tables, the snapshot that the rows' places were looked up in, 0 for none before the
+    first; None where they were not looked up."""
 
     partition: bytes
     bucket: int
@@ -29,6 +32,7 @@ class CommitMessage:
     compact_new_index_files: tuple[IndexFile, ...] = ()
     compact_deleted_index_files: tuple[IndexFile, ...] = ()
     index_base: str | None = None
+    key_base: int | None = None
 
     def writes_only(self) -> CommitMessage:
         """Without the compact side: where its files changed under a compaction, that is left to the next."""
@@ -85,6 +89,8 @@ class WriteTask:
     `refused`: partitions that must not be written because their live files have another bucket number, with it.
     Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
     into how many shares each partition's keys are dealt out: all rows of one share must go to one task.
+    Cross-partition tables: `key_base`, the snapshot that keys are looked up in (0: none; None: keys are not looked up),
+    and `key_index`, what is known of it. All rows of a key must go to one task.
     `changelog`: whether flushes write changelog files, if the table's changelog producer is input."""
 
     commit_user: str
@@ -97,4 +103,6 @@ class WriteTask:
     first_sequence: int = 0
     index_base: str | None = None
     assigners: int = 1
+    key_base: int | None = None
+    key_index: KeyIndex | None = None
     changelog: bool = True

@@ -28,6 +28,7 @@ from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.buckets import assigners_of
+from bucketlake.ops.cross_partition import cross_partition_assigner
 from bucketlake.ops.dynamic import dynamic_assigner
 from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.memory import large_buffers
@@ -97,16 +98,22 @@ class TaskWriter:
         self._buffered = self._keyed or options.get("write-buffer-for-append")
         self._tells = self._keyed and task.changelog and options.get("changelog-producer") == "input"
         self._buffer: list[tuple[pa.RecordBatch, Codes]] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._groups: list[_Group] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""
         for piece in pieces(batch, self._budget):
-            self._take(piece)
+            rows = self._incoming.rows(piece)
+            self._waiting.append(rows)
+            waiting = sum(part.num_rows for part in self._waiting) if self._assigner.batch_rows else 0
+            if waiting >= self._assigner.batch_rows or self._bytes + rows.nbytes >= self._budget:
+                self._take()
 
     def close(self) -> list[CommitMessage]:
         """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
+        self._take()
         self._emit(self._drain())
         messages = []
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
@@ -125,9 +132,12 @@ class TaskWriter:
                 group.roller.abort()
             remove_files(self._store, partition, bucket, [*group.files, *group.changelog])
 
-    def _take(self, batch: pa.RecordBatch) -> None:
-        rows = self._incoming.rows(batch)
-        codes = self._assigner.assign(rows)
+    def _take(self) -> None:
+        if not self._waiting:
+            return
+        rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
+        self._waiting.clear()
+        rows, codes = self._assigner.place(rows)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
         self._buffer.append((rows, codes))
         self._bytes += rows.nbytes
@@ -288,8 +298,11 @@ def prepare_write(
     Spec: docs/spec/writing.md
     """
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
-    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+    if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
         template = replace(template, assigners=assigners_of(store.options))
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:  # rows may leave any partition
+        template = replace(template, key_base=None if overwrite else 0 if snapshot is None else snapshot.id)
+        partitions = None
     if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
         return template
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
@@ -359,6 +372,8 @@ def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[Da
 def _assigner(store: Store, task: WriteTask) -> Assigner:
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         return dynamic_assigner(store, task)
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return cross_partition_assigner(store, task)
     return Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
 
 

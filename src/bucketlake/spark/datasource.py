@@ -80,7 +80,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """A batch write as one commit."""
         table = self._table().for_writing()
         store = table.store
-        if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
             raise UnsupportedError(
                 "Spark's own writer cannot bring the rows of a key to one task, which dynamic buckets need",
                 table=table.name,
