@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from bucketlake.format.hashing import assign_buckets
+from bucketlake.format.binary_row import encode_rows
+from bucketlake.format.hashing import assign_buckets, hash_rows
 from bucketlake.schema import TableSchema
 from bucketlake.spark.types import quoted
 from bucketlake.types import DataField, Root, canonical_batch
@@ -40,9 +41,28 @@ def share_column(schema: TableSchema, assigners: int) -> Column:
     return _column(schema, assigners, "default")
 
 
+def hash_column(schema: TableSchema, names: Sequence[str]) -> Column:
+    """The hash (int) of the BinaryRow of some columns of each row of a DataFrame."""
+    keys = schema.select(names)
+    if _is_simple(keys):
+        return F.hash(_binary_row(keys))
+
+    @F.arrow_udf("int")  # type: ignore[untyped-decorator]
+    def hash_of(*columns: pa.Array) -> pa.Array:
+        batch = canonical_batch(pa.RecordBatch.from_arrays(list(columns), names=list(names)), keys)
+        return pa.array(hash_rows(encode_rows(batch, [key.type for key in keys])))
+
+    return hash_of(*[F.col(quoted(name)) for name in names])
+
+
+def _is_simple(keys: Sequence[DataField]) -> bool:
+    """Whether SQL functions can build the BinaryRow."""
+    return len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys)
+
+
 def _column(schema: TableSchema, buckets: int, function: str) -> Column:
     keys = schema.select(schema.bucket_keys)
-    if function == "default" and len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys):
+    if function == "default" and _is_simple(keys):
         return F.abs(F.hash(_binary_row(keys)) % F.lit(buckets)).cast("int")
     names = [key.name for key in keys]
 

@@ -22,11 +22,12 @@ from pyspark.sql import functions as F
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.buckets import assigners_of
 from bucketlake.ops.dynamic import remove_index
+from bucketlake.ops.key_index import open_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
-from bucketlake.spark.bucketing import bucket_column, share_column
+from bucketlake.spark.bucketing import bucket_column, hash_column, share_column
 from bucketlake.spark.cluster import ensure_package, memory_bytes, parallelism, run_tasks
 from bucketlake.spark.narrow import narrowed, widened
 from bucketlake.spark.types import quoted
@@ -117,6 +118,8 @@ def write_in_tasks(
     tasks, whole = template.tasks - 1, template.assigners
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         template = replace(template, assigners=assigners_of(store.options, tasks))
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        template = _indexed(store, replace(template, assigners=assigners_of(store.options, tasks)))
     stage = WriteStage(store, template, tasks, kinds)
     owner = None if _shuffles_for_nothing(store.schema, tasks) else _owner(store.schema, template)
     placed = frame.coalesce(tasks) if owner is None else frame.repartitionById(tasks, owner)
@@ -152,16 +155,25 @@ def write_in_driver(
     return write_batches(store, batches, replace(template, task=template.tasks - 1), kinds)
 
 
+def _indexed(store: Store, template: WriteTask) -> WriteTask:
+    """The task with what is known of the keys of its base, so that tasks load their shares of it."""
+    base = store.find_snapshot(template.key_base or 0)
+    return template if base is None else replace(template, key_index=open_index(store, base))
+
+
 def _shuffles_for_nothing(schema: TableSchema, tasks: int) -> bool:
     if schema.bucket_mode is not BucketMode.FIXED:
-        return schema.bucket_mode is not BucketMode.DYNAMIC or tasks == 1
+        return schema.bucket_mode not in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC) or tasks == 1
     limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
     return tasks == 1 or tasks * schema.bucket <= limit
 
 
 def _owner(schema: TableSchema, template: WriteTask) -> Column:
     """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
-    those of a partition go to consecutive tasks."""
+    those of a partition go to consecutive tasks. Cross-partition: a task owns a range of the keys' hashes."""
+    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        hashes = hash_column(schema, schema.primary_keys).cast("long").bitwiseAND(F.lit(0xFFFFFFFF).cast("long"))
+        return F.shiftright(hashes * F.lit(template.tasks - 1), 32).cast("int")
     dynamic = schema.bucket_mode is BucketMode.DYNAMIC
     owner = share_column(schema, template.assigners) if dynamic else bucket_column(schema, schema.bucket)
     if schema.partition_keys:
