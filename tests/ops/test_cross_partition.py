@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,13 +15,11 @@ from hypothesis import given, settings
 import bucketlake
 from bucketlake import Table
 from bucketlake.ops import cross_partition, key_index
-from bucketlake.ops.key_index import IndexReader, cached_index, open_index
-from bucketlake.ops.key_run import ABSENT, GrowingRun, KeyRun, Keys
+from bucketlake.ops.key_index import IndexReader, open_index
+from bucketlake.ops.key_run import Keys
 from bucketlake.ops.key_scan import PlaceNumbers, key_fields, look_up
-from bucketlake.ops.scan import live_entries
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.schema import KIND_FIELD
-from bucketlake.types import BIGINT, INT, STRING, DataField
 
 Row = tuple[int, int, int | None, int]  # key, partition, value, kind
 State = dict[int, tuple[int, int | None]]  # key -> partition, value

@@ -84,7 +84,8 @@ class Writer:
     def rows(self) -> Rows:
         count = self.random.randint(1, 6)
         return {
-            self.random.randint(0, 9): (self.random.randint(1, PARTS), self.random.randint(0, 999)) for _ in range(count)
+            self.random.randint(0, 9): (self.random.randint(1, PARTS), self.random.randint(0, 999))
+            for _ in range(count)
         }
 
     def append(self, user: str) -> None:

@@ -43,7 +43,7 @@ class Assigner:
     _numbers: dict[tuple[bytes, int], int] = field(default_factory=dict)
 
     def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Codes]:
-        """The rows to write for canonical rows with their kinds, and the group number of each: here the rows that came."""
+        """The rows to write for canonical rows with kinds, and the group number of each: here the rows that came."""
         return rows, self.assign(rows)
 
     def assign(self, batch: pa.RecordBatch) -> Codes:

@@ -29,14 +29,14 @@ Renumber = Callable[[CommitMessage, int], CommitMessage]
 message with the new files, and leaves the old files where they are."""
 
 
-
 class Reassign(Protocol):
     """Moves rows of keys that other commits put into another bucket of a dynamic table, or another place of a
     cross-partition table; what it writes has new names. `replaced`: the partitions that the write replaces whole."""
 
     def __call__(
         self, messages: Sequence[CommitMessage], view: View, replaced: PartitionFilter | None = None, /
-    ) -> tuple[CommitMessage, ...]: ...
+    ) -> tuple[CommitMessage, ...]:
+        """The messages as they stand on the base that `view` shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from zlib import crc32
 
 import numpy as np
@@ -347,7 +347,7 @@ def _parts(run: KeyRun, low: int, high: int) -> Iterator[pa.RecordBatch]:
     bounds = np.searchsorted(run.keys.hashes.astype(np.int64), np.arange(low, high + 1) << _BITS).tolist()
     columns = [pa.array(run.keys.hashes), pa.array(run.places, pa.int32()), run.keys.values]
     whole = pa.RecordBatch.from_arrays(columns, schema=part_schema(run.keys.values.type))
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         yield whole.slice(start, stop - start)
 
 

@@ -82,8 +82,13 @@ def is_young(split: Split, since: int) -> bool:
     return any(local_to_epoch(file.creation_time or 0) >= since for file in split.files)
 
 
-def live_run(store: Store, splits: Sequence[Split], numbers: PlaceNumbers, span: tuple[int, int] | None = None) -> KeyRun:
-    """The keys of the live rows of splits. `span`: only keys with low <= hash < high."""
+def live_run(
+    store: Store, splits: Sequence[Split], numbers: PlaceNumbers, span: tuple[int, int] | None = None
+) -> KeyRun:
+    """The keys of the live rows of splits. `span`: only keys with low <= hash < high.
+
+    As many splits are read at once as `cross-partition-upsert.bootstrap-parallelism` says.
+    """
     fields = key_fields(store)
 
     def read(split: Split) -> Keys:
@@ -93,7 +98,8 @@ def live_run(store: Store, splits: Sequence[Split], numbers: PlaceNumbers, span:
             parts.append(keys if span is None else keys.take(_within(keys, span)))
         return Keys.all_of(parts)
 
-    parts = [Keys.none(fields), *parallel(read, splits)]
+    threads = store.options.get("cross-partition-upsert.bootstrap-parallelism")
+    parts = [Keys.none(fields), *parallel(read, splits, max(1, min(threads, len(splits))))]
     counts = [0, *(len(part) for part in parts[1:])]
     marks = [0, *(numbers.number((split.partition, split.bucket)) for split in splits)]
     places = np.repeat(np.array(marks, np.int32), counts)

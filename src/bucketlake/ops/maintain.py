@@ -17,15 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from bucketlake.errors import BucketlakeError, CommitError, CommitUnknownError, ConflictError, UnsupportedError
+from bucketlake.format.manifest import FileKind
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter
-from bucketlake.ops.scan import live_entries, skips_level_0
+from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
+from bucketlake.schema import BucketMode
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
 
@@ -85,6 +88,14 @@ def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> 
     return _Maintenance(store, Commit(store, user), BATCH_COMMIT_IDENTIFIER, run).until_done(base, due)
 
 
+def _written(store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> set[BucketKey]:
+    """The buckets that a write put rows into; those that its commit moved rows to among them."""
+    buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
+    if buckets and store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
+        buckets |= {bucket_key(entry) for entry in delta_entries(store, snapshot) if entry.kind == FileKind.ADD}
+    return buckets
+
+
 def after_write(
     store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
 ) -> Snapshot | None:
@@ -96,7 +107,7 @@ def after_write(
     Spec: docs/spec/compaction.md#committing
     """
     options = store.options
-    buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
+    buckets = _written(store, snapshot, messages)
     if not store.schema.primary_keys or not buckets or options.get("write-only"):
         return None
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
