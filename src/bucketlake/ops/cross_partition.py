@@ -77,16 +77,16 @@ class CrossPartitionAssigner(Assigner):
         codes, first = keys.distinct()
         local, partitions = partition_codes(rows, self.store.schema.partition_fields)
         own = np.array([self._partition(partition) for partition in partitions], np.int64)[local]
-        distinct = keys.take(first)
-        order = np.argsort(distinct.hashes, kind="stable")
+        order = np.argsort(keys.hashes[first], kind="stable")
+        distinct = keys.take(first[order])  # ascending by hash, for the lookups
         known = np.empty(len(first), np.int64)
-        known[order] = self._groups_of(distinct.take(order), rows, first[order])
+        known[order] = self._groups_of(distinct, rows, first[order])
         retract = is_retract(rows.column(KIND_FIELD.name).to_numpy())
         before = known.copy()
         placed = self._decide(_Batch(codes, first, own, retract, known))
-        changed = known != before
+        changed = (known != before)[order]
         if changed.any():
-            self._known.put(distinct.take(changed), known[changed].astype(np.int32))
+            self._known.put(distinct.take(changed), known[order][changed].astype(np.int32))
         return self._written(rows, own, placed), placed.groups
 
     def indexed(self, messages: list[CommitMessage]) -> list[CommitMessage]:

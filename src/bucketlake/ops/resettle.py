@@ -172,7 +172,7 @@ class _Settling:
             run = sort_and_merge(chosen, order, engine)
             files = self._file(place, [run], NEW_FILES)
             told = self._file(place, [run], CHANGELOG) if options.get("changelog-producer") == "input" else []
-            yield CommitMessage(*place, KEY_DYNAMIC_TOTAL, tuple(files), changelog_files=tuple(told))
+            yield CommitMessage(place[0], place[1], KEY_DYNAMIC_TOTAL, tuple(files), changelog_files=tuple(told))
 
     def _rows_of(self, messages: Sequence[CommitMessage], away: KeyRun) -> tuple[pa.RecordBatch, Codes]:
         """One row of each key, any, and the number of the place where the key lies."""
@@ -244,7 +244,7 @@ class _Settling:
                         shift = self._next.get(other, lowest) - lowest
                         part = numbered(_in_partition(self.store, part, other[0]), shift)
                     if other not in rollers:
-                        rollers[other] = Roller(self.store, *other, rolling)
+                        rollers[other] = Roller(self.store, other[0], other[1], rolling)
                     rollers[other].write(part)
             made = {other: list(roller.close()) for other, roller in rollers.items()}
         except BaseException:
@@ -262,7 +262,7 @@ class _Settling:
             yield from read_key_values(self.store, folder, file)
 
     def _file(self, place: BucketKey, runs: Iterable[pa.RecordBatch], rolling: Rolling) -> list[DataFile]:
-        roller = Roller(self.store, *place, rolling)
+        roller = Roller(self.store, place[0], place[1], rolling)
         try:
             for rows in runs:
                 roller.write(rows)
