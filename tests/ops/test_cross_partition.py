@@ -14,12 +14,14 @@ from hypothesis import given, settings
 
 import bucketlake
 from bucketlake import Table
+from bucketlake.env import SystemClock
 from bucketlake.ops import cross_partition, key_index
-from bucketlake.ops.key_index import IndexReader, open_index
-from bucketlake.ops.key_run import Keys
+from bucketlake.ops.key_index import IndexReader, cached_index, open_index
+from bucketlake.ops.key_run import ABSENT, GrowingRun, KeyRun, Keys
 from bucketlake.ops.key_scan import PlaceNumbers, key_fields, look_up
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.schema import KIND_FIELD
+from bucketlake.types import INT, STRING, DataField
 
 Row = tuple[int, int, int | None, int]  # key, partition, value, kind
 State = dict[int, tuple[int, int | None]]  # key -> partition, value
@@ -154,3 +156,114 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
             check_index(table, expected)
 
     run()
+
+
+def alike(values: list[int]) -> Keys:
+    """Keys of which many share a hash."""
+    return Keys(np.array([value % 3 for value in values], np.uint32), pa.array(values, pa.int64()))
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), max_size=8), max_size=8))
+def test_keys_that_share_a_hash_are_told_apart(arrivals: list[list[tuple[int, int]]]) -> None:
+    known, expected = GrowingRun([]), {}
+    for rows in arrivals:
+        last = dict(rows)
+        known.put(alike(list(last)), np.array(list(last.values()), np.int32))
+        expected |= last
+        assert known.find(alike(list(range(22)))).tolist() == [expected.get(key, ABSENT) for key in range(22)]
+    assert sum(len(run) for run in known.runs) == len(expected)
+
+
+def test_runs_of_texts_are_compared_by_value() -> None:
+    fields = (DataField(0, "a", STRING.with_nullable(False)), DataField(1, "b", INT.with_nullable(False)))
+    rows = pa.RecordBatch.from_pydict({"a": ["x", "a long text", "x", "x"], "b": pa.array([1, 1, 2, 1], pa.int32())})
+    keys = Keys.of(rows, fields)
+    codes, first = keys.distinct()
+    assert (codes.tolist(), first.tolist()) == ([0, 1, 2, 0], [0, 1, 2])
+    run = KeyRun.of(keys.take(first), np.arange(3, dtype=np.int32))
+    assert run.find(keys).tolist() == [0, 1, 2, 0]
+    assert run.find(Keys.none(fields)).tolist() == []
+
+
+def cache_files(table: Table) -> list[Path]:
+    return sorted(Path(table.store.paths.key_index_dir).glob("*"))
+
+
+def test_a_cache_is_found_brought_up_to_date_and_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, reads = create(tmp_path), []
+    real = key_index.build
+    monkeypatch.setattr(key_index, "build", lambda *given: reads.append(1) or real(*given))
+    monkeypatch.setattr(key_index, "RECENT_ROWS", 0)
+    rows = [(key, key % 3, key, 0) for key in range(9)]
+    put(table, rows, indexed=True)
+    check_index(table, {key: (part, value) for key, part, value, _ in rows})
+    assert len(reads) == 1
+    put(table, [(1, 2, 0, 0), (2, 0, 0, 3)], indexed=True)
+    expected = {key: (part, value) for key, part, value, _ in rows if key != 2} | {1: (2, 0)}
+    check_index(table, expected)
+    table.compact()
+    check_index(table, expected)
+    assert len(reads) == 1, "only what is new was read"
+    names = [path.name for path in cache_files(table)]
+    assert len([name for name in names if name.startswith("index-")]) == 2, names
+    for path in cache_files(table):
+        if path.name.startswith("layer-"):
+            path.write_bytes(path.read_bytes()[:-9] + b"123456789")
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    index = cached_index(table.store, snapshot)
+    assert index is not None
+    check_index(table, expected)
+    put(table, [(3, 1, 7, 0)], indexed=True)
+    assert state_of(table) == expected | {3: (1, 7)}
+    for path in cache_files(table):
+        path.write_bytes(b"{}")
+    put(table, [(4, 2, 8, 0)], indexed=True)
+    assert state_of(table) == expected | {3: (1, 7), 4: (2, 8)}
+    assert len(reads) > 1
+
+
+def test_a_cache_of_another_history_is_not_used(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    put(table, [(1, 1, 1, 0)])
+    put(table, [(2, 2, 2, 0)], indexed=True)
+    first, second = table.snapshots()
+    index = open_index(table.store, second)
+    assert index is not None
+    other = replace(first, delta_manifest_list="manifest-list-of-another-life-0")
+    assert cached_index(table.store, other) is None
+    assert open_index(table.store, first) is not None
+
+
+def test_a_key_that_left_the_index_is_looked_up_in_the_table(tmp_path: Path) -> None:
+    table = create(tmp_path, **{"cross-partition-upsert.index-ttl": "1 d"})
+    put(table, [(1, 1, 1, 0), (2, 1, 2, 0)])
+    snapshot = table.latest_snapshot()
+    assert snapshot is not None
+    later = replace(table.store.env, clock=Later())
+    store = replace(table.store, env=later)
+    index = open_index(store, snapshot)
+    assert index is not None and not index.complete and not sum(index.file.counts)
+    moved = replace(table, store=store)
+    put(moved, [(1, 2, 5, 0)], indexed=True)
+    assert state_of(table) == {1: (2, 5), 2: (1, 2)}
+
+
+class Later(SystemClock):
+    """Two days from now."""
+
+    def now_millis(self) -> int:
+        return super().now_millis() + 2 * 86_400_000
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_overwrite_of_a_partition_mends_keys_of_the_others(tmp_path: Path, engine: str) -> None:
+    table = create(tmp_path, engine)
+    put(table, [(1, 1, 1, 0), (2, 2, 2, 0), (3, 2, 3, 0)])
+    rows = batch([(1, 2, 10, 0), (2, 2, 20, 0)]).select(["k", "pt", "v"])
+    table.write_arrow(pa.Table.from_batches([rows]), mode="overwrite")
+    kept = {"deduplicate": (2, 10), "partial-update": (1, 10), "aggregation": (1, 11), "first-row": (1, 1)}
+    assert state_of(table) == {1: kept[engine], 2: (2, 20)}
+    check_index(table, state_of(table))
+    table.write_arrow(pa.Table.from_batches([rows]), mode="overwrite", **{"dynamic-partition-overwrite": "false"})
+    assert state_of(table) == {1: (2, 10), 2: (2, 20)}

@@ -34,7 +34,7 @@ WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.TIM
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Primary keys, in any order. `hashes`: of their BinaryRows; `values`: what tells two keys apart, without nulls."""
+    """Primary keys, in any order. `hashes`: of their BinaryRows, plus 2^31; `values`: what tells keys apart, no nulls."""
 
     hashes: KeyHashes
     values: pa.Array
@@ -44,7 +44,7 @@ class Keys:
         """The keys of canonical rows; `fields`: the whole primary key, found by name."""
         columns = [batch.column(item.name) for item in fields]
         rows = encode_rows(columns, [item.type for item in fields])
-        hashes = hash_rows(rows).view(np.uint32)
+        hashes = hash_rows(rows).view(np.uint32) ^ np.uint32(1 << 31)
         if is_whole(fields):
             return cls(hashes, pa.array(integers_of(columns[0]).astype(np.int64, copy=False)))
         parts = [None, pa.py_buffer(rows.offsets), pa.py_buffer(rows.buffer)]
