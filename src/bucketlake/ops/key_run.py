@@ -34,7 +34,7 @@ WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.TIM
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Primary keys, in any order. `hashes`: of their BinaryRows, plus 2^31; `values`: what tells keys apart, no nulls."""
+    """Primary keys, in any order. `hashes`: of their BinaryRows, plus 2^31; `values`: what tells keys apart."""
 
     hashes: KeyHashes
     values: pa.Array
