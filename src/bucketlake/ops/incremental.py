@@ -10,15 +10,15 @@ Spec: docs/spec/incremental.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
 from bucketlake.ops.conflicts import key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
-from bucketlake.ops.messages import Split
+from bucketlake.ops.messages import DeletionFile, Split
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.scan import (
     EntryFilter,
@@ -51,8 +51,9 @@ def plan_read(store: Store, scan: Scan | None = None) -> Plan:
     # Deltas and changelogs lie in level 0, which batch reads of some tables skip.
     wanted = replace(entry_filter(store, scan), min_level=0)
     pruner = Pruner(store, scan.where)
-    if selection.span.mode == "diff":
-        return _diff(store, selection.snapshot, selection.span, wanted, pruner)
+    if selection.span.before is not None:
+        old, new = (_Side.of(store, s, wanted, pruner) for s in (selection.span.before, selection.snapshot))
+        return _diff(store, old, new, pruner)
     return _changes(store, selection.snapshot, selection.span, wanted, pruner)
 
 
@@ -113,41 +114,49 @@ def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, Section]:
 # ---------------------------------------------------------------------------------------------- diff
 
 
-def _diff(store: Store, end: Snapshot, span: Span, wanted: EntryFilter, pruner: Pruner) -> Plan:
-    before = [] if span.before is None else pruner.by_key(live_entries(store, span.before, wanted))
-    after = pruner.by_key(live_entries(store, end, wanted))
-    known = {_identity(entry) for entry in before} & {_identity(entry) for entry in after}
-    before = [entry for entry in before if _identity(entry) not in known]
-    after = [entry for entry in after if _identity(entry) not in known]
-    vectors = deletion_files(store, store.index_manifest(end))
-    if not store.schema.primary_keys:
-        after = pruner.by_value(after)
-        splits = [
-            split_of(store, end.id, group, True, vectors.get(group[0].partition))
-            for group, _ in append_groups(store, _by_bucket(after).values())
-        ]
-        return Plan(end, tuple(after), tuple(splits))
-    old = deletion_files(store, store.index_manifest(span.before))
-    newer = {id(entry) for entry in after}
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The files of one of two snapshots. `vectors`: their deletion vectors by partition and file name."""
+
+    snapshot: Snapshot
+    entries: list[ManifestEntry]
+    vectors: Mapping[bytes, Mapping[str, DeletionFile]]
+
+    @classmethod
+    def of(cls, store: Store, snapshot: Snapshot, wanted: EntryFilter, pruner: Pruner) -> _Side:
+        vectors = deletion_files(store, store.index_manifest(snapshot))
+        return cls(snapshot, pruner.by_key(live_entries(store, snapshot, wanted)), vectors)
+
+    def without(self, other: _Side, *, by_vectors: bool) -> _Side:
+        """Less the files that the other side has too; with `by_vectors`, with the same rows deleted."""
+        known = {other._identity(entry, by_vectors) for entry in other.entries}
+        kept = [entry for entry in self.entries if self._identity(entry, by_vectors) not in known]
+        return replace(self, entries=kept)
+
+    def _identity(self, entry: ManifestEntry, by_vectors: bool) -> Hashable:
+        """A file at its place; an upgraded file is another."""
+        vector = self.vectors.get(entry.partition, {}).get(entry.file.file_name) if by_vectors else None
+        return (bucket_key(entry), entry.total_buckets, entry.file.level, entry.file.file_name, vector)
+
+    def split(self, store: Store, group: Section, raw: bool) -> Split:
+        return split_of(store, self.snapshot.id, group, raw, self.vectors.get(group[0].partition))
+
+
+def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:
+    keyed = bool(store.schema.primary_keys)
+    # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
+    before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
+    if not keyed:
+        entries = pruner.by_value(after.entries)
+        groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
+        return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
+    newer = {id(entry) for entry in after.entries}
+    older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
     splits = []
-    for group in _groups(store, [*before, *after]):
-        partition = group[0].partition
-        left = split_of(store, span.start, group, False, old.get(partition))
-        right = split_of(store, end.id, group, False, vectors.get(partition))
-        splits.append(_split(left, right, [id(entry) in newer for entry in group]))
-    return Plan(end, (*before, *after), tuple(splits))
-
-
-def _split(left: Split, right: Split, newer: Sequence[bool]) -> Split:
-    """The files of a group dealt out to the two sides."""
-    old = tuple(file for file, new in zip(left.files, newer, strict=True) if not new)
-    return replace(
-        right,
-        files=tuple(file for file, new in zip(right.files, newer, strict=True) if new),
-        before=replace(left, files=old),
-    )
-
-
-def _identity(entry: ManifestEntry) -> tuple[object, ...]:
-    """A file at its place; an upgraded file is another."""
-    return (*bucket_key(entry), entry.total_buckets, entry.file.level, entry.file.file_name)
+    for group in _groups(store, [*older, *after.entries]):
+        left, right = (side.split(store, group, raw=False) for side in (before, after))
+        is_new = [id(entry) in newer for entry in group]
+        left = replace(left, files=tuple(f for f, new in zip(left.files, is_new, strict=True) if not new))
+        files = tuple(f for f, new in zip(right.files, is_new, strict=True) if new)
+        splits.append(replace(right, files=files, before=left))
+    return Plan(new.snapshot, (*older, *after.entries), tuple(splits))
