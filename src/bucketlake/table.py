@@ -33,7 +33,8 @@ from bucketlake.ops.incoming import DELETE, INSERT
 from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.partitions import chosen_partitions, spec_filter
+from bucketlake.ops.partition_choice import chosen_partitions
+from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
