@@ -32,8 +32,8 @@ pytestmark = pytest.mark.peer
 
 KIND = "op"
 NAMES = (*COLUMNS, KIND)
-ROUNDS = 5
-TWIN_ROUNDS = 4
+ROUNDS = 4
+TWIN_ROUNDS = 3
 SEED = 20
 SINKS = 14  # in one job; more want more network buffers than the peer has
 SPARED = {**{f"fields.{KIND}.ignore-retract": "true"}}
