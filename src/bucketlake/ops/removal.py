@@ -239,7 +239,7 @@ class _Names:
 
     def _offer_list(self, name: str) -> None:
         paths = self.store.paths
-        for manifest in _readable_list(self.store, name):
+        for manifest in readable_list(self.store, name):
             self.offered[manifest.file_name] = paths.manifest(manifest.file_name)
         self.offered[name] = paths.manifest(name)
 
@@ -277,7 +277,7 @@ class _Names:
 
     def _keep_readable(self, name: str) -> None:
         self.kept.add(name)
-        self.kept.update(manifest.file_name for manifest in _readable_list(self.store, name))
+        self.kept.update(manifest.file_name for manifest in readable_list(self.store, name))
 
     def paths(self) -> Iterator[str]:
         """What goes."""
@@ -293,11 +293,12 @@ def _readable(store: Store, list_name: str) -> Iterator[ManifestEntry]:
         except NotFoundError:
             return ()
 
-    for part in parallel(entries, _readable_list(store, list_name), store.manifest_threads):
+    for part in parallel(entries, readable_list(store, list_name), store.manifest_threads):
         yield from part
 
 
-def _readable_list(store: Store, name: str) -> tuple[ManifestFile, ...]:
+def readable_list(store: Store, name: str) -> tuple[ManifestFile, ...]:
+    """The manifests of a list; none if it is gone."""
     try:
         return store.manifest_list(name)
     except NotFoundError:
@@ -325,7 +326,7 @@ def remove(store: Store, removal: Removal, clean_folders: bool = False) -> int:
     return done + delete_files(store, removal.metadata)
 
 
-def delete_files(store: Store, paths: Sequence[str]) -> int:
+def delete_files(store: Store, paths: Sequence[str], threads: int | None = None) -> int:
     """Delete files, several at a time; how many the storage took. Failures leave them as orphans."""
 
     def attempt(path: str) -> bool:
@@ -335,7 +336,7 @@ def delete_files(store: Store, paths: Sequence[str]) -> int:
             return False
         return True
 
-    return sum(parallel(attempt, paths, store.options.get("file-operation.thread-num")))
+    return sum(parallel(attempt, paths, threads or store.options.get("file-operation.thread-num")))
 
 
 def remove_empty_folders(store: Store, buckets: Iterable[str]) -> None:
