@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -29,17 +30,26 @@ from bucketlake.ops import append_compact
 from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.delete import assign_values, delete_rows, update_rows
+from bucketlake.ops.expire import (
+    ExpireConfig,
+    ExpireResult,
+    Limits,
+    after_commit,
+    expire_changelogs,
+    expire_snapshots,
+)
 from bucketlake.ops.incoming import DELETE, INSERT
 from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
+from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.partition_choice import chosen_partitions
 from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
 from bucketlake.ops.scan import Plan, Scan, live_entries
-from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
+from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.write import new_commit_user, prepare_write, renumber, write_batches
@@ -303,7 +313,7 @@ class Table:
         table = self.with_options(options).for_writing()
         store = table.store
         if not table.schema.primary_keys:
-            return delete_rows(store, table.predicate(where))
+            return after_commit(store, delete_rows(store, table.predicate(where)))
         refuse_delete(table.schema)
         rows = (_of_kind(batch, DELETE) for batch in table.to_batches(where))
         user = new_commit_user(store)
@@ -324,7 +334,7 @@ class Table:
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return update_rows(store, predicate, assign)
+            return after_commit(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -354,25 +364,80 @@ class Table:
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         if not table.schema.primary_keys:
-            return append_compact.compact_append(table.store, full, chosen)
-        return compact(table.store, Wanted(full, chosen))
+            done = append_compact.compact_append(table.store, full, chosen)
+        else:
+            done = compact(table.store, Wanted(full, chosen))
+        return after_commit(table.store, done, dedicated=True)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
-        """Compact what is due after a write was committed as `snapshot`; the newest of both snapshots."""
+        """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""
         if snapshot is None:
             return None
         if not self.schema.primary_keys:
-            return append_compact.after_write(self.store, messages) or snapshot
-        return after_write(self.store, snapshot, messages) or snapshot
+            compacted = append_compact.after_write(self.store, messages)
+        else:
+            compacted = after_write(self.store, snapshot, messages)
+        return after_commit(self.store, compacted or snapshot)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
-        return Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
+        done = Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
+        after_commit(self.store, done)
+        return done
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only."""
-        commit = Commit(self.for_writing().store, new_commit_user(self.store))
-        return commit.drop_partitions(partitions)
+        done = Commit(self.for_writing().store, new_commit_user(self.store)).drop_partitions(partitions)
+        after_commit(self.store, done)
+        return done
+
+    # ---- what is not needed any more
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        **options: Any,
+    ) -> ExpireResult:
+        """Remove snapshots, and files that only they need; what went.
+
+        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
+        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
+        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
+        Spec: docs/spec/expiry.md
+        """
+        store = self.with_options(options).for_writing().store
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expire_snapshots(store, ExpireConfig.of(store, limits))
+
+    def expire_changelogs(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        everything: bool = False,
+    ) -> ExpireResult:
+        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
+
+        Spec: docs/spec/expiry.md#changelogs
+        """
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
+
+    def remove_orphan_files(
+        self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
+    ) -> OrphanFiles:
+        """Remove files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than` (a
+        day by default; text: in this machine's time zone). `dry_run`: only say which.
+
+        Errors: InvalidError (`older_than`), CorruptError where files of what is there are missing: nothing was removed.
+        Spec: docs/spec/expiry.md#orphans
+        """
+        store = self.for_writing().store
+        return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
 
     def alter(self, *changes: SchemaChange) -> Table:
         """Publish the next schema and return the table with it; no data file is touched.

@@ -25,15 +25,17 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
+from bucketlake.format.manifest import FileKind
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.conflicts import CommitName
+from bucketlake.ops.entries import bucket_key
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.publish import is_commit
-from bucketlake.ops.scan import live_entries, skips_level_0
+from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
 
@@ -98,7 +100,8 @@ def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> 
 def after_write(
     store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
 ) -> Snapshot | None:
-    """What a writer does once its rows are committed as `snapshot`: compact the buckets of `messages` that are due.
+    """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
+    those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.
 
     The COMPACT snapshot, by the same user and identifier, or None: `write-only`, nothing due, or the compaction lost to
     other commits too often, or the storage does not say whether it was published, and was given up with a warning (the
@@ -107,17 +110,20 @@ def after_write(
     Spec: docs/spec/compaction.md#committing
     """
     options = store.options
-    buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
-    if not store.schema.primary_keys or not buckets or options.get("write-only"):
+    written = any(message.new_files for message in messages)
+    if not store.schema.primary_keys or not written or options.get("write-only"):
         return None
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
-    def due(newest: Snapshot) -> list[CompactUnit]:
-        return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
-
     commit = Commit(store, snapshot.commit_user)
     try:
+        added = [entry for entry in delta_entries(store, snapshot) if entry.kind is FileKind.ADD]
+        buckets = {bucket_key(entry) for entry in added}
+
+        def due(newest: Snapshot) -> list[CompactUnit]:
+            return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
+
         return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
     except BucketlakeError as error:
         landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None

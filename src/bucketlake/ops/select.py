@@ -154,6 +154,13 @@ def local_millis(text: str) -> int:
         raise InvalidError("not a timestamp", value=text, remedy="write yyyy-MM-dd HH:mm:ss.SSS") from error
 
 
+def epoch_millis(moment: str | datetime | None) -> int | None:
+    """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
+    if moment is None:
+        return None
+    return local_millis(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
+
+
 def _at_watermark(store: Store, watermark: int) -> Snapshot:
     for snapshot in store.snapshots():
         if snapshot.watermark is not None and snapshot.watermark >= watermark:

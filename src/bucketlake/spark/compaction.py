@@ -20,6 +20,7 @@ from bucketlake.ops import append_compact, maintain
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
@@ -129,8 +130,10 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     store = table.for_writing().store
     wanted = _filter(spark, store, request)
     if not store.schema.primary_keys:
-        return append_compact.compact_append(store, request.full, wanted, run_append(spark))
-    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+        done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
+    else:
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+    return after_commit(store, done, dedicated=True)
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:

@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
-from bucketlake.schema import TableSchema
+from bucketlake.schema import KIND_FIELD, TableSchema
 from bucketlake.spark import staged, tasks
 from bucketlake.spark.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
@@ -31,7 +32,8 @@ from bucketlake.table import Table
 class WriteRequest:
     """How to write. `mode`: "append" or "overwrite"; `partition`: what an overwrite replaces, and the values of its
     columns where the rows lack them; `progress` is told each step. `kinds`: name of a further column with row kinds (0
-    +I, 1 -U, 2 +U, 3 -D), for primary-key tables; `operation`: what the snapshot says it is."""
+    +I, 1 -U, 2 +U, 3 -D, or these texts), for primary-key tables, by default `_VALUE_KIND` where there is such a
+    column; `operation`: what the snapshot says it is."""
 
     mode: str = "append"
     partition: Mapping[str, Any] | None = None
@@ -57,7 +59,10 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     table = table.for_writing()
     store = table.store
     local = request.local or frame.isLocal()
-    extra = () if request.kinds is None else (request.kinds,)
+    kinds = request.kinds
+    if kinds is None and store.schema.primary_keys and KIND_FIELD.name in frame.columns:
+        kinds = KIND_FIELD.name
+    extra = () if kinds is None else (kinds,)
     rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
     template = prepare_write(
@@ -68,7 +73,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         overwrite=request.mode == "overwrite",
     )
     request.tell(f"writing to {table.name}")
-    messages = _written(spark, store, rows, template, local, request.kinds)
+    messages = _written(spark, store, rows, template, local, kinds)
     count = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
     snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
@@ -78,7 +83,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return compacted or snapshot
+    return after_commit(store, compacted or snapshot)
 
 
 def _written(
