@@ -41,7 +41,8 @@ def put(flink: FlinkPaimon, table: Table, name: str, turn: int) -> None:
 
 def theirs(flink: FlinkPaimon, name: str, **options: Any) -> list[tuple[Any, ...]]:
     listed = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
-    return sorted(flink.sql(f"SELECT k, v FROM `{name}` /*+ OPTIONS({listed}) */").rows)
+    hint = f" /*+ OPTIONS({listed}) */" if listed else ""
+    return sorted(flink.sql(f"SELECT k, v FROM `{name}`{hint}").rows)
 
 
 def ours(table: Table, **options: Any) -> list[tuple[Any, ...]]:
