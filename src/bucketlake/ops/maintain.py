@@ -26,6 +26,7 @@ from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.scan import live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
+from bucketlake.schema import BucketMode
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
 
@@ -90,14 +91,17 @@ def after_write(
 ) -> Snapshot | None:
     """What a writer does once its rows are committed as `snapshot`: compact the buckets of `messages` that are due.
 
-    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, nothing due, or the compaction lost to
-    other commits too often and was given up with a warning (the rows are safe in level 0). CommitError instead where
-    rows or changes stay unseen until compaction, or `commit.force-compact` asks for it.
+    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, a postpone table (compaction is a job
+    of its own), nothing due, or the compaction lost to other commits too often and was given up with a warning (the
+    rows are safe in level 0). CommitError instead where rows or changes stay unseen until compaction, or
+    `commit.force-compact` asks for it.
     Spec: docs/spec/compaction.md#committing
     """
     options = store.options
     buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
     if not store.schema.primary_keys or not buckets or options.get("write-only"):
+        return None
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
         return None
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE

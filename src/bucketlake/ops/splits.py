@@ -8,7 +8,8 @@ Spec: docs/spec/commit.md#splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
@@ -17,8 +18,10 @@ from bucketlake.lsm.levels import KeyRange, sections
 from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
+from bucketlake.ops.postpone import ordered_by_partition
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 
 Section = list[ManifestEntry]
 
@@ -39,22 +42,70 @@ def make_splits(
     splits: list[Split] = []
     kept: list[ManifestEntry] = []
     for group, raw in groups:
-        first = group[0]
-        found = vectors.get(first.partition, {})
-        splits.append(
-            Split(
-                snapshot_id=snapshot.id,
-                partition=first.partition,
-                bucket=first.bucket,
-                total_buckets=first.total_buckets,
-                bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
-                files=tuple(entry.file for entry in group),
-                raw=raw,
-                deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
-            )
-        )
+        splits.append(_split(store, snapshot, group, raw, vectors.get(group[0].partition, {})))
         kept.extend(group)
     return splits, kept
+
+
+def pending_splits(
+    store: Store, snapshot: Snapshot, pending: Sequence[ManifestEntry], entries: Sequence[ManifestEntry]
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """Splits that read pending rows over the real buckets of their partitions, and the entries of other partitions.
+
+    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files.
+    Spec: docs/spec/postpone.md#reading
+    """
+    if not pending:
+        return [], list(entries)
+    files = ordered_by_partition(store, snapshot, pending)
+    buckets: dict[bytes, dict[int, list[ManifestEntry]]] = {partition: {} for partition in files}
+    for entry in entries:
+        if entry.partition in buckets:
+            buckets[entry.partition].setdefault(entry.bucket, []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    splits: list[Split] = []
+    for partition, ordered in files.items():
+        found = vectors.get(partition, {})
+        parts = [_split(store, snapshot, group, False, found) for group in buckets[partition].values()]
+        splits += _shares(store, snapshot, partition, ordered, parts)
+    return splits, [entry for entry in entries if entry.partition not in buckets]
+
+
+def _shares(
+    store: Store, snapshot: Snapshot, partition: bytes, files: Sequence[DataFile], parts: Sequence[Split]
+) -> list[Split]:
+    pending, real = sum(file.file_size for file in files), sum(part.size for part in parts)
+    wanted = max(1, (pending + real) // store.options.get("source.split.target-size"))
+    total = parts[0].total_buckets if parts else wanted
+    shares = min(total, wanted)
+    whole = Split(
+        snapshot_id=snapshot.id,
+        partition=partition,
+        bucket=POSTPONE_BUCKET,
+        total_buckets=total,
+        bucket_path=store.paths.bucket_dir(partition, POSTPONE_BUCKET),
+        files=tuple(files),
+        raw=False,
+    )
+    return [
+        replace(whole, parts=tuple(part for part in parts if part.bucket % shares == own), share=(own, shares))
+        for own in range(shares)
+    ]
+
+
+def _split(store: Store, snapshot: Snapshot, group: Section, raw: bool, vectors: Mapping[str, DeletionFile]) -> Split:
+    """Files of one bucket as a split. `vectors`: the partition's, by file name."""
+    first = group[0]
+    return Split(
+        snapshot_id=snapshot.id,
+        partition=first.partition,
+        bucket=first.bucket,
+        total_buckets=first.total_buckets,
+        bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
+        files=tuple(entry.file for entry in group),
+        raw=raw,
+        deletions={e.file.file_name: vectors[e.file.file_name] for e in group if e.file.file_name in vectors},
+    )
 
 
 def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, dict[str, DeletionFile]]:

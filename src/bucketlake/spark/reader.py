@@ -18,6 +18,7 @@ from bucketlake.ops.messages import Split
 from bucketlake.ops.read import column_names, exact_part, read_split
 from bucketlake.ops.scan import Plan, Scan, plan
 from bucketlake.ops.store import Store, parallel
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
 from bucketlake.spark import live, native
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
@@ -111,7 +112,9 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     others: list[Split] = []
     for split in plan.splits:
         files = files_of(scan.store, split)
-        if not all(native.is_native(scan.store, found, scan.fields) for found in files):
+        if split.bucket == POSTPONE_BUCKET or not all(
+            native.is_native(scan.store, found, scan.fields) for found in files
+        ):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
             if not split.deletions:
