@@ -418,10 +418,11 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         bucketlake.open(tmp_path).create_table("db.x", FIELDS, options={"bucket": "-2"})
     with pytest.raises(UnsupportedError, match="sequence.snapshot-ordering"):
         create(tmp_path, sequence__snapshot_ordering="true", write_only="true")
-    table = table_of(tmp_path, PENDING)
-    with pytest.raises(InvalidError, match="commit.user-prefix"):
-        table.with_options({"commit.user-prefix": "a-s-b"}).write_arrow(data((1, 1, 1)))
+    table = table_of(tmp_path / "named", PENDING, data_file__prefix="a-s-b")
+    with pytest.raises(InvalidError, match="data-file.prefix"):
+        table.write_arrow(data((1, 1, 1)))
     assert table.latest_snapshot() is None
+    table = table_of(tmp_path, PENDING)
     table.write_arrow(data((1, 1, 1)))
     with pytest.raises(InvalidError, match="scan.bucket"):
         table.to_arrow(scan_bucket=0)

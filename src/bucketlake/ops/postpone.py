@@ -26,9 +26,9 @@ from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.types import DataType, Root
 
-WRITER = 0
-"""The number in the names of all files written here: compactors of Apache Paimon on Flink read files of one number one
-after the other, by creation time, so that the order of our commits is kept."""
+WRITER = "bucketlake-s-0"
+"""User and number in the names of all files written here: Apache Paimon keeps the order of files of one writer alone, by
+creation time, so all of ours name the same one, and the order of commits is kept whoever compacts them."""
 
 _NAME = re.compile(r"(?P<writer>.*-w-).*-(?P<counter>\d+)\.[^-]+", re.DOTALL)
 _INLINE = 7  # bytes of a text that fit into its slot of a row
@@ -41,21 +41,19 @@ _NESTED = (Root.ARRAY, Root.MAP, Root.ROW, Root.MULTISET, Root.VARIANT)
 # ---- names and order
 
 
-def pending_store(store: Store, commit_user: str) -> Store:
-    """The store that pending files of a commit are written with: they have names of their own.
+def pending_store(store: Store) -> Store:
+    """The store that pending files are written with: they have names of their own.
 
-    Raises InvalidError for a `commit.user-prefix` or `data-file.prefix` that readers could not tell from the marks.
+    Raises InvalidError for a `data-file.prefix` that readers could not tell from the marks.
     """
     prefix = store.paths.options.get("data-file.prefix", "data-")
-    for key, text in (("commit.user-prefix", commit_user), ("data-file.prefix", prefix)):
-        if "-s-" in text or "-w-" in text:
-            raise InvalidError(
-                "names of pending postpone files could not be read back",
-                **{key.replace("-", "_").replace(".", "_"): text},
-                remedy=f"choose a {key} without '-s-' and '-w-'",
-            )
-    name = f"{prefix}-u-{commit_user}-s-{WRITER}-w-"
-    paths = replace(store.paths, options={**store.paths.options, "data-file.prefix": name})
+    if "-s-" in prefix or "-w-" in prefix:
+        raise InvalidError(
+            "names of pending postpone files could not be read back",
+            prefix=prefix,
+            remedy="choose a data-file.prefix without '-s-' and '-w-'",
+        )
+    paths = replace(store.paths, options={**store.paths.options, "data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
     return replace(store, paths=paths)
 
 
@@ -79,10 +77,9 @@ def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[Da
 def committed_in(store: Store, snapshot: Snapshot, names: Collection[str]) -> dict[str, int]:
     """Which retained snapshot added each of these pending files, live in `snapshot`; those of expired ones lack.
 
-    Reads delta manifests backwards from `snapshot`, only as far as needed; not at all where one writer wrote all.
+    Reads delta manifests backwards from `snapshot`, only as far as needed.
     """
-    writers = {found["writer"] if (found := _NAME.fullmatch(name)) else name for name in names}
-    wanted = set(names) if len(writers) > 1 else set()
+    wanted = set(names)
     found_in: dict[str, int] = {}
     at: Snapshot | None = snapshot
     while wanted and at is not None:

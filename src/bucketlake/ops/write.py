@@ -240,7 +240,7 @@ class TaskWriter:
         if group.roller is None:
             partition, bucket = self._assigner.groups[number]
             pending = bucket == POSTPONE_BUCKET
-            store = pending_store(self._store, self._task.commit_user) if pending else self._store
+            store = pending_store(self._store) if pending else self._store
             group.roller = Roller(store, partition, bucket, PENDING if pending else NEW_FILES)
         for batch in batches:
             group.roller.write(batch)
