@@ -27,8 +27,8 @@ from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.types import DataType, Root
 
 WRITER = "bucketlake-s-0"
-"""User and number in the names of all files written here: Apache Paimon keeps the order of files of one writer alone, by
-creation time, so all of ours name the same one, and the order of commits is kept whoever compacts them."""
+"""User and number in the names of all files written here: Apache Paimon keeps the order of files of one writer alone,
+by creation time, so all of ours name the same one, and the order of commits is kept whoever compacts them."""
 
 _NAME = re.compile(r"(?P<writer>.*-w-).*-(?P<counter>\d+)\.[^-]+", re.DOTALL)
 _INLINE = 7  # bytes of a text that fit into its slot of a row
