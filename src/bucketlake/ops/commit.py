@@ -95,16 +95,36 @@ class Commit:
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
-            try:
-                published = self._once(kind, identifier, rebase.plan, notes)
-            except Exception as error:
-                if not isinstance(error, CommitUnknownError):
-                    rebase.discard_rewritten()
-                raise
-            rebase.discard_replaced()
+            published = self._rebased(kind, identifier, rebase, notes)
         compacting = [message for message in rebase.messages if _compacts(message)]
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
+        return published
+
+    def move(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        *,
+        notes: CommitProperties | None = None,
+    ) -> Snapshot:
+        """Publish one COMPACT snapshot in which rows change their bucket: `deleted_files` of some messages hold what
+        `new_files` of others hold anew, at level 0. These are renumbered as a write's, so that they follow all that was
+        committed before. Errors as `commit`; ConflictError where a deleted file is not live any more.
+        Spec: docs/spec/postpone.md#compaction
+        """
+        rebase = _Rebase(self._store, messages, self._renumber, None)
+        return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
+
+    def _rebased(self, kind: CommitKind, identifier: int, rebase: _Rebase, notes: CommitProperties) -> Snapshot:
+        """Publish what a rebase plans, and remove the files that are superfluous afterwards."""
+        try:
+            published = self._once(kind, identifier, rebase.plan, notes)
+        except Exception as error:
+            if not isinstance(error, CommitUnknownError):
+                rebase.discard_rewritten()
+            raise
+        rebase.discard_replaced()
         return published
 
     def _compact(
