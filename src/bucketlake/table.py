@@ -35,6 +35,8 @@ from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.partitions import chosen_partitions, spec_filter
 from bucketlake.ops.read import column_names, read_split
 from bucketlake.ops.reassign import reassign
+from bucketlake.ops.rehash import rehash
+from bucketlake.ops.rescale import RescaleRequest, rescale
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
 from bucketlake.ops.scan import Plan, Scan, live_entries, plan
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
@@ -256,7 +258,11 @@ class Table:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError)."""
         commit = Commit(
-            self.store, commit_user, renumber=partial(renumber, self.store), reassign=partial(reassign, self.store)
+            self.store,
+            commit_user,
+            renumber=partial(renumber, self.store),
+            reassign=partial(reassign, self.store),
+            rehash=partial(rehash, self.store),
         )
         notes = CommitProperties(operation=operation)
         try:
@@ -339,6 +345,24 @@ class Table:
         if not table.schema.primary_keys:
             return append_compact.compact_append(table.store, full, chosen)
         return compact(table.store, Wanted(full, chosen))
+
+    def rescale(
+        self,
+        bucket_num: int | None = None,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
+        snapshot, None where the partitions hold nothing.
+
+        `bucket_num`: the option `bucket` by default, which itself is not changed. `partitions`, `where`: as `compact`.
+        Errors: InvalidError, UnsupportedError, ConflictError, CommitError, CommitUnknownError.
+        Spec: docs/spec/rescale.md
+        """
+        table = self.with_options(options).for_writing()
+        chosen = chosen_partitions(table.store, partitions, table.predicate(where))
+        return rescale(table.store, RescaleRequest(bucket_num, chosen))
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact what is due after a write was committed as `snapshot`; the newest of both snapshots."""

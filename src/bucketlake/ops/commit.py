@@ -30,6 +30,9 @@ message with the new files, and leaves the old files where they are."""
 Reassign = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
 """Moves rows of keys that other commits put into another bucket of a dynamic table; what it writes has new names."""
 
+Rehash = Reassign
+"""Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitProperties:
@@ -44,7 +47,8 @@ class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
     `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
-    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way.
+    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way, `rehash`
+    by those with a bucket number, where a partition may be rescaled.
     """
 
     def __init__(
@@ -54,11 +58,13 @@ class Commit:
         *,
         renumber: Renumber | None = None,
         reassign: Reassign | None = None,
+        rehash: Rehash | None = None,
     ) -> None:
         self._store = store
         self._user = commit_user
         self._renumber = renumber
-        self._reassign = reassign
+        dynamic = store.schema.bucket_mode.name == "DYNAMIC"
+        self._relocate = reassign if dynamic else rehash
         self._publisher = Publisher(store)
 
     # ---- writing
@@ -81,7 +87,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes = notes or CommitProperties()
-        rebase = _Rebase(self._store, messages, self._renumber, self._reassign)
+        rebase = _Rebase(self._store, messages, self._renumber, self._relocate)
         published: Snapshot | None = None
         allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
         writes = any(_append_changes(message) for message in messages)
@@ -247,12 +253,12 @@ class _Rebase:
         store: Store,
         messages: Sequence[CommitMessage],
         renumber: Renumber | None,
-        reassign: Reassign | None,
+        relocate: Reassign | Rehash | None,
     ) -> None:
         self.messages = tuple(messages)
         self._store = store
         self._renumber = renumber
-        self._reassign = reassign if store.schema.bucket_mode.name == "DYNAMIC" else None
+        self._relocate = relocate
         self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
@@ -260,8 +266,8 @@ class _Rebase:
 
     def plan(self, view: View) -> Changes:
         """The changes on this base."""
-        if self._reassign is not None:
-            self._adopt(self._reassign(self.messages, view))
+        if self._relocate is not None:
+            self._adopt(self._relocate(self.messages, view))
         changes = _changes(_append_changes(message) for message in self.messages)
         if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
             return self._without_duplicates(view, changes)

@@ -21,9 +21,10 @@ from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snap
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.entries import bucket_key
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter
-from bucketlake.ops.scan import live_entries, skips_level_0
+from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
 
@@ -99,6 +100,8 @@ def after_write(
     buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
     if not store.schema.primary_keys or not buckets or options.get("write-only"):
         return None
+    if _must_compact(store):  # the commit may have moved rows to other buckets
+        buckets = {bucket_key(entry) for entry in delta_entries(store, snapshot) if entry.bucket >= 0}
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
