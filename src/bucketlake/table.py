@@ -26,6 +26,7 @@ from bucketlake.errors import (
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact
+from bucketlake.ops.advise import BucketAdvice, advise
 from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.delete import assign_values, delete_rows, update_rows
@@ -36,7 +37,7 @@ from bucketlake.ops.partitions import chosen_partitions, spec_filter
 from bucketlake.ops.read import column_names, read_split
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.rehash import rehash
-from bucketlake.ops.rescale import RescaleRequest, rescale
+from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
 from bucketlake.ops.scan import Plan, Scan, live_entries, plan
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
@@ -344,7 +345,8 @@ class Table:
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         if not table.schema.primary_keys:
             return append_compact.compact_append(table.store, full, chosen)
-        return compact(table.store, Wanted(full, chosen))
+        resized = rescale_due(table.store, chosen)
+        return compact(table.store, Wanted(full, chosen)) or resized
 
     def rescale(
         self,
@@ -363,6 +365,11 @@ class Table:
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         return rescale(table.store, RescaleRequest(bucket_num, chosen))
+
+    def advise_buckets(self) -> list[BucketAdvice]:
+        """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
+        largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
+        return advise(self.store)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact what is due after a write was committed as `snapshot`; the newest of both snapshots."""

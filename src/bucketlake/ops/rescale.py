@@ -34,6 +34,7 @@ from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule
+from bucketlake.ops.advise import numbers_due
 from bucketlake.ops.append_compact import numbered
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, Planner, compact_bucket
@@ -51,7 +52,7 @@ from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, remove_files
 from bucketlake.schema import BucketMode
 
-__all__ = ["RescaleRequest", "Run", "rescale", "run_here"]
+__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "run_here"]
 
 Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 """Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
@@ -76,7 +77,7 @@ class RescaleRequest:
             return self.numbers.get(partition)
         if self.partitions is not None and not self.partitions(partition):
             return None
-        return self.store.schema.bucket if self.bucket_num is None else self.bucket_num
+        return store.schema.bucket if self.bucket_num is None else self.bucket_num
 
 
 def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Snapshot | None:
@@ -103,6 +104,18 @@ def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Sn
     if published is not None:
         _show(store, job)
     return published
+
+
+def rescale_due(store: Store, partitions: PartitionFilter | None = None, run: Run | None = None) -> Snapshot | None:
+    """With `bucket.auto`: rescale those of the partitions whose number should change by a factor of two or more, as
+    `advise` recommends; the snapshot, None where none should. Errors as `rescale`.
+
+    Spec: docs/spec/rescale.md#automatic
+    """
+    if not store.options.get("bucket.auto"):
+        return None
+    numbers = {p: number for p, number in numbers_due(store).items() if partitions is None or partitions(p)}
+    return rescale(store, RescaleRequest(numbers=numbers), run) if numbers else None
 
 
 def _check(store: Store, request: RescaleRequest) -> None:

@@ -17,12 +17,14 @@ from pyspark.sql import SparkSession
 from bucketlake.errors import BucketlakeError, InvalidError, StorageError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact, maintain
+from bucketlake.ops import rescale as rescaling
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partition_choice import both, by_condition, by_specs, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.rebucket import MoveUnit, move
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
 from bucketlake.predicate import Predicate, parse_where
@@ -30,6 +32,7 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_task
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
+Unit = CompactUnit | AppendUnit | MoveUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -54,6 +57,17 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
     return run
 
 
+def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
+    """How `ops.rescale` moves rows with this session."""
+
+    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return rescaling.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
 @dataclass(frozen=True)
 class CompactStage:
     """What every task does with its units; travels to the tasks."""
@@ -65,9 +79,7 @@ class CompactStage:
         done: list[CommitMessage] = []
         try:
             for unit in chain.from_iterable(unpickled(batches)):
-                message = compact_unit(self.store, unit)
-                if message is not None:
-                    done.append(message)
+                done += messages_of(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):
@@ -80,12 +92,15 @@ class CompactStage:
         yield from done
 
 
-def compact_unit(store: Store, unit: CompactUnit | AppendUnit) -> CommitMessage | None:
-    """Compact one unit of either kind."""
-    return compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
+    """What becomes of one unit of any kind."""
+    if isinstance(unit, MoveUnit):
+        return move(store, unit)
+    message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+    return [] if message is None else [message]
 
 
-def _in_tasks(spark: SparkSession, store: Store, units: Sequence[CompactUnit | AppendUnit]) -> list[CommitMessage]:
+def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
     """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
     ensure_package(spark)
     results: list[Any] = run_tasks(spread(spark, pack(units, parallelism(spark))), CompactStage(store))
@@ -130,7 +145,19 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     wanted = _filter(spark, store, request)
     if not store.schema.primary_keys:
         return append_compact.compact_append(store, request.full, wanted, run_append(spark))
-    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+    resized = rescaling.rescale_due(store, wanted, run_rescale(spark))
+    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or resized
+
+
+def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
+    """Put partitions of a table into another number of buckets; the OVERWRITE snapshot, None where they hold nothing.
+    Of the request `partitions` and `where` count.
+
+    Errors: InvalidError (number, partitions, condition), UnsupportedError, ConflictError, CommitUnknownError.
+    """
+    store = table.for_writing().store
+    wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
+    return rescaling.rescale(store, wanted, run_rescale(spark))
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
