@@ -70,11 +70,13 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class MoveUnit:
     """Rows to be moved by one task. `merged`: all of the sources' rows merged into one sorted run a bucket, of the top
-    level; else each source is one file that becomes files of level 0. Small, picklable."""
+    level; else the source is one file that becomes files of level 0, its sequence numbers moved by `shift`. Small,
+    picklable."""
 
     target: Target
     sources: tuple[OldBucket, ...]
     merged: bool = True
+    shift: int = 0
 
     @property
     def size(self) -> int:
@@ -101,10 +103,10 @@ def copy_units(partition: bytes, total_buckets: int, sources: Sequence[OldBucket
     return units
 
 
-def replay_unit(entry: ManifestEntry, total_buckets: int) -> MoveUnit:
+def replay_unit(entry: ManifestEntry, total_buckets: int, shift: int = 0) -> MoveUnit:
     """The unit that splits one newly written file."""
     (source,) = sources_of([entry], {})
-    return MoveUnit(target_of(entry.partition, total_buckets, source), (source,), merged=False)
+    return MoveUnit(target_of(entry.partition, total_buckets, source), (source,), merged=False, shift=shift)
 
 
 def target_of(partition: bytes, total_buckets: int, source: OldBucket) -> Target:
@@ -131,7 +133,7 @@ def move(store: Store, unit: MoveUnit) -> list[CommitMessage]:
         rolling = Rolling(level=level, source=FileSource.COMPACT)
         files = spread(store, target, rolling, lambda: _merged(store, target.partition, unit.sources))
     else:
-        files = spread_file(store, unit.sources[0], target, _level_0(store))
+        files = spread_file(store, unit.sources[0], target, _level_0(store), unit.shift)
     return [CommitMessage(target.partition, b, target.total_buckets, tuple(f), compact_before=read) for b, f in files]
 
 

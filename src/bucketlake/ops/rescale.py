@@ -38,9 +38,9 @@ from bucketlake.ops.advise import numbers_due
 from bucketlake.ops.append_compact import numbered
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, Planner, compact_bucket
-from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName
+from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, max_sequences
 from bucketlake.ops.dynamic import remove_index
-from bucketlake.ops.entries import deletion
+from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.maintain import Wanted
 from bucketlake.ops.maintain import compact as compact_table
 from bucketlake.ops.messages import CommitMessage
@@ -174,10 +174,12 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition on its way. `number`: of its new buckets."""
+    """A partition on its way. `number`: of its new buckets; `highest`: the greatest sequence number that was moved out
+    of each old bucket."""
 
     number: int
     buckets: dict[int, _Bucket] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
 
 
 class _Job:
@@ -276,7 +278,8 @@ class _Job:
             number = self._request.number_of(self._store, partition)
             if number is None:
                 continue
-            states[partition] = _Partition(number)
+            highest = {bucket: top for (_, bucket), top in max_sequences(entries).items()}
+            states[partition] = _Partition(number, highest=highest)
             told = [entry for entry in entries if self._is_told(entry.file)]
             units += copy_units(partition, number, sources_of(told, vectors.get(partition, {})))
             waiting = sorted((entry for entry in entries if not self._is_told(entry.file)), key=_age)
@@ -313,8 +316,7 @@ class _Job:
             entries = delta_entries(self._store, snapshot, EntryFilter(partitions=frozenset(self.moving)))
             overtaken |= self._changed(before, snapshot, entries)
             if snapshot.commit_kind is CommitKind.APPEND:
-                new = [e for e in entries if e.kind == FileKind.ADD and e.bucket >= 0]
-                units += [replay_unit(e, self.moving[e.partition].number) for e in sorted(new, key=_age)]
+                units += self._replayed([e for e in entries if e.kind == FileKind.ADD and e.bucket >= 0])
             before = snapshot
         if overtaken:
             raise _Overtaken(overtaken)
@@ -322,6 +324,23 @@ class _Job:
         self._made += messages
         self._take(messages)
         self._seen = newest
+
+    def _replayed(self, new: Sequence[ManifestEntry]) -> list[MoveUnit]:
+        """The units of what one commit added, oldest rows first.
+
+        A compaction that drops the newest row of a bucket, a delete, lets the next write take its sequence number:
+        files are numbered after all that was moved before them.
+        """
+        groups: dict[BucketKey, list[ManifestEntry]] = {}
+        for entry in sorted(new, key=_age):
+            groups.setdefault(bucket_key(entry), []).append(entry)
+        units: list[MoveUnit] = []
+        for (partition, bucket), entries in groups.items():
+            state = self.moving[partition]
+            shift = max(0, state.highest.get(bucket, -1) + 1 - entries[0].file.min_sequence_number)
+            state.highest[bucket] = shift + max(entry.file.max_sequence_number for entry in entries)
+            units += [replay_unit(entry, state.number, shift) for entry in entries]
+        return units
 
     def _changed(self, before: Snapshot, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> set[bytes]:
         """The partitions whose rows a snapshot changed otherwise than by adding files, or of whose changes it told."""
