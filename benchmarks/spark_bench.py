@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import shutil
+from collections import defaultdict
+from functools import partial
+from multiprocessing.pool import Pool
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,6 +27,20 @@ BUCKETS = 8
 def noop(frame: DataFrame) -> None:
     """Run a frame and drop its rows."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def read_and_write(pool: Pool, groups: list[list[str]], folder: Path, share: float) -> None:
+    """K: read all files of every group and write a share of their rows as one, one process a core."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    work = [(files, str(folder / f"{number}.parquet"), share) for number, files in enumerate(groups)]
+    pool.starmap(_rewrite, work, chunksize=1)
+
+
+def _rewrite(files: list[str], target: str, share: float) -> None:
+    tables = [pq.read_table(file, use_threads=False, partitioning=None) for file in files]
+    rows = pa.concat_tables(tables)
+    pq.write_table(rows.slice(0, round(rows.num_rows * share)), target, compression="zstd")
 
 
 class SparkBench:
@@ -42,7 +62,11 @@ class SparkBench:
         self.filtered()
         self.keyed()
         self.upserts()
+        self.compaction()
         self.small()
+        self.inline()
+        self.vectors()
+        self.dynamic()
 
     def floors(self) -> None:
         """W and R, warm."""
@@ -104,9 +128,7 @@ class SparkBench:
         tenths = iter(range(4))
 
         def upsert() -> None:
-            share = next(tenths)
-            changed = self.source.where(f"pmod(hash(l_orderkey, {share}), 10) = 0")
-            table.write(changed.withColumn("l_comment", F.concat("l_comment", F.lit(f" #{share}"))))
+            table.write(self._tenth(next(tenths)))
 
         self.m.measure("upsert of 10 %", upsert, floor="W", mark=0.35, runs=4)
         rows = sum(found.file.row_count for found in table.files())
@@ -142,9 +164,93 @@ class SparkBench:
         if len(found) != 1:
             raise SystemExit(f"point lookup found {len(found)} rows")
 
-    def verify(self) -> None:
+    def compaction(self) -> None:
+        """Full compaction of what `upserts` left, beside K; the scan after it, beside Spark's own of the same files."""
+        self._table("keyed", {})
+        home, saved = self.folder / "lake" / "bench.db" / "keyed", self.folder / "saved"
+        shutil.copytree(home, saved)
+
+        def restore() -> None:
+            shutil.rmtree(home)
+            shutil.copytree(saved, home)
+            live.forget()
+
+        buckets: dict[str, list[str]] = defaultdict(list)
+        for found in self.lake.table("bench.keyed").files():
+            buckets[str(Path(found.path).parent)].append(found.path)
+        share = self.source.count() / sum(f.file.row_count for f in self.lake.table("bench.keyed").files())
+        pool = multiprocessing.get_context("spawn").Pool(os.cpu_count())
+        floor = partial(read_and_write, pool, list(buckets.values()), self.folder / "rewritten", share)
+        self.m.measure("K: pyarrow reads and writes", floor, warm=1)
+        self.m.floor("K", "K: pyarrow reads and writes", floor)
+        compact = self.lake.table("bench.keyed").compact
+        self.m.measure("full compaction, base + 4 x 10 %", compact, floor="K", mark=1.25, before=restore)
+        files = [found.path for found in self.lake.table("bench.keyed").files()]
+        schema = self.lake.table("bench.keyed").read().schema
+
+        def scan() -> None:
+            noop(self.lake.spark.read.schema(schema).parquet(*files))
+
+        self.m.measure("C: read.parquet of the compacted files", scan, warm=1)
+        self.m.floor("C", "C: read.parquet of the compacted files", scan)
+        self.m.measure("scan after compaction", lambda: noop(self._read("keyed")), floor="C", mark=1.05, runs=5)
+        self.verify()
+        pool.terminate()
+        restore()
+        shutil.rmtree(saved)
+
+    def inline(self) -> None:
+        """Load and six upserts of a tenth, compacting as they are written."""
+
+        def work() -> None:
+            table = self.lake.table("bench.inline")
+            table.write(self.source)
+            for share in range(6):
+                table.write(self._tenth(share))
+
+        fresh = partial(self._fresh, "inline", {"bucket": str(BUCKETS)}, keys=KEYS)
+        self.m.measure("load + 6 upserts of 10 %, compacting", work, floor="W", mark=2.8, before=fresh)
+        self.verify("inline")
+
+    def vectors(self) -> None:
+        """A table with deletion vectors: an upsert of a tenth that compacts, and the scan after it."""
+        options = {"bucket": str(BUCKETS), "deletion-vectors.enabled": "true"}
+        self._fresh("vectors", options, keys=KEYS)
+        self.m.measure("primary-key load, deletion vectors", lambda: self._load("vectors"), floor="W", runs=1)
+        table = self.lake.table("bench.vectors")
+        self.m.measure("upsert of 10 %, deletion vectors", lambda: table.write(self._tenth(0)), floor="W", runs=1)
+        rows = sum(found.file.row_count for found in table.files())
+        self.m.measure(
+            "scan, 10 % superseded by vectors",
+            lambda: noop(self._read("vectors")),
+            floor="R",
+            mark=1.3,
+            before=live.forget,
+            warm=1,
+            runs=5,
+        )
+        self.m.note("scan, 10 % superseded by vectors", stored_rows=rows)
+        self.verify("vectors")
+
+    def dynamic(self) -> None:
+        """Dynamic buckets: load and an upsert of a tenth."""
+        options = {"bucket": "-1", "dynamic-bucket.target-row-num": "1000000", "write-only": "true"}
+        fresh = partial(self._fresh, "dynamic", options, keys=KEYS)
+        self.m.measure("dynamic-bucket load", lambda: self._load("dynamic"), floor="W", mark=2, before=fresh)
+        table = self.lake.table("bench.dynamic")
+        self.m.note("dynamic-bucket load", buckets=len({found.bucket for found in table.files()}))
+        tenths = iter(range(4))
+        upsert = lambda: table.write(self._tenth(next(tenths)))  # noqa: E731
+        self.m.measure("dynamic-bucket upsert of 10 %", upsert, floor="W", mark=0.5, runs=4)
+        self.verify("dynamic")
+
+    def _tenth(self, share: int) -> DataFrame:
+        changed = self.source.where(f"pmod(hash(l_orderkey, {share}), 10) = 0")
+        return changed.withColumn("l_comment", F.concat("l_comment", F.lit(f" #{share}")))
+
+    def verify(self, name: str = "keyed") -> None:
         """The merged table holds every key once."""
-        merged = self.lake.table("bench.keyed").read()
+        merged = self.lake.table(f"bench.{name}").read()
         count, keys = merged.select(F.count("*"), F.count_distinct(*KEYS)).collect()[0]
         expected = self.source.count()
         if not count == keys == expected:

@@ -23,7 +23,7 @@ from bucketlake.format.hash_index import ascending, decode_hashes, encode_hashes
 from bucketlake.format.hashing import Hashes, bucket_of, hash_rows
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.ops.assign import Assigner, Codes, slices
-from bucketlake.ops.buckets import BucketRule, PartitionBuckets, Run, run_of
+from bucketlake.ops.buckets import BucketRule, PartitionBuckets, Run, first_load_buckets, run_of
 from bucketlake.ops.conflicts import HASH
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store, parallel
@@ -75,12 +75,15 @@ class DynamicAssigner(Assigner):
     """Numbers the groups of a dynamic table; new keys get a bucket by the table's rule.
 
     `index_base`: the index manifest that known keys are looked up in; `occupied`: (partition, bucket) with live files;
-    `rule`: how buckets fill. Made by `dynamic_assigner`.
+    `rule`: how buckets fill; `first_load`: partitions that had no bucket, and how many they get. Made by
+    `dynamic_assigner`.
     """
 
     rule: BucketRule = field(default_factory=lambda: BucketRule(1))
     index_base: str | None = None
     occupied: Collection[tuple[bytes, int]] = ()
+    first_load: Mapping[bytes, int] = field(default_factory=dict)
+    _loaded: dict[tuple[bytes, int], list[Hashes]] = field(default_factory=dict)
     _index: dict[bytes, dict[int, IndexFile]] | None = None
     _occupied: dict[bytes, list[int]] | None = None
     _partitions: dict[bytes, PartitionBuckets] = field(default_factory=dict)
@@ -98,6 +101,9 @@ class DynamicAssigner(Assigner):
         return result
 
     def _assigned(self, partition: bytes, hashes: Hashes) -> Codes:
+        count = self.first_load.get(partition)
+        if count is not None:
+            return self._loaded_first(partition, hashes, count)
         known = self._partitions.get(partition)
         if known is None:
             files = self._files(partition)
@@ -108,6 +114,20 @@ class DynamicAssigner(Assigner):
         if missing:
             known.load(missing, load_run(self.store, partition, self._files(partition), self.rule.assigners, missing))
         return known.assign(hashes)
+
+    def _loaded_first(self, partition: bytes, hashes: Hashes, count: int) -> Codes:
+        buckets = first_load_buckets(hashes, count)
+        order, spans = slices(buckets)
+        for bucket, start, end in spans:
+            self._loaded.setdefault((partition, bucket), []).append(ascending(np.sort(hashes[order[start:end]])))
+        return buckets
+
+    def _added(self, partition: bytes, bucket: int) -> Hashes:
+        loaded = self._loaded.get((partition, bucket))
+        if loaded is not None:
+            return ascending(np.sort(np.concatenate(loaded)))
+        known = self._partitions.get(partition)
+        return np.zeros(0, np.int32) if known is None else np.asarray(known.added(bucket), np.int32)
 
     def _files(self, partition: bytes) -> dict[int, IndexFile]:
         if self._index is None:
@@ -134,10 +154,9 @@ class DynamicAssigner(Assigner):
         result = []
         for message in messages:
             message = replace(message, index_base=self.index_base)
-            known = self._partitions.get(message.partition)
-            added = known.added(message.bucket) if known is not None else ()
+            added = self._added(message.partition, message.bucket)
             if len(added):
-                message = self._with_index(message, np.asarray(added, np.int32))
+                message = self._with_index(message, added)
             result.append(message)
         return result
 
@@ -163,7 +182,32 @@ def dynamic_assigner(store: Store, task: WriteTask) -> DynamicAssigner:
         rule=BucketRule.of(store.options, task.assigners),
         index_base=task.index_base,
         occupied=task.sequence_start.keys(),
+        first_load=task.first_load,
     )
+
+
+def joined(store: Store, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    """The messages of a first load, in which several tasks wrote to one bucket, with one index file a bucket.
+
+    Files that are replaced are removed; on failure none of the messages' own is.
+    """
+    groups: dict[tuple[bytes, int], list[CommitMessage]] = {}
+    for message in messages:
+        groups.setdefault((message.partition, message.bucket), []).append(message)
+    torn = [group for group in groups.values() if sum(len(message.new_index_files) for message in group) > 1]
+
+    def join(group: list[CommitMessage]) -> IndexFile:
+        partition, bucket = group[0].partition, group[0].bucket
+        files = [file for message in group for file in message.new_index_files]
+        hashes = np.concatenate([read_hashes(store, partition, bucket, file) for file in files])
+        return write_hashes(store, partition, bucket, ascending(np.sort(hashes)))
+
+    for group, file in zip(torn, parallel(join, torn), strict=True):
+        for message in group:
+            for old in message.new_index_files:
+                remove_index(store, message.partition, message.bucket, old)
+        group[:] = [replace(m, new_index_files=() if number else (file,)) for number, m in enumerate(group)]
+    return [message for group in groups.values() for message in group]
 
 
 def load_run(

@@ -84,7 +84,8 @@ class WriteTask:
     `options`: "threads", how many buckets may be written at a time (1).
     `refused`: partitions that must not be written because their live files have another bucket number, with it.
     Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
-    into how many shares each partition's keys are dealt out: all rows of one share must go to one task.
+    into how many shares each partition's keys are dealt out: all rows of one share must go to one task; `first_load`:
+    partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task.
     `changelog`: whether flushes write changelog files, if the table's changelog producer is input."""
 
     commit_user: str
@@ -97,4 +98,5 @@ class WriteTask:
     first_sequence: int = 0
     index_base: str | None = None
     assigners: int = 1
+    first_load: dict[bytes, int] = field(default_factory=dict)
     changelog: bool = True

@@ -10,13 +10,15 @@ Spec: docs/spec/buckets.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from bucketlake.format.hashing import assign_buckets
+from bucketlake.format.binary_row import encode_rows
+from bucketlake.format.hashing import assign_buckets, hash_rows
 from bucketlake.schema import TableSchema
 from bucketlake.spark.types import quoted
 from bucketlake.types import DataField, Root, canonical_batch
@@ -40,18 +42,40 @@ def share_column(schema: TableSchema, assigners: int) -> Column:
     return _column(schema, assigners, "default")
 
 
+def range_column(schema: TableSchema, ranges: int) -> Column:
+    """Into which of so many ranges (int) of equal width each row's key hash falls, for tables with dynamic buckets."""
+    keys = schema.select(schema.bucket_keys)
+    if _is_simple(keys):
+        code = F.hash(_binary_row(keys)).cast("long") + F.lit(1 << 31).cast("long")
+        return F.shiftrightunsigned(code * F.lit(ranges), 32).cast("int")
+
+    def range_of(batch: pa.RecordBatch) -> pa.Array:
+        hashes = hash_rows(encode_rows(batch.columns, [key.type for key in keys])).astype(np.int64)
+        return pa.array((((hashes + (1 << 31)) * ranges) >> 32).astype(np.int32))
+
+    return _computed(keys, range_of)
+
+
 def _column(schema: TableSchema, buckets: int, function: str) -> Column:
     keys = schema.select(schema.bucket_keys)
-    if function == "default" and len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys):
+    if function == "default" and _is_simple(keys):
         return F.abs(F.hash(_binary_row(keys)) % F.lit(buckets)).cast("int")
+    return _computed(keys, lambda batch: pa.array(assign_buckets(batch, keys, buckets, function), pa.int32()))
+
+
+def _is_simple(keys: Sequence[DataField]) -> bool:
+    return len(keys) <= _MAX_FIELDS and all(key.type.root in _SIMPLE for key in keys)
+
+
+def _computed(keys: Sequence[DataField], number: Callable[[pa.RecordBatch], pa.Array]) -> Column:
+    """What Python computes from the key columns, which alone travel to it."""
     names = [key.name for key in keys]
 
     @F.arrow_udf("int")  # type: ignore[untyped-decorator]
-    def bucket_of(*columns: pa.Array) -> pa.Array:
-        batch = canonical_batch(pa.RecordBatch.from_arrays(list(columns), names=names), keys)
-        return pa.array(assign_buckets(batch, keys, buckets, function), pa.int32())
+    def computed(*columns: pa.Array) -> pa.Array:
+        return number(canonical_batch(pa.RecordBatch.from_arrays(list(columns), names=names), keys))
 
-    return bucket_of(*[F.col(quoted(name)) for name in names])
+    return computed(*[F.col(quoted(name)) for name in names])
 
 
 def _binary_row(keys: Sequence[DataField]) -> Column:

@@ -34,7 +34,6 @@ from bucketlake.ops.store import Store, parallel
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.native import FILE_NAME, FILE_SIZE, ROW_INDEX, FileAt, scan_with_positions
-from bucketlake.spark.types import quoted
 from bucketlake.types import DataField
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
@@ -43,6 +42,9 @@ CACHE_BYTES = 256 << 20
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
 _BITS = "__bucketlake_superseded"
 _KEY = "__bucketlake_key"
+_KEPT = f"""CASE WHEN {_BITS} IS NULL THEN CAST(raise_error('a data file changed while it was read: read again') AS INT)
+ ELSE coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
+ CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) END = 0"""  # one call to the JVM, as text
 MOST_SCANS = 4  # for files of one size; beyond it the rest is told apart by name
 
 Dead = dict[str, Words]  # by file name: bit i & 63 of word i >> 6 is set if row i is superseded or a delete
@@ -161,13 +163,8 @@ def _without(
     sizes = pa.array([found.file.file_size for found in files], pa.int64())
     keys = sizes if place == FILE_SIZE else pa.array([found.file.file_name for found in files])
     bitmaps = spark.createDataFrame(pa.table({_KEY: keys, _BITS: bits}))
-    row = F.col(ROW_INDEX)
-    word = F.try_element_at(F.col(_BITS), F.shiftright(row, 6).cast("int") + 1)
-    dead = F.coalesce(F.bit_get(word, row.bitwiseAND(63).cast("int")).cast("int"), F.lit(0))
-    strange = F.raise_error(F.lit("a data file changed while it was read: read again")).cast("int")
-    kept = F.when(F.col(_BITS).isNull(), strange).otherwise(dead) == 0
-    joined = frame.join(F.broadcast(bitmaps), F.col(place) == F.col(_KEY), "left").where(kept)
-    return joined.select(*[quoted(item.name) for item in fields])
+    joined = frame.join(F.broadcast(bitmaps), F.expr(f"{place} = {_KEY}"), "left").where(_KEPT)
+    return joined.drop(place, ROW_INDEX, _KEY, _BITS)
 
 
 def dead_rows(store: Store, split: Split) -> Dead:

@@ -94,8 +94,8 @@ def scan_with_positions(
 ) -> DataFrame:
     """As `scan`, with each row's position in its file (`ROW_INDEX`) and the file's name or size (`place`: `FILE_NAME`
     or `FILE_SIZE`). Parquet only."""
-    source = "_metadata.file_name" if place == FILE_NAME else "_metadata.file_size"
-    places = [F.col(source).alias(place), F.col("_metadata.row_index").alias(ROW_INDEX)]
+    source = "file_name" if place == FILE_NAME else "file_size"
+    places = [f"_metadata.{source} AS {place}", f"_metadata.row_index AS {ROW_INDEX}"]
     return _union(
         _project(group, store, schema_id, fields, places) for group, schema_id in _groups(spark, store, files, fields)
     )
@@ -138,10 +138,18 @@ def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> Dat
 
 
 def _project(
-    frame: DataFrame, store: Store, schema_id: int, fields: Sequence[DataField], more: Sequence[Column] = ()
+    frame: DataFrame, store: Store, schema_id: int, fields: Sequence[DataField], more: Sequence[str] = ()
 ) -> DataFrame:
+    """The columns of `fields` and the SQL expressions `more`. Naming a column costs calls to the JVM: where files have
+    just these columns none is named."""
     columns = read_mapping(store.schema_of(schema_id).fields, fields)
-    return frame.select(*[_value(column) for column in columns], *more)
+    if all(_is_same(column) for column in columns):
+        return frame.selectExpr("*", *more) if more else frame
+    return frame.select(*[_value(column) for column in columns], *[F.expr(text) for text in more])
+
+
+def _is_same(column: ReadColumn) -> bool:
+    return column.source is not None and not column.cast and column.source.name == column.field.name
 
 
 def _value(column: ReadColumn) -> Column:

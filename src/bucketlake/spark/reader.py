@@ -54,7 +54,7 @@ def read(
     frame = _frame(spark, _Scan(table.store, needed, exact), found)
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
-    return frame.select(*[quoted(name) for name in wanted])
+    return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
 def _enough(store: Store, found: Plan, limit: int) -> Plan:

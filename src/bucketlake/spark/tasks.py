@@ -21,13 +21,14 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.buckets import assigners_of
-from bucketlake.ops.dynamic import remove_index
+from bucketlake.ops.dynamic import joined, remove_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
-from bucketlake.spark.bucketing import bucket_column, share_column
+from bucketlake.spark.bucketing import bucket_column, range_column, share_column
 from bucketlake.spark.cluster import ensure_package, memory_bytes, parallelism, run_tasks
+from bucketlake.spark.first_load import first_load
 from bucketlake.spark.narrow import narrowed, widened
 from bucketlake.spark.types import quoted
 
@@ -116,9 +117,10 @@ def write_in_tasks(
     ensure_package(spark)
     tasks, whole = template.tasks - 1, template.assigners
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        template = replace(template, assigners=assigners_of(store.options, tasks))
+        first = first_load(spark, store, frame, template)
+        template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
     stage = WriteStage(store, template, tasks, kinds)
-    owner = None if _shuffles_for_nothing(store.schema, tasks) else _owner(store.schema, template)
+    owner = None if _shuffles_for_nothing(store.schema, template) else _owner(store.schema, template)
     placed = frame.coalesce(tasks) if owner is None else frame.repartitionById(tasks, owner)
     results = run_tasks(narrowed(placed, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
@@ -128,8 +130,9 @@ def write_in_tasks(
                 raise result
         rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
-            template = replace(template, assigners=whole)
-        return messages + write_in_driver(store, rows, template, kinds)
+            template = replace(template, assigners=whole, first_load={})
+        messages = messages + write_in_driver(store, rows, template, kinds)
+        return joined(store, messages) if template.first_load else messages
     except BaseException:
         discard(store, messages)
         raise
@@ -152,18 +155,25 @@ def write_in_driver(
     return write_batches(store, batches, replace(template, task=template.tasks - 1), kinds)
 
 
-def _shuffles_for_nothing(schema: TableSchema, tasks: int) -> bool:
-    if schema.bucket_mode is not BucketMode.FIXED:
-        return schema.bucket_mode is not BucketMode.DYNAMIC or tasks == 1
+def _shuffles_for_nothing(schema: TableSchema, template: WriteTask) -> bool:
+    tasks, buckets = template.tasks - 1, schema.bucket
+    if schema.bucket_mode is BucketMode.DYNAMIC:
+        buckets = max(template.first_load.values(), default=0)
+    elif schema.bucket_mode is not BucketMode.FIXED:
+        return True
     limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
-    return tasks == 1 or tasks * schema.bucket <= limit
+    return tasks == 1 or 0 < tasks * buckets <= limit
 
 
 def _owner(schema: TableSchema, template: WriteTask) -> Column:
     """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
-    those of a partition go to consecutive tasks."""
-    dynamic = schema.bucket_mode is BucketMode.DYNAMIC
-    owner = share_column(schema, template.assigners) if dynamic else bucket_column(schema, schema.bucket)
+    those of a partition go to consecutive tasks. A first load: the task that owns the range of hashes."""
+    if template.first_load:
+        owner = range_column(schema, template.tasks - 1)
+    elif schema.bucket_mode is BucketMode.DYNAMIC:
+        owner = share_column(schema, template.assigners)
+    else:
+        owner = bucket_column(schema, schema.bucket)
     if schema.partition_keys:
         owner = F.hash(*[F.col(quoted(name)) for name in schema.partition_keys]).cast("long") + owner
     return F.pmod(owner, F.lit(template.tasks - 1)).cast("int")
