@@ -56,6 +56,13 @@ ROWS_A_L = (
     Option("bucket", "int", "-1", HONOURED, "Number of buckets; -1 dynamic or unaware, -2 postpone."),
     Option("bucket-append-ordered", "bool", "true", HONOURED, "Append tables with buckets keep the order of writing."),
     Option(
+        "bucket.auto",
+        "bool",
+        "false",
+        HONOURED,
+        "Ours: compaction changes the bucket number of partitions as their data grows and shrinks.",
+    ),
+    Option(
         "bucket-function.type",
         "enum",
         "default",

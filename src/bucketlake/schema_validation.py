@@ -89,6 +89,10 @@ def _check_bucket_key(schema: TableSchema) -> None:
 
 def _check_bucket(schema: TableSchema, options: TableOptions) -> None:
     bucket = schema.bucket
+    _need(
+        not options.get("bucket.auto") or (bool(schema.primary_keys) and bucket > 0),
+        "'bucket.auto' = 'true' needs a primary key and a bucket number greater than 0.",
+    )
     if bucket == -1:
         _need(
             "bucket-key" not in schema.options,

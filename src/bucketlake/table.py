@@ -27,6 +27,7 @@ from bucketlake.errors import (
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact
+from bucketlake.ops.advise import BucketAdvice, advise
 from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.delete import assign_values, delete_rows, update_rows
@@ -49,6 +50,8 @@ from bucketlake.ops.postpone_compact import place_pending
 from bucketlake.ops.postpone_write import for_changes, pending_rows, write_counted
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
+from bucketlake.ops.rehash import rehash
+from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
 from bucketlake.ops.scan import Plan, Scan, live_entries
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
@@ -285,7 +288,11 @@ class Table:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError)."""
         commit = Commit(
-            self.store, commit_user, renumber=partial(renumber, self.store), reassign=partial(reassign, self.store)
+            self.store,
+            commit_user,
+            renumber=partial(renumber, self.store),
+            reassign=partial(reassign, self.store),
+            rehash=partial(rehash, self.store),
         )
         notes = CommitProperties(operation=operation)
         try:
@@ -368,11 +375,35 @@ class Table:
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)
         else:
-            placed = None
             if table.schema.bucket_mode is BucketMode.POSTPONE:
                 placed = place_pending(table.store, chosen)
+            else:
+                placed = rescale_due(table.store, chosen)
             done = compact(table.store, Wanted(full, chosen)) or placed
         return after_commit(table.store, done, dedicated=True)
+
+    def rescale(
+        self,
+        bucket_num: int | None = None,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
+        snapshot, None where the partitions hold nothing.
+
+        `bucket_num`: the option `bucket` by default, which itself is not changed. `partitions`, `where`: as `compact`.
+        Errors: InvalidError, UnsupportedError, ConflictError, CommitError, CommitUnknownError.
+        Spec: docs/spec/rescale.md
+        """
+        table = self.with_options(options).for_writing()
+        chosen = chosen_partitions(table.store, partitions, table.predicate(where))
+        return after_commit(table.store, rescale(table.store, RescaleRequest(bucket_num, chosen)), dedicated=True)
+
+    def advise_buckets(self) -> list[BucketAdvice]:
+        """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
+        largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
+        return advise(self.store)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""

@@ -18,12 +18,14 @@ from tests.sim.tables import (
     live_names,
     message,
     partition,
+    renumber,
     table_schema,
 )
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
 from bucketlake.format.snapshot import CommitKind
+from bucketlake.ops.commit import Commit
 from bucketlake.ops.scan import live_entries
 
 PAGE = Path(__file__).parents[2] / "docs" / "conflicts.md"
@@ -44,7 +46,14 @@ def base_store() -> Any:
 
 
 def append(store: Any, user: str) -> Any:
-    return commit_of(store, user).commit([message(data_file(user, sequences=(20, 24)))])
+    commit = Commit(store, user, renumber=renumber, rehash=rehash)
+    return commit.commit([message(data_file(user, sequences=(20, 24)))])
+
+
+def rehash(messages: Any, view: Any) -> Any:
+    """What ops.rehash does to data files, done to metadata."""
+    totals = {e.partition: e.total_buckets for e in view.entries(frozenset(m.partition for m in messages))}
+    return tuple(replace(m, total_buckets=totals.get(m.partition, m.total_buckets)) for m in messages)
 
 
 def compact(store: Any, user: str) -> Any:

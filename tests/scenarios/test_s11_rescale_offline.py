@@ -44,3 +44,19 @@ def test_overwrite_rehashes_the_partition(altered: bucketlake.Lake) -> None:
     assert {f.total_buckets for f in files if f.partition == {"pt": "b"}} == {2}
     altered.sql("INSERT INTO t VALUES (1000, 2, 'a'), (1, 3, 'a')")
     assert altered.sql("SELECT count(*), sum(v) FROM t").collect()[0][:] == (81, 84)
+
+
+def test_rescale_does_it_in_one_step(altered: bucketlake.Lake) -> None:
+    untouched = {f.path for f in altered.table("t").files() if f.partition == {"pt": "b"}}
+    altered.sql("CALL sys.rescale(`table` => 't', partitions => 'pt=a')")  # to the option's number
+    files = altered.table("t").files()
+    assert {f.total_buckets for f in files if f.partition == {"pt": "a"}} == {8}
+    assert {f.path for f in files if f.partition == {"pt": "b"}} == untouched
+    altered.sql("INSERT INTO t VALUES (1000, 2, 'a'), (1, 3, 'a')")
+    assert altered.sql("SELECT count(*), sum(v) FROM t").collect()[0][:] == (81, 84)
+    with pytest.raises(BucketlakeError, match=r"(?is)bucket.*rescale"):
+        altered.sql("INSERT INTO t VALUES (1000, 2, 'b')")
+    altered.sql("CALL sys.rescale('t')")
+    assert {f.total_buckets for f in altered.table("t").files()} == {8}
+    altered.sql("INSERT INTO t VALUES (1000, 2, 'b')")
+    assert altered.sql("SELECT count(*), sum(v) FROM t").collect()[0][:] == (82, 86)

@@ -113,7 +113,10 @@ REFUSED = [
     ("CALL sys.compact(table => 'db.t', where => 'v > 1')", InvalidError, "Only partition predicate"),
     ("CALL sys.compact(table => 'db.t', options => 'a')", InvalidError, "not an option"),
     ("CALL sys.compact(table => 'db.t', partition_idle_time => 'soon')", InvalidError, "soon"),
-    ("CALL sys.rescale(`table` => 'db.t', bucket_num => 1)", UnsupportedError, "sys.rescale is not supported yet"),
+    ("CALL sys.rescale(`table` => 'db.t', bucket_num => 'x')", InvalidError, "not a whole number"),
+    ("CALL sys.rescale('db.t', 2, 'dt=1', 'x', 'y', 'z')", InvalidError, "too many arguments"),
+    ("CALL sys.rescale('db.t', partitions => 'dt=1', where => 'dt = 1')", InvalidError, "cannot be used together"),
+    ("CALL sys.rescale('db.t', partitions => 'dt=1', partition => 'dt=1')", InvalidError, "cannot be used together"),
     ("CALL sys.compact 'db.t'", InvalidError, "expected"),
     ("CALL sys.compact('db.t') x", InvalidError, "unexpected text"),
 ]

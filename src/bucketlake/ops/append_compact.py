@@ -265,7 +265,7 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     try:
         for batch in read_split(store, split):
             roller.write(batch)
-        after = _numbered(roller.close(), unit.files[0].min_sequence_number)
+        after = numbered(roller.close(), unit.files[0].min_sequence_number)
         kept = _kept_vectors(store, unit)
     except BaseException:
         roller.abort()
@@ -281,13 +281,14 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     )
 
 
-def _numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
-    numbered = []
+def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
+    """Append files, one after the other, with their rows counted from `first`."""
+    result = []
     for file in files:
         last = first + file.row_count - 1
-        numbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
+        result.append(replace(file, min_sequence_number=first, max_sequence_number=last))
         first = last + 1
-    return numbered
+    return result
 
 
 def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:

@@ -163,7 +163,8 @@ def bucket_mismatch(store: Store, partition: bytes, found: int, wanted: int) -> 
     where = "partition " + "/".join(f"{name}={text}" for name, text in texts.items()) if texts else "table"
     return InvalidError(
         f"Try to write {where} with a new bucket num {wanted}, but the previous bucket num is {found}.",
-        remedy="perform INSERT OVERWRITE of it, or CALL sys.rescale, to rescale the current data layout first",
+        remedy="perform INSERT OVERWRITE of it, or CALL sys.rescale, to rescale the current data layout first; or set "
+        f"the option 'bucket' to {found}",
     )
 
 

@@ -39,6 +39,13 @@ class Reassign(Protocol):
         """The messages as they stand on the base that `view` shows."""
 
 
+Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
+"""Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
+
+Relocate = Callable[..., tuple[CommitMessage, ...]]
+"""Either of them, as the table's bucket mode asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitProperties:
     """What a snapshot says besides its files. `operation`: one of Paimon's (WRITE, DELETE, TRUNCATE, …)."""
@@ -52,7 +59,8 @@ class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
     `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
-    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way.
+    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way, `rehash`
+    by those with a bucket number, where a partition may be rescaled.
     """
 
     def __init__(
@@ -62,11 +70,13 @@ class Commit:
         *,
         renumber: Renumber | None = None,
         reassign: Reassign | None = None,
+        rehash: Rehash | None = None,
     ) -> None:
         self._store = store
         self._user = commit_user
         self._renumber = renumber
-        self._reassign = reassign
+        dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
+        self._relocate: Relocate | None = reassign if dynamic else rehash
         self._publisher = Publisher(store)
 
     # ---- writing
@@ -89,7 +99,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes = notes or CommitProperties()
-        rebase = _Rebase(self._store, messages, self._renumber, self._reassign)
+        rebase = _Rebase(self._store, messages, self._renumber, self._relocate)
         published: Snapshot | None = None
         allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
         writes = any(_append_changes(message) for message in messages)
@@ -191,7 +201,7 @@ class Commit:
             if outside:
                 raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
         compacting = [message for message in messages if _compacts(message)]
-        rebase = _Rebase(self._store, messages, None, self._reassign)
+        rebase = _Rebase(self._store, messages, None, self._relocate)
 
         def changes(view: View) -> Changes:
             made = new if target is None or not rebase.settles else _added(rebase.settle(view, target))
@@ -289,12 +299,12 @@ class _Rebase:
         store: Store,
         messages: Sequence[CommitMessage],
         renumber: Renumber | None,
-        reassign: Reassign | None,
+        relocate: Relocate | None,
     ) -> None:
         self.messages = self._given = tuple(messages)
         self._store = store
         self._renumber = renumber
-        self._reassign = reassign if store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC") else None
+        self._relocate = relocate
         self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
@@ -302,8 +312,8 @@ class _Rebase:
 
     def plan(self, view: View) -> Changes:
         """The changes on this base."""
-        if self._reassign is not None:
-            self._adopt(self._reassign(self.messages, view))
+        if self._relocate is not None:
+            self._adopt(self._relocate(self.messages, view))
         changes = _changes(_append_changes(message) for message in self.messages)
         if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
             return self._without_duplicates(view, changes)
@@ -316,13 +326,13 @@ class _Rebase:
     @property
     def settles(self) -> bool:
         """Whether an overwrite of partitions has to look at the others: keys lie in one partition of the table."""
-        return self._reassign is not None and self._store.schema.cross_partition
+        return self._relocate is not None and self._store.schema.cross_partition
 
     def settle(self, view: View, replaced: PartitionFilter) -> tuple[CommitMessage, ...]:
         """The messages of an overwrite on this base, made anew from the caller's."""
-        assert self._reassign is not None
+        assert self._relocate is not None
         self.messages = self._given
-        self._adopt(self._reassign(self._given, view, replaced))
+        self._adopt(self._relocate(self._given, view, replaced))
         return self.messages
 
     def _adopt(self, messages: tuple[CommitMessage, ...]) -> None:

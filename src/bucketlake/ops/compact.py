@@ -28,7 +28,7 @@ from bucketlake.ops.roll import local_millis
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.store import Store
 
-__all__ = ["CompactUnit", "compact_bucket", "units_due"]
+__all__ = ["CompactUnit", "Planner", "compact_bucket", "units_due"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def units_due(
     groups: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(bucket_key(entry), []).append(entry)
-    planner = _Planner(store, full)
+    planner = Planner(store, full)
     units = []
     for (partition, bucket), group in groups.items():
         index = vectors.get((partition, bucket))
@@ -115,7 +115,7 @@ def _entries(
     return entries if partitions is None else [entry for entry in entries if partitions(entry.partition)]
 
 
-class _Planner:
+class Planner:
     """Asks the table's policy about buckets, all as of one moment."""
 
     def __init__(self, store: Store, full: bool) -> None:

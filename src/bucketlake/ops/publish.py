@@ -23,7 +23,7 @@ from bucketlake.errors import (
     StorageError,
 )
 from bucketlake.format.index_manifest import IndexEntry
-from bucketlake.format.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.format.stats import EMPTY_STATS
 from bucketlake.ops.conflicts import Base, CommitName, Rules, check, key_range_of, name_of
@@ -244,13 +244,14 @@ class Publisher:
         self._safe = name.snapshot - 1
 
     def _stamped(self, changes: Changes, name: CommitName) -> Changes:
-        """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range."""
+        """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range; those
+        of rows that a rescale moved keep theirs."""
         if name.kind is CommitKind.COMPACT or not self._store.options.get("sequence.snapshot-ordering"):
             return changes
         number = name.snapshot
         stamped = tuple(
             replace(e, file=replace(e.file, min_sequence_number=number, max_sequence_number=number))
-            if e.kind == FileKind.ADD
+            if e.kind == FileKind.ADD and e.file.file_source is not FileSource.COMPACT
             else e
             for e in changes.table
         )

@@ -27,7 +27,7 @@ from bucketlake.lsm.compaction import (
     upgrade_of,
 )
 from bucketlake.lsm.engines import is_retract
-from bucketlake.lsm.levels import Levels, SortedRun
+from bucketlake.lsm.levels import Levels, SortedRun, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.deletions import deleted_mask, new_vector
@@ -101,6 +101,12 @@ class Rewrite:
             self._upgrade(file, pick.output_level)
         self._settle_vectors()
         return self._outcome
+
+    def merged(self) -> Iterator[pa.RecordBatch]:
+        """The rows of the whole bucket by key, as a full compaction would write them; nothing is written or told."""
+        files = self._bucket.levels.files()
+        for section in sections(files, self._bucket.levels.key_range):
+            yield from self._plain(tuple(section), drop_deletes=True)
 
     def abort(self) -> None:
         """Remove what was written."""

@@ -306,9 +306,9 @@ def prepare_write(
     """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
 
     Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
-    files have another bucket number than the table. `overwrite`: what is there goes away, so neither counts.
-    `partitions`: where rows will go, if known; then only their manifests are read, and another bucket number raises
-    InvalidError at once.
+    files have another bucket number than the table, or with `bucket.auto` that number. `overwrite`: what is there goes
+    away, so neither counts. `partitions`: where rows will go, if known; then only their manifests are read, and another
+    bucket number raises InvalidError at once.
     Spec: docs/spec/writing.md
     """
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
@@ -325,13 +325,16 @@ def prepare_write(
         template = replace(template, index_base=snapshot.index_manifest)
     floor = sequence_floor(store, snapshot)
     start: dict[tuple[bytes, int], int] = {}
-    refused: dict[bytes, int] = {}
+    differs: dict[bytes, int] = {}
     wanted = default_total(store.schema)
     for entry in live_entries(store, snapshot, EntryFilter(partitions=partitions)):
         key = (entry.partition, entry.bucket)
         start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
         if entry.total_buckets != wanted:
-            refused[entry.partition] = entry.total_buckets
+            differs[entry.partition] = entry.total_buckets
+    if store.options.get("bucket.auto"):
+        return replace(template, sequence_start=start, first_sequence=floor, total_buckets=differs)
+    refused = differs
     if refused and (partitions is not None or not store.schema.partition_keys):
         partition, found = next(iter(refused.items()))
         raise bucket_mismatch(store, partition, found, wanted)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from bucketlake.errors import BucketlakeError, InvalidError, StorageError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact, maintain, postpone_compact
+from bucketlake.ops import rescale as rescaling
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
@@ -25,6 +26,7 @@ from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.postpone_compact import PendingUnit, place_rows
+from bucketlake.ops.rebucket import MoveUnit, move
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
 from bucketlake.predicate import Predicate, parse_where
@@ -33,8 +35,7 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, r
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
-
-Unit = CompactUnit | AppendUnit | PendingUnit
+Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -70,6 +71,17 @@ def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
     return run
 
 
+def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
+    """How `ops.rescale` moves rows with this session."""
+
+    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return rescaling.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
 @dataclass(frozen=True)
 class CompactStage:
     """What every task does with its units; travels to the tasks."""
@@ -81,7 +93,7 @@ class CompactStage:
         done: list[CommitMessage] = []
         try:
             for unit in chain.from_iterable(unpickled(batches)):
-                done += compact_unit(self.store, unit)
+                done += messages_of(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):
@@ -94,10 +106,12 @@ class CompactStage:
         yield from done
 
 
-def compact_unit(store: Store, unit: Unit) -> list[CommitMessage]:
-    """Compact one unit of any kind."""
+def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
+    """What becomes of one unit of any kind."""
     if isinstance(unit, PendingUnit):
         return place_rows(roomy(store), unit)
+    if isinstance(unit, MoveUnit):
+        return move(store, unit)
     message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
     return [] if message is None else [message]
 
@@ -148,11 +162,23 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     if not store.schema.primary_keys:
         done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
     else:
-        placed = None
         if store.schema.bucket_mode is BucketMode.POSTPONE:
             placed = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
+        else:
+            placed = rescaling.rescale_due(store, wanted, run_rescale(spark))
         done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or placed
     return after_commit(store, done, dedicated=True)
+
+
+def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
+    """Put partitions of a table into another number of buckets; the OVERWRITE snapshot, None where they hold nothing.
+    Of the request `partitions` and `where` count.
+
+    Errors: InvalidError (number, partitions, condition), UnsupportedError, ConflictError, CommitUnknownError.
+    """
+    store = table.for_writing().store
+    wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
+    return after_commit(store, rescaling.rescale(store, wanted, run_rescale(spark)), dedicated=True)
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.advise import BucketAdvice
 from bucketlake.ops.expire import ExpireResult
 from bucketlake.ops.orphans import OrphanFiles
 from bucketlake.ops.scan import Plan
@@ -130,6 +131,26 @@ class LakeTable:
             raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
         request = compaction.Request(partitions, where, full, idle)
         return compaction.compact(self.spark, self.table.with_options(options), request)
+
+    def rescale(
+        self,
+        bucket_num: int | None = None,
+        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
+        snapshot, None where the partitions hold nothing.
+
+        `bucket_num`: the option `bucket` by default, which itself is not changed; `partitions`, `where`: as `compact`.
+        Spec: docs/procedures.md#rescale
+        """
+        request = compaction.Request(partitions, where)
+        return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request)
+
+    def advise_buckets(self) -> list[BucketAdvice]:
+        """What every partition holds and how many buckets it should have, as `Table.advise_buckets` gives it."""
+        return self.table.advise_buckets()
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options import parse_duration
-from bucketlake.sql import names, procedures_expiry, query
+from bucketlake.sql import names, procedures_buckets, procedures_expiry, query
 from bucketlake.sql.arguments import Arguments, parse_options, table_name
 from bucketlake.sql.text import Cursor
 
@@ -213,6 +213,13 @@ PROCEDURES: dict[str, Procedure] = {
     "remove_orphan_files": Procedure(
         spark=procedures_expiry.ORPHANS, run=procedures_expiry.remove_orphan_files, check=procedures_expiry.check
     ),
+    "rescale": Procedure(
+        spark=("table", "bucket_num", "partitions", "where"),
+        flink=("table", "bucket_num", "partition", "scan_parallelism", "sink_parallelism"),
+        run=procedures_buckets.rescale,
+        check=procedures_buckets.check_rescale,
+    ),
+    "advise_buckets": Procedure(spark=("table",), run=procedures_buckets.advise, check=lambda given: None),
 }
 # Paimon's procedures that are not there yet; one moves up with its issue.
 LATER = frozenset(
@@ -229,7 +236,7 @@ LATER = frozenset(
         ),
         *("mark_partition_done", "merge_branch", "merge_into", "migrate_database", "migrate_table", "purge_files"),
         *("query_service", "remove_unexisting_files", "remove_unexisting_manifests"),
-        *("rename_branch", "rename_tag", "repair", "repair_earliest_snapshot", "replace_tag", "rescale"),
+        *("rename_branch", "rename_tag", "repair", "repair_earliest_snapshot", "replace_tag"),
         *("reset_consumer", "rewrite_file_index", "rollback", "rollback_to", "rollback_to_timestamp"),
         *("rollback_to_watermark", "trigger_tag_automatic_creation"),
     )
