@@ -330,10 +330,10 @@ def test_rows_that_a_rebase_moves_are_compacted_where_they_went(catalog: Catalog
     """Until then a table with deletion vectors does not show them, and lookup does not tell them."""
     table = create(catalog, dynamic_bucket__target_row_num="2", **options)
     prepared = []
-    for batch in (numbered(range(6), 1), numbered([5, 7], 2)):
+    for data in (numbered(range(6), 1), numbered([5, 7], 2)):
         user = new_commit_user(table.store)
         task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)
-        prepared.append((user, write_batches(table.store, batch.to_batches(), task)))
+        prepared.append((user, write_batches(table.store, data.to_batches(), task)))
     for user, messages in prepared:
         table.compacted(table.commit(messages, user), messages)
     assert rows(table) == {("a", key, 1) for key in range(5)} | {("a", 5, 2), ("a", 7, 2)}

@@ -54,7 +54,9 @@ class DeletionFile:
 class Split:
     """Files of one bucket that one task reads together. `raw`: no merge is needed, every file can be read by itself
     in any order (it holds no deletes and overlaps nothing); else `files` are merged by key.
-    `bucket_path`: folder of the files that have no external path. `deletions`: by file name."""
+    `bucket_path`: folder of the files that have no external path. `deletions`: by file name.
+    `changes`: the files tell changes (delta or changelog files), in the order in which they came.
+    `before`: the rows wanted are those that differ from this split's; files that both had are in neither."""
 
     snapshot_id: int
     partition: bytes
@@ -64,16 +66,18 @@ class Split:
     files: tuple[DataFile, ...]
     raw: bool
     deletions: dict[str, DeletionFile] = field(default_factory=dict)
+    changes: bool = False
+    before: Split | None = None
 
     @property
     def row_count(self) -> int:
         """Rows stored in the files, superseded ones included."""
-        return sum(file.row_count for file in self.files)
+        return sum(file.row_count for file in self.files) + (self.before.row_count if self.before else 0)
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.file_size for file in self.files)
+        return sum(file.file_size for file in self.files) + (self.before.size if self.before else 0)
 
 
 @dataclass(frozen=True, slots=True)

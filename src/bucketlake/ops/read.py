@@ -20,6 +20,7 @@ from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.datafile import format_of, read_numbered
 from bucketlake.format.manifest import DataFile, FileSource
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
+from bucketlake.lsm.difference import difference
 from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import KeyRange, Levels, sections
 from bucketlake.lsm.merge import merge_runs
@@ -50,11 +51,34 @@ def read_split(
     Raises InvalidError for unknown columns, NotFoundError or CorruptError for files that are gone or damaged.
     Spec: docs/spec/reading.md, docs/spec/deletion_vector.md#reading
     """
-    wanted = column_names(store.schema, columns)
+    return _matching(store, split, column_names(store.schema, columns), predicate, deletes=False)
+
+
+def read_kinds(
+    store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `read_split` for tables with a primary key, with rows that take others back (-U, -D) too. `columns` may name
+    `_VALUE_KIND` and `_SEQUENCE_NUMBER`. Splits of changes give every row of their files, in order.
+
+    Spec: docs/spec/incremental.md#audit-log
+    """
+    special = (KIND_FIELD.name, SEQUENCE_FIELD.name)
+    column_names(store.schema, [name for name in columns if name not in special])
+    return _matching(store, split, list(columns), predicate, deletes=True)
+
+
+def _matching(
+    store: Store, split: Split, wanted: list[str], predicate: Predicate | None, deletes: bool
+) -> Iterator[pa.RecordBatch]:
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
-    reader = _Reader(store, split, [store.schema.field(name) for name in needed])
-    for batch in reader.raw(predicate) if split.raw else reader.merged(predicate):
+    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed])
+    if split.before is not None:
+        batches = reader.differing(split.before, predicate, deletes)
+    else:
+        batches = reader.raw(predicate, deletes) if split.raw else reader.merged(predicate, deletes)
+    for batch in batches:
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
             yield rows.select(wanted)
@@ -121,15 +145,15 @@ class _Reader:
         self._partition = dict(zip(store.schema.partition_keys, values, strict=True))
         self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
 
-    def raw(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        """File by file; row groups that cannot match are skipped."""
+    def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """File by file; row groups that cannot match are skipped. `deletes`: rows of kind -U and -D too."""
         values = [item for item in self._fields if item.name not in self._partition]
         ignored = _ignored(self._store.options)
         for file in self._split.files:
-            deletes = bool(self._schema.primary_keys) and file.delete_row_count != 0
+            drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
             try:
-                for batch in self._file(file, [*values, KIND_FIELD] if deletes else values, predicate):
-                    yield self._rows(_without_deletes(batch) if deletes else batch)
+                for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
+                    yield self._rows(_without_deletes(batch) if drops else batch)
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
 
@@ -151,12 +175,35 @@ class _Reader:
             if batch.num_rows:
                 yield self._rows(layout.rows(batch))
 
-    def merged(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        """Sorted runs merged by key, section by section; only conditions on the key go below the merge."""
+    def merged(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """Sorted runs merged by key, section by section; only conditions on the key go below the merge. `deletes`:
+        results of kind -U and -D too."""
+        for batch in self._sorted(predicate, [item.name for item in self._fields], deletes, ordered=deletes):
+            yield self._rows(batch)
+
+    def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
+        has, as -D. Rows are compared by all columns.
+
+        Spec: docs/spec/incremental.md#diff
+        """
+        older = _Reader(self._store, before, self._fields)
+        names = self._schema.field_names
+        order = order_of(self._schema, self._store.options)
+        left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
+        for batch in difference(left, right, order, keep_deletes=deletes):
+            yield self._rows(batch)
+
+    def _sorted(
+        self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, ordered: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The merged rows as keys, sequence number, kind and what the merge needs of the other columns."""
         keys = self._schema.trimmed_primary_keys
         below = None if predicate is None else restrict(predicate, keys)
         engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
-        names = dict.fromkeys([*(item.name for item in self._fields), *(item.name for item in order.sequence)])
+        names = dict.fromkeys([*wanted, *(item.name for item in order.sequence)])
+        for special in (SEQUENCE_FIELD, KIND_FIELD):
+            names.pop(special.name, None)
         names.update(dict.fromkeys(engine.requires(list(names))))
         values = [self._schema.field(name) for name in names if name not in keys and name not in self._partition]
         layout = [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
@@ -166,12 +213,10 @@ class _Reader:
                 files = [file for run in section for file in run.files]
                 levels = reversed(Levels.of(files, key_range(order)).sorted_runs())
                 old = [TrackedRun(self._run(run.files, layout, below), level) for level, run in levels]
-                merged = merge_settled(old, order, engine, drop_deletes=True)
+                yield from merge_settled(old, order, engine, drop_deletes=not deletes)
             else:
                 runs = [self._run(run.files, layout, below) for run in section]
-                merged = merge_runs(runs, order, engine, drop_deletes=True, ordered=False)
-            for batch in merged:
-                yield self._rows(batch)
+                yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
 
     def _run(
         self, files: Iterable[DataFile], fields: Sequence[DataField], predicate: Predicate | None

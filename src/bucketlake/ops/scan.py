@@ -35,6 +35,7 @@ class EntryFilter:
     choose_buckets: Callable[[int], frozenset[int] | None] | None = None
     min_bucket: int | None = None
     min_level: int = 0
+    level: int | None = None
 
     def prune(self, store: Store, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Those of the manifests that may have such entries."""
@@ -51,7 +52,7 @@ class EntryFilter:
             return False
         if self.min_bucket is not None and high is not None and high < self.min_bucket:
             return False
-        if top is not None and top < self.min_level:
+        if top is not None and top < max(self.min_level, self.level or 0):
             return False
         types = [field.type for field in store.schema.partition_fields]
         return self.partitions is None or may_hold(manifest, self.partitions, types)
@@ -59,6 +60,8 @@ class EntryFilter:
     def apply(self, store: Store, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
         """Those of the entries that pass, in order."""
         kept = [e for e in entries if e.file.level >= self.min_level] if self.min_level else list(entries)
+        if self.level is not None:
+            kept = [e for e in kept if e.file.level == self.level]
         if self.partitions is not None:
             kept = [e for e in kept if e.partition in self.partitions]
         if self.partition is not None:
@@ -80,12 +83,13 @@ ALL = EntryFilter()
 @dataclass(frozen=True)
 class Scan:
     """What a read asks for. `where`: the rows wanted, used to leave out files (rows are filtered by the reader);
-    `selection`: None chooses by the `scan.*` options of the store."""
+    `selection`: None chooses by the `scan.*` options of the store; `level`: only files of this level."""
 
     where: Predicate | None = None
     selection: Selection | None = None
     partitions: frozenset[bytes] | None = None
     buckets: frozenset[int] | None = None
+    level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     snapshot = selection.snapshot
     if snapshot is None:
         return Plan(None, (), ())
-    entries = live_entries(store, snapshot, _filter_of(store, scan))
+    entries = live_entries(store, snapshot, entry_filter(store, scan))
     if selection.created_since is not None:
         since = selection.created_since
         entries = [e for e in entries if _created_epoch(e) >= since]
@@ -128,7 +132,8 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     return Plan(snapshot, tuple(kept), tuple(splits))
 
 
-def _filter_of(store: Store, scan: Scan) -> EntryFilter:
+def entry_filter(store: Store, scan: Scan) -> EntryFilter:
+    """Which entries of a snapshot a batch read looks at."""
     schema, options = store.schema, store.options
     partition = (
         restrict(scan.where, schema.partition_keys) if scan.where is not None and schema.partition_keys else None
@@ -145,6 +150,7 @@ def _filter_of(store: Store, scan: Scan) -> EntryFilter:
         choose_buckets=chooser.buckets if chooser is not None else None,
         min_bucket=0 if schema.bucket_mode is BucketMode.POSTPONE else None,
         min_level=1 if skips_level_0(store) else 0,
+        level=scan.level,
     )
 
 

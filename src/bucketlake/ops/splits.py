@@ -8,7 +8,7 @@ Spec: docs/spec/commit.md#splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
@@ -34,27 +34,31 @@ def make_splits(
         buckets.setdefault(bucket_key(entry), []).append(entry)
     vectors = deletion_files(store, store.index_manifest(snapshot))
     groups = (
-        _merge_groups(store, buckets, pruner) if store.schema.primary_keys else _append_groups(store, buckets.values())
+        _merge_groups(store, buckets, pruner) if store.schema.primary_keys else append_groups(store, buckets.values())
     )
     splits: list[Split] = []
     kept: list[ManifestEntry] = []
     for group, raw in groups:
-        first = group[0]
-        found = vectors.get(first.partition, {})
-        splits.append(
-            Split(
-                snapshot_id=snapshot.id,
-                partition=first.partition,
-                bucket=first.bucket,
-                total_buckets=first.total_buckets,
-                bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
-                files=tuple(entry.file for entry in group),
-                raw=raw,
-                deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
-            )
-        )
+        splits.append(split_of(store, snapshot.id, group, raw, vectors.get(group[0].partition, {})))
         kept.extend(group)
     return splits, kept
+
+
+def split_of(
+    store: Store, snapshot_id: int, group: Section, raw: bool, vectors: Mapping[str, DeletionFile] | None = None
+) -> Split:
+    """The split of files of one bucket; `vectors`: deletion vectors of the partition by file name."""
+    first, found = group[0], vectors or {}
+    return Split(
+        snapshot_id=snapshot_id,
+        partition=first.partition,
+        bucket=first.bucket,
+        total_buckets=first.total_buckets,
+        bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
+        files=tuple(entry.file for entry in group),
+        raw=raw,
+        deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
+    )
 
 
 def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, dict[str, DeletionFile]]:
@@ -68,7 +72,8 @@ def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, d
     return found
 
 
-def _append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Section, bool]]:
+def append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Section, bool]]:
+    """The files of append tables, bucket by bucket in the order of their sequence numbers, packed; all raw."""
     groups = []
     for entries in buckets:
         ordered = sorted(entries, key=lambda e: e.file.min_sequence_number)
@@ -95,6 +100,11 @@ def _sections(entries: Section, key_range: KeyRange, final: bool) -> list[Sectio
     levels = {entry.file.level for entry in entries}
     if len(entries) == 1 or (0 not in levels and (len(levels) == 1 or final)):
         return [[entry] for entry in entries]
+    return overlapping(entries, key_range)
+
+
+def overlapping(entries: Section, key_range: KeyRange) -> list[Section]:
+    """The finest groups of a bucket's files whose key ranges meet, by ascending key."""
     by_file = {id(entry.file): entry for entry in entries}
     found = sections([entry.file for entry in entries], key_range)
     return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]

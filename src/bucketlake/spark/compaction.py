@@ -20,8 +20,9 @@ from bucketlake.ops import append_compact, maintain
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.partition_choice import both, by_condition, by_specs, idle, parse_specs
+from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
@@ -129,20 +130,21 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     store = table.for_writing().store
     wanted = _filter(spark, store, request)
     if not store.schema.primary_keys:
-        return append_compact.compact_append(store, request.full, wanted, run_append(spark))
-    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+        done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
+    else:
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+    return after_commit(store, done, dedicated=True)
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
     given, where = request.partitions, request.where
     if given and where:
         raise InvalidError("partitions and where cannot be used together.")
-    wanted: PartitionFilter | None = None
-    if given:
-        wanted = by_specs(store, parse_specs(given) if isinstance(given, str) else given)
-    elif where:
+    specs = parse_specs(given) if isinstance(given, str) else given
+    if isinstance(where, str):
         zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
-        wanted = by_condition(store, parse_where(where, store.schema.fields, zone) if isinstance(where, str) else where)
+        where = parse_where(where, store.schema.fields, zone) if where else None
+    wanted = chosen_partitions(store, specs or None, where)
     if request.idle is not None:
         wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
     return wanted

@@ -28,7 +28,6 @@ from bucketlake.env_object import STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.read import column_names, read_split
-from bucketlake.ops.scan import Scan, plan
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.predicate import Predicate, is_exact
@@ -68,7 +67,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """A batch read of one snapshot."""
         table, selection = self._table().as_of()
         where = self._where(table)
-        splits = plan(table.store, Scan(where, selection)).splits
+        splits = table.planned(where, selection).splits
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
             raise InvalidError(

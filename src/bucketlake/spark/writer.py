@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
@@ -82,7 +83,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return compacted or snapshot
+    return after_commit(store, compacted or snapshot)
 
 
 def _written(

@@ -8,14 +8,15 @@ Spec: docs/procedures.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options import parse_duration
-from bucketlake.sql import names, query
+from bucketlake.sql import names, procedures_expiry, query
+from bucketlake.sql.arguments import Arguments, parse_options, table_name
 from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-Arguments = Mapping[str, str]  # those that are given and not empty
 Run = Callable[["Lake", Arguments], "DataFrame"]
 
 
@@ -155,17 +155,6 @@ def _by_name(
     return found
 
 
-def parse_options(text: str) -> dict[str, str]:
-    """`k1=v1,k2=v2` as a dict; InvalidError for anything else."""
-    found = {}
-    for pair in filter(None, (piece.strip() for piece in text.split(","))):
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise InvalidError("not an option", text=pair, remedy="write key=value,key=value")
-        found[key.strip()] = value.strip()
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- compact
 
 _ORDERS = ("order", "zorder", "hilbert")
@@ -193,20 +182,13 @@ def _compact(lake: Lake, given: Arguments) -> DataFrame:
     order = given.get("order_strategy", "none").lower()
     if order != "none":
         raise UnsupportedError(f"sys.compact with order_strategy '{order}' is not supported yet", table=given["table"])
-    lake.table(_table(lake, given["table"])).with_options(parse_options(given.get("options", ""))).compact(
+    lake.table(table_name(lake, given["table"])).with_options(parse_options(given.get("options", ""))).compact(
         partitions=given.get("partitions"),
         where=given.get("where"),
         full=given.get("compact_strategy", "full").lower() == "full",
         idle=given.get("partition_idle_time"),
     )
     return lake.spark.createDataFrame([(True,)], "result boolean")
-
-
-def _table(lake: Lake, text: str) -> str:
-    cursor = Cursor(text)
-    parts = cursor.name()
-    cursor.end()
-    return names.target(lake, parts).full
 
 
 PROCEDURES: dict[str, Procedure] = {
@@ -222,6 +204,15 @@ PROCEDURES: dict[str, Procedure] = {
         run=_compact,
         check=_check_compact,
     ),
+    "expire_changelogs": Procedure(
+        spark=procedures_expiry.CHANGELOGS, run=procedures_expiry.expire_changelogs, check=procedures_expiry.check
+    ),
+    "expire_snapshots": Procedure(
+        spark=procedures_expiry.SNAPSHOTS, run=procedures_expiry.expire_snapshots, check=procedures_expiry.check
+    ),
+    "remove_orphan_files": Procedure(
+        spark=procedures_expiry.ORPHANS, run=procedures_expiry.remove_orphan_files, check=procedures_expiry.check
+    ),
 }
 # Paimon's procedures that are not there yet; one moves up with its issue.
 LATER = frozenset(
@@ -232,14 +223,12 @@ LATER = frozenset(
         *("data_evolution_merge_into", "delete_branch", "delete_tag", "drop_function", "drop_global_index"),
         *(
             "drop_partition",
-            "expire_changelogs",
             "expire_partitions",
-            "expire_snapshots",
             "expire_tags",
             "fast_forward",
         ),
         *("mark_partition_done", "merge_branch", "merge_into", "migrate_database", "migrate_table", "purge_files"),
-        *("query_service", "remove_orphan_files", "remove_unexisting_files", "remove_unexisting_manifests"),
+        *("query_service", "remove_unexisting_files", "remove_unexisting_manifests"),
         *("rename_branch", "rename_tag", "repair", "repair_earliest_snapshot", "replace_tag", "rescale"),
         *("reset_consumer", "rewrite_file_index", "rollback", "rollback_to", "rollback_to_timestamp"),
         *("rollback_to_watermark", "trigger_tag_automatic_creation"),
