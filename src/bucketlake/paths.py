@@ -143,6 +143,15 @@ class TablePaths:
         """A table statistics file by its name."""
         return f"{self.root}/statistics/{name}"
 
+    @property
+    def key_index_dir(self) -> str:
+        """Where the cached key index of a cross-partition table lies: Paimon's orphan cleaner does not look there."""
+        return f"{self.meta_root}/key-index"
+
+    def key_index(self, name: str) -> str:
+        """A file of the cached key index by its name."""
+        return f"{self.key_index_dir}/{name}"
+
     # ---- data
 
     @property
@@ -232,6 +241,14 @@ class TablePaths:
     def new_index(self, env: Env) -> str:
         """A name for a new hash index or deletion vector file."""
         return f"index-{env.clock.new_uuid()}-0"
+
+    def new_key_layer(self, env: Env) -> str:
+        """A name for a new layer of the cached key index."""
+        return f"layer-{env.clock.new_uuid()}"
+
+    def new_key_index(self, env: Env, snapshot_id: int) -> str:
+        """A name for the cached key index of a snapshot."""
+        return f"index-{snapshot_id}-{env.clock.new_uuid()}.json"
 
     def data_file_name(
         self, unique: str, number: int, file_format: str, compression: str, changelog: bool = False

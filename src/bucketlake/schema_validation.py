@@ -424,7 +424,8 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         refuse_type(item.type)
     options, keyed = schema.table_options, bool(schema.primary_keys)
     _refuse_orders(schema, options)
-    _refuse(keyed and schema.bucket == -2, "bucket", -2)
+    ordered = bool(options.get("sequence.snapshot-ordering")) and schema.bucket == -2
+    _refuse(keyed and ordered, "sequence.snapshot-ordering", "true with bucket = -2")
     for key in (
         "scan.fallback-branch",
         "scan.primary-branch",
@@ -434,7 +435,6 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         _refuse(options.is_set(key), key, options.text(key))
     if not for_writing:
         return
-    _refuse(schema.bucket == -1 and schema.cross_partition, "bucket", -1)
     strategy = options.get("data-file.external-paths.strategy")
     external = options.is_set("data-file.external-paths") and strategy != "none"
     _refuse(external, "data-file.external-paths.strategy", strategy)

@@ -45,6 +45,8 @@ from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.partition_choice import chosen_partitions
 from bucketlake.ops.partitions import spec_filter
+from bucketlake.ops.postpone_compact import place_pending
+from bucketlake.ops.postpone_write import for_changes, pending_rows, write_counted
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
@@ -52,11 +54,11 @@ from bucketlake.ops.scan import Plan, Scan, live_entries
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
-from bucketlake.ops.write import new_commit_user, prepare_write, renumber, write_batches
+from bucketlake.ops.write import new_commit_user, prepare_write, renumber
 from bucketlake.options import OPTIONS, TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import KIND_FIELD, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
+from bucketlake.schema import KIND_FIELD, BucketMode, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
@@ -261,7 +263,7 @@ class Table:
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
-        messages = write_batches(store, batches, replace(task, options={"threads": THREADS}))
+        messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
@@ -315,11 +317,14 @@ class Table:
         if not table.schema.primary_keys:
             return after_commit(store, delete_rows(store, table.predicate(where)))
         refuse_delete(table.schema)
-        rows = (_of_kind(batch, DELETE) for batch in table.to_batches(where))
-        user = new_commit_user(store)
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        messages = write_batches(store, rows, task, KIND_FIELD.name)
-        return table.compacted(table.commit(messages, user, operation="DELETE"), messages)
+        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(where)), "DELETE")
+
+    def _change(self, rows: Iterable[pa.RecordBatch], operation: str) -> Snapshot | None:
+        """Write and commit new versions of rows, which have their kind."""
+        store, user = self.store, new_commit_user(self.store)
+        task = for_changes(store, prepare_write(store, store.latest_snapshot(), commit_user=user))
+        messages = write_counted(store, rows, task, KIND_FIELD.name)
+        return self.compacted(self.commit(messages, user, operation=operation), messages)
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
@@ -339,11 +344,7 @@ class Table:
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        rows = (_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate))
-        user = new_commit_user(store)
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        messages = write_batches(store, rows, task, KIND_FIELD.name)
-        return table.compacted(table.commit(messages, user, operation="UPDATE"), messages)
+        return table._change((_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate)), "UPDATE")
 
     def compact(
         self,
@@ -356,8 +357,9 @@ class Table:
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Concurrent
-        writers go on; what another commit takes away is compacted anew, as often as is reasonable.
+        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
+        compacted anew, as often as is reasonable.
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
         """
@@ -366,7 +368,10 @@ class Table:
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)
         else:
-            done = compact(table.store, Wanted(full, chosen))
+            placed = None
+            if table.schema.bucket_mode is BucketMode.POSTPONE:
+                placed = place_pending(table.store, chosen)
+            done = compact(table.store, Wanted(full, chosen)) or placed
         return after_commit(table.store, done, dedicated=True)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
@@ -452,9 +457,21 @@ class Table:
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
             refuse_undelivered(following)
+            self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
+
+    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema) -> None:
+        """Rows that are pending would never be seen in another bucket mode."""
+        snapshot = self.latest_snapshot()
+        leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
+        if leaves and snapshot is not None and pending_rows(self.store, snapshot):
+            raise InvalidError(
+                "Cannot change bucket while rows are pending in the postpone bucket.",
+                table=self.name,
+                remedy="CALL sys.compact on the table first",
+            )
 
 
 def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None) -> Table:

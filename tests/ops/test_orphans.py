@@ -180,5 +180,5 @@ def test_killed_writes_and_expiries_leave_only_orphans(tmp_path: Path, kind: str
         assert left_over(table) == ()
         if not storage.dead:
             break
-        call += 3 if call < 60 else 7
+        call += 11
     assert len(ids(table)) <= 2 or storage.dead

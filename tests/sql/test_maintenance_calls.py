@@ -44,7 +44,8 @@ def test_expire_snapshots(lake: bucketlake.Lake) -> None:
 
 
 def test_commits_through_spark_expire(lake: bucketlake.Lake) -> None:
-    table = filled(lake, ", 'snapshot.num-retained.min' = '1', 'snapshot.num-retained.max' = '2'")
+    limits = "'snapshot.num-retained.min' = '1', 'snapshot.num-retained.max' = '2'"
+    table = filled(lake, f", 'num-sorted-run.compaction-trigger' = '100', {limits}")
     assert ids(table) == [3, 4]
     lake.sql("UPDATE db.t SET v = 9 WHERE id = 1")
     assert ids(table) == [4, 5]

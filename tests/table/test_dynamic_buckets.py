@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import bucketlake
-from bucketlake import Catalog, CorruptError, InvalidError, Table, UnsupportedError
+from bucketlake import Catalog, CorruptError, InvalidError, Table
 from bucketlake.format.hash_index import decode_hashes
 from bucketlake.ops.dynamic import hash_files, key_hashes
 from bucketlake.ops.scan import live_entries
@@ -261,11 +261,6 @@ def test_filters_on_keys_do_not_prune_by_hash(catalog: Catalog) -> None:
         assert [row["k"] for row in table.to_arrow(where=f"k = {key} and pt = 'a'").to_pylist()] == [key]
 
 
-def test_keys_without_the_partition_column_stay_refused(catalog: Catalog) -> None:
-    with pytest.raises(UnsupportedError, match="bucket"):
-        catalog.create_table("t", SCHEMA, partition_keys=["pt"], primary_keys=["k"]).write_arrow(numbered([1]))
-
-
 def test_compaction_leaves_the_index_alone(catalog: Catalog) -> None:
     table = create(catalog, dynamic_bucket__target_row_num="3")
     for value in range(3):
@@ -330,10 +325,10 @@ def test_rows_that_a_rebase_moves_are_compacted_where_they_went(catalog: Catalog
     """Until then a table with deletion vectors does not show them, and lookup does not tell them."""
     table = create(catalog, dynamic_bucket__target_row_num="2", **options)
     prepared = []
-    for data in (numbered(range(6), 1), numbered([5, 7], 2)):
+    for batch in (numbered(range(6), 1), numbered([5, 7], 2)):
         user = new_commit_user(table.store)
         task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)
-        prepared.append((user, write_batches(table.store, data.to_batches(), task)))
+        prepared.append((user, write_batches(table.store, batch.to_batches(), task)))
     for user, messages in prepared:
         table.compacted(table.commit(messages, user), messages)
     assert rows(table) == {("a", key, 1) for key in range(5)} | {("a", 5, 2), ("a", 7, 2)}

@@ -38,6 +38,7 @@ from bucketlake.ops.publish import is_commit
 from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
+from bucketlake.schema import BucketMode
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
 
@@ -103,8 +104,9 @@ def after_write(
     """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
     those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.
 
-    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, nothing due, or the compaction lost to
-    other commits too often, or the storage does not say whether it was published, and was given up with a warning (the
+    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, a postpone table (compaction is a job
+    of its own), nothing due, or the compaction lost to other commits too often, or the storage does not say whether it
+    was published, and was given up with a warning (the
     rows are safe in level 0). CommitError instead where rows or changes stay unseen until compaction, or
     `commit.force-compact` asks for it.
     Spec: docs/spec/compaction.md#committing
@@ -112,6 +114,8 @@ def after_write(
     options = store.options
     written = any(message.new_files for message in messages)
     if not store.schema.primary_keys or not written or options.get("write-only"):
+        return None
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
         return None
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE

@@ -9,6 +9,7 @@ Spec: docs/spec/commit.md#splits
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
@@ -17,8 +18,10 @@ from bucketlake.lsm.levels import KeyRange, sections
 from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
+from bucketlake.ops.postpone import ordered_by_partition
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 
 Section = list[ManifestEntry]
 
@@ -42,6 +45,52 @@ def make_splits(
         splits.append(split_of(store, snapshot.id, group, raw, vectors.get(group[0].partition, {})))
         kept.extend(group)
     return splits, kept
+
+
+def pending_splits(
+    store: Store, snapshot: Snapshot, pending: Sequence[ManifestEntry], entries: Sequence[ManifestEntry]
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """Splits that read pending rows over the real buckets of their partitions, and the entries of other partitions.
+
+    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files.
+    Spec: docs/spec/postpone.md#reading
+    """
+    if not pending:
+        return [], list(entries)
+    files = ordered_by_partition(store, snapshot, pending)
+    buckets: dict[bytes, dict[int, list[ManifestEntry]]] = {partition: {} for partition in files}
+    for entry in entries:
+        if entry.partition in buckets:
+            buckets[entry.partition].setdefault(entry.bucket, []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    splits: list[Split] = []
+    for partition, ordered in files.items():
+        found = vectors.get(partition, {})
+        parts = [split_of(store, snapshot.id, group, False, found) for group in buckets[partition].values()]
+        splits += _shares(store, snapshot, partition, ordered, parts)
+    return splits, [entry for entry in entries if entry.partition not in buckets]
+
+
+def _shares(
+    store: Store, snapshot: Snapshot, partition: bytes, files: Sequence[DataFile], parts: Sequence[Split]
+) -> list[Split]:
+    pending, real = sum(file.file_size for file in files), sum(part.size for part in parts)
+    wanted = max(1, (pending + real) // store.options.get("source.split.target-size"))
+    total = parts[0].total_buckets if parts else wanted
+    shares = min(total, wanted)
+    whole = Split(
+        snapshot_id=snapshot.id,
+        partition=partition,
+        bucket=POSTPONE_BUCKET,
+        total_buckets=total,
+        bucket_path=store.paths.bucket_dir(partition, POSTPONE_BUCKET),
+        files=tuple(files),
+        raw=False,
+    )
+    return [
+        replace(whole, parts=tuple(part for part in parts if part.bucket % shares == own), share=(own, shares))
+        for own in range(shares)
+    ]
 
 
 def split_of(

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from bucketlake.errors import BucketlakeError, InvalidError, StorageError
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops import append_compact, maintain
+from bucketlake.ops import append_compact, maintain, postpone_compact
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
@@ -24,13 +24,17 @@ from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.postpone_compact import PendingUnit, place_rows
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
 from bucketlake.predicate import Predicate, parse_where
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.schema import BucketMode
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
+
+Unit = CompactUnit | AppendUnit | PendingUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -55,6 +59,17 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
     return run
 
 
+def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
+    """How `ops.postpone_compact` places pending rows with this session."""
+
+    def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return postpone_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
 @dataclass(frozen=True)
 class CompactStage:
     """What every task does with its units; travels to the tasks."""
@@ -66,9 +81,7 @@ class CompactStage:
         done: list[CommitMessage] = []
         try:
             for unit in chain.from_iterable(unpickled(batches)):
-                message = compact_unit(self.store, unit)
-                if message is not None:
-                    done.append(message)
+                done += compact_unit(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):
@@ -81,12 +94,15 @@ class CompactStage:
         yield from done
 
 
-def compact_unit(store: Store, unit: CompactUnit | AppendUnit) -> CommitMessage | None:
-    """Compact one unit of either kind."""
-    return compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+def compact_unit(store: Store, unit: Unit) -> list[CommitMessage]:
+    """Compact one unit of any kind."""
+    if isinstance(unit, PendingUnit):
+        return place_rows(roomy(store), unit)
+    message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+    return [] if message is None else [message]
 
 
-def _in_tasks(spark: SparkSession, store: Store, units: Sequence[CompactUnit | AppendUnit]) -> list[CommitMessage]:
+def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
     """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
     ensure_package(spark)
     results: list[Any] = run_tasks(spread(spark, pack(units, parallelism(spark))), CompactStage(store))
@@ -132,7 +148,10 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     if not store.schema.primary_keys:
         done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
     else:
-        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark))
+        placed = None
+        if store.schema.bucket_mode is BucketMode.POSTPONE:
+            placed = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or placed
     return after_commit(store, done, dedicated=True)
 
 

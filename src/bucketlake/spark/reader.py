@@ -19,6 +19,7 @@ from bucketlake.ops.read import column_names, exact_part
 from bucketlake.ops.scan import Plan
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
 from bucketlake.spark import live, native
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
@@ -119,7 +120,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     others: list[Split] = []
     for split in plan.splits:
         files = files_of(scan.store, split)
-        if not _is_native(scan, split, files):
+        if split.bucket == POSTPONE_BUCKET or not _is_native(scan, split, files):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
             if not split.deletions:
