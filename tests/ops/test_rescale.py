@@ -23,7 +23,7 @@ from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.snapshot import CommitKind
 from bucketlake.ops.commit import Commit
-from bucketlake.ops.rebucket import MoveUnit, OldBucket, copy_units, move
+from bucketlake.ops.rebucket import MoveUnit, OldBucket, Target, copy_units, move
 from bucketlake.ops.rescale import RescaleRequest, rescale
 from bucketlake.ops.scan import live_entries
 from bucketlake.ops.store import Store, clear_cache
@@ -94,9 +94,9 @@ def check_places(table: Table, numbers: Mapping[int, int]) -> None:
     for entry in entries:
         texts = store.paths.partition_texts(entry.partition)
         assert entry.total_buckets == numbers[int(texts["pt"])], (texts, entry.total_buckets)
-        whole = MoveUnit(
-            target_everything(entry), (OldBucket(entry.bucket, entry.total_buckets, (entry.file,)),), False
-        )
+        everything = Target(entry.partition, entry.total_buckets, tuple(range(entry.total_buckets)))
+        source = OldBucket(entry.bucket, entry.total_buckets, (entry.file,))
+        whole = MoveUnit(everything, (source,), merged=False)
         found = move(store, whole)
         Commit(store, "").abort(found)
         assert {message.bucket for message in found} == {entry.bucket}, "a row lies elsewhere than its hash says"
@@ -107,11 +107,6 @@ def check_places(table: Table, numbers: Mapping[int, int]) -> None:
         assert all(len(found) == 1 for found in totals.values())
     else:
         check_buckets(store, entries)
-
-
-def target_everything(entry: Any) -> Any:
-    (unit, *_) = copy_units(entry.partition, entry.total_buckets, [OldBucket(0, 1, (entry.file,))])
-    return unit.target
 
 
 def runs(table: Table) -> dict[tuple[bytes, int], set[int]]:
