@@ -25,7 +25,6 @@ def rows(lake: bucketlake.Lake, partitions: int = PARTITIONS) -> DataFrame:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_many_partitions_make_one_file_a_bucket(lake: bucketlake.Lake, spelling: str) -> None:
-    lake.sql("CREATE DATABASE db")
     lake.sql(create(spelling, "db.t", "id BIGINT, pt INT, v STRING", "id, pt", "pt", bucket="2"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -37,7 +36,6 @@ def test_many_partitions_make_one_file_a_bucket(lake: bucketlake.Lake, spelling:
 
 
 def test_append_tables_too(lake: bucketlake.Lake) -> None:
-    lake.sql("CREATE DATABASE db")
     lake.sql("CREATE TABLE db.t (id BIGINT, pt INT, v STRING) PARTITIONED BY (pt)")
     lake.table("db.t").write(rows(lake))
     files = lake.catalog.table("db.t").files()
@@ -47,7 +45,6 @@ def test_append_tables_too(lake: bucketlake.Lake) -> None:
 
 def test_a_write_that_was_too_wide_says_so(lake: bucketlake.Lake) -> None:
     """Where counting the partitions would cost as much as the query, the write warns afterwards."""
-    lake.sql("CREATE DATABASE db")
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, pt INT, v STRING) PARTITIONED BY (pt) TBLPROPERTIES ('primary-key'='id,pt', 'bucket'='4')"
     )
