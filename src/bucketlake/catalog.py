@@ -20,9 +20,10 @@ import pyarrow as pa
 from bucketlake.env import Env
 from bucketlake.env_object import open_env
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.ops.system_tables import ROW_VIEWS, view_of
 from bucketlake.paths import TablePaths
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
-from bucketlake.table import Table, open_table
+from bucketlake.table import Table, open_table, option_keys
 from bucketlake.types import DataField, from_arrow_type
 
 DEFAULT_DATABASE = "default"
@@ -33,7 +34,8 @@ _PART = r"(?:`[^`]+`|[^.`]+)+"
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A table's name: database, table, and what stands behind `$` (a system table, or `branch_<name>`)."""
+    """A table's name: database, table, and what stands behind `$`: a system table, `branch_<name>`, or both
+    (`branch_<name>$<system table>`)."""
 
     database: str
     table: str
@@ -42,8 +44,13 @@ class Identifier:
     @property
     def branch(self) -> str | None:
         """The branch that `$branch_<name>` names."""
-        found = self.system or ""
+        found = (self.system or "").partition("$")[0]
         return found.removeprefix("branch_") if found.startswith("branch_") else None
+
+    @property
+    def system_table(self) -> str | None:
+        """The system table that the name means, None for a table or a branch of it."""
+        return self.system if self.branch is None else (self.system or "").partition("$")[2] or None
 
     @property
     def text(self) -> str:
@@ -169,17 +176,22 @@ class Catalog:
         return f"{self.database_path(found.database)}/{found.table}"
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
-        """A table to read and write. `options`: dynamic options for this handle only."""
+        """A table to read and write, or a system table over its rows (`t$ro`, `t$audit_log`, `t$binlog`) to read.
+        `options`: dynamic options for this handle only."""
         found = parse_name(name)
         branch = {"branch": found.branch} if found.branch else {}
-        if not branch:
-            self._require_data_table(found, "open")
+        view = view_of(found.system_table)
+        if view is not None:
+            view.check_options(option_keys(options or {}))
+        elif found.system_table is not None or found.database == SYSTEM_DATABASE:
+            raise UnsupportedError("this system table cannot be read yet", table=found.text, readable=list(ROW_VIEWS))
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        return open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
+        table = open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
+        return replace(table, view=view)
 
     def create_table(
         self,
@@ -265,8 +277,6 @@ class Catalog:
     def _require_data_table(self, found: Identifier, action: str) -> None:
         if found.system is None and found.database != SYSTEM_DATABASE:
             return
-        if action == "open":
-            raise UnsupportedError("system tables cannot be opened as a table", table=found.text)
         raise InvalidError(
             f"Cannot '{action}' for system table '{found.text}', please use data table.", table=found.text
         )

@@ -13,11 +13,13 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
+
+T = TypeVar("T")
 
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -77,6 +79,9 @@ class Storage(Protocol):
     def delete_tree(self, path: str) -> None:
         """Remove a folder with all that it holds; absent is fine."""
 
+    def delete_empty(self, path: str) -> bool:
+        """Remove a folder if nothing is in it; whether it was removed. False where the store has no folders."""
+
     def rename(self, source: str, target: str) -> None:
         """Move a file or folder to a name that must be free (AlreadyExistsError), copying where the store cannot."""
 
@@ -105,8 +110,7 @@ class LocalStorage:
     def open_output(self, path: str) -> BinaryIO:
         """See Storage."""
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            return open(path, "xb")
+            return _in_folder(os.path.dirname(path), lambda: open(path, "xb"))
         except OSError as error:
             raise _storage_error("cannot create", path, error) from error
 
@@ -142,8 +146,7 @@ class LocalStorage:
         folder, name = os.path.split(path)
         temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
         try:
-            os.makedirs(folder, exist_ok=True)
-            with open(temporary, "xb") as file:
+            with _in_folder(folder, lambda: open(temporary, "xb")) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -207,15 +210,32 @@ class LocalStorage:
         except OSError as error:
             raise _storage_error("cannot delete", path, error) from error
 
+    def delete_empty(self, path: str) -> bool:
+        """See Storage."""
+        try:
+            os.rmdir(path)
+        except OSError:
+            return False
+        return True
+
     def rename(self, source: str, target: str) -> None:
         """See Storage."""
         if os.path.lexists(target):
             raise AlreadyExistsError("target of a rename exists", path=target)
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.rename(source, target)
+            _in_folder(os.path.dirname(target), lambda: os.rename(source, target))
         except OSError as error:
             raise _storage_error("cannot rename", source, error) from error
+
+
+def _in_folder(folder: str, action: Callable[[], T]) -> T:
+    """Make the folder and do it; once more where another process has removed the empty folder in between."""
+    os.makedirs(folder, exist_ok=True)
+    try:
+        return action()
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        return action()
 
 
 def _listed(entry: os.DirEntry[str]) -> FileInfo | None:

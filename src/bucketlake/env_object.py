@@ -170,6 +170,10 @@ class ObjectStorage:
         with _translated("cannot delete", path):
             _delete(store, _keys(store, key))
 
+    def delete_empty(self, path: str) -> bool:
+        """See Storage: folders go with their last object."""
+        return False
+
     def rename(self, source: str, target: str) -> None:
         """See Storage. Copies object by object, then deletes: readers may see both meanwhile."""
         if self.info(target) is not None:

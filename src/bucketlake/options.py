@@ -188,7 +188,10 @@ _PATTERNS = (
         ),
         HONOURED,
     ),
-    (re.compile(r"fields\..+\.(sequence-group|nested-sequence-field|nested-key-null-strategy)"), HONOURED),
+    (
+        re.compile(r"fields\..+\.(sequence-group|nested-sequence-field|nested-key-null-strategy|ts-field|stats-mode)"),
+        HONOURED,
+    ),
     (re.compile(r"file-index\..+"), HONOURED),
     (re.compile(r"(parquet|orc|avro)\..+"), HONOURED),
     (

@@ -239,7 +239,7 @@ ROWS_A_L = (
         ),
     ),
     Option("continuous.discovery-interval", "duration", "10 s", HONOURED, "Pause between looks for new snapshots."),
-    Option("cross-partition-upsert.bootstrap-parallelism", "int", "10", KEPT, "Threads that fill the key index."),
+    Option("cross-partition-upsert.bootstrap-parallelism", "int", "10", HONOURED, "Threads that fill the key index."),
     Option("cross-partition-upsert.index-ttl", "duration", None, HONOURED, "Age at which keys leave the key index."),
     Option("data-evolution.compaction.rewrite-row-ids", "bool", "false", KEPT, "Compaction gives out row ids anew."),
     Option("data-evolution.enabled", "bool", "false", REFUSED, "Columns of a row in several files.", mutable=False),

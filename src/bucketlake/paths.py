@@ -3,7 +3,7 @@
     <root>/schema/schema-<id>                       <root>/index/index-<uuid>-<n>
     <root>/snapshot/{snapshot-<id>, LATEST, EARLIEST}   <root>/statistics/stat-<uuid>
     <root>/manifest/{manifest, manifest-list, index-manifest}-<uuid>-<n>    <root>/tag/tag-<name>
-    <root>/changelog/changelog-<id>                 <root>/consumer/consumer-<id>
+    <root>/changelog/{changelog-<id>, LATEST, EARLIEST}  <root>/consumer/consumer-<id>
     <root>/branch/branch-<name>/{schema, snapshot, tag, …}
     <root>/[<data directory>/][<column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 
@@ -77,6 +77,36 @@ class TablePaths:
         """The file that may hold the oldest snapshot's id."""
         return f"{self.snapshot_dir}/EARLIEST"
 
+    @property
+    def changelog_latest_hint(self) -> str:
+        """The file that may hold the id of the newest changelog without snapshot."""
+        return f"{self.changelog_dir}/LATEST"
+
+    @property
+    def changelog_earliest_hint(self) -> str:
+        """The file that may hold the id of the oldest changelog without snapshot."""
+        return f"{self.changelog_dir}/EARLIEST"
+
+    @property
+    def changelog_dir(self) -> str:
+        """The folder of changelogs that outlive their snapshots, and their hints."""
+        return f"{self.meta_root}/changelog"
+
+    @property
+    def tag_dir(self) -> str:
+        """The folder of tags."""
+        return f"{self.meta_root}/tag"
+
+    @property
+    def consumer_dir(self) -> str:
+        """The folder of consumers' progress."""
+        return f"{self.meta_root}/consumer"
+
+    @property
+    def branch_dir(self) -> str:
+        """The folder of branches; it lies in the root for all of them."""
+        return f"{self.root}/branch"
+
     def schema(self, schema_id: int) -> str:
         """A schema file."""
         return f"{self.schema_dir}/schema-{schema_id}"
@@ -87,19 +117,19 @@ class TablePaths:
 
     def changelog(self, snapshot_id: int) -> str:
         """A changelog file: what an expired snapshot left of its changes."""
-        return f"{self.meta_root}/changelog/changelog-{snapshot_id}"
+        return f"{self.changelog_dir}/changelog-{snapshot_id}"
 
     def tag(self, name: str) -> str:
         """A tag file."""
-        return f"{self.meta_root}/tag/tag-{name}"
+        return f"{self.tag_dir}/tag-{name}"
 
     def consumer(self, name: str) -> str:
         """A consumer's progress."""
-        return f"{self.meta_root}/consumer/consumer-{name}"
+        return f"{self.consumer_dir}/consumer-{name}"
 
     def branch(self, name: str) -> str:
         """The folder of a branch."""
-        return f"{self.root}/branch/branch-{name}"
+        return f"{self.branch_dir}/branch-{name}"
 
     def manifest(self, name: str) -> str:
         """A manifest, manifest list or index manifest by its name."""
@@ -113,13 +143,27 @@ class TablePaths:
         """A table statistics file by its name."""
         return f"{self.root}/statistics/{name}"
 
+    @property
+    def key_index_dir(self) -> str:
+        """Where the cached key index of a cross-partition table lies: Paimon's orphan cleaner does not look there."""
+        return f"{self.meta_root}/key-index"
+
+    def key_index(self, name: str) -> str:
+        """A file of the cached key index by its name."""
+        return f"{self.key_index_dir}/{name}"
+
     # ---- data
+
+    @property
+    def data_root(self) -> str:
+        """The folder of the partitions, or of the buckets: the root, or `data-file.path-directory` in it."""
+        directory = (self.options.get("data-file.path-directory") or "").strip("/")
+        return f"{self.root}/{directory}" if directory else self.root
 
     def bucket_dir(self, partition: bytes, bucket: int) -> str:
         """The folder of a bucket. `partition`: stored BinaryRow bytes."""
         name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
-        directory = self.options.get("data-file.path-directory")
-        parts = [self.root, (directory or "").strip("/"), self.partition_path(partition), f"bucket-{name}"]
+        parts = [self.data_root, self.partition_path(partition), f"bucket-{name}"]
         return "/".join(part for part in parts if part)
 
     def file_path(self, bucket_path: str, file: DataFile) -> str:
@@ -197,6 +241,14 @@ class TablePaths:
     def new_index(self, env: Env) -> str:
         """A name for a new hash index or deletion vector file."""
         return f"index-{env.clock.new_uuid()}-0"
+
+    def new_key_layer(self, env: Env) -> str:
+        """A name for a new layer of the cached key index."""
+        return f"layer-{env.clock.new_uuid()}"
+
+    def new_key_index(self, env: Env, snapshot_id: int) -> str:
+        """A name for the cached key index of a snapshot."""
+        return f"index-{snapshot_id}-{env.clock.new_uuid()}.json"
 
     def data_file_name(
         self, unique: str, number: int, file_format: str, compression: str, changelog: bool = False

@@ -269,6 +269,8 @@ class _Draft:
         if len(path) == 1:
             self.primary_keys = [name if key == path[0] else key for key in self.primary_keys]
             self.options = renamed_in_options(self.options, path[0], name)
+        else:
+            self.options = member_renamed_in_options(self.options, path, name)
 
     def retype(self, change: UpdateColumnType) -> None:
         path, wanted = _path(change.column), change.type
@@ -424,26 +426,57 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
         raise InvalidError(f"Cannot change {key} from true to false.")
 
 
-_FIELD_SUFFIXES = ("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter")
-_LIST_SUFFIXES = ("sequence-group", "nested-key")
+_COLUMN_LISTS = (
+    "bucket-key",
+    "changelog-producer.row-deduplicate-ignore-fields",
+    "clustering.columns",
+    "partial-update.remove-record-on-sequence-group",
+    "record-level.time-field",
+    "rowkind.field",
+    "sequence.field",
+)
+_MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
 
 
 def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """The options with one column's name replaced wherever an option names columns."""
+    """The options with one column's name replaced wherever an option names columns, in its key or its value.
+
+    Spec: docs/spec/schema.md#renamed-columns
+    """
 
     def renamed(names: str) -> str:
-        return ",".join(new if name == old else name for name in names.split(","))
+        return ",".join(new if name.strip() == old else name for name in names.split(","))
 
     result = {}
     for key, value in options.items():
         head, _, rest = key.partition(".")
-        if key in ("bucket-key", "sequence.field"):
+        parts = rest.split(".")
+        if key in _COLUMN_LISTS:
             value = renamed(value)
-        elif head == "fields":
-            names, _, suffix = rest.rpartition(".")
-            if suffix in _FIELD_SUFFIXES:
-                key = f"fields.{new if names == old else names}.{suffix}"
-            elif suffix in _LIST_SUFFIXES:
-                key, value = f"fields.{renamed(names)}.{suffix}", renamed(value)
+        elif head == "fields" and len(parts) > 1:
+            suffix = rest[len(parts[0]) :]
+            key, value = f"fields.{renamed(parts[0])}{suffix}", renamed(value) if suffix == ".sequence-group" else value
+        elif head == "file-index" and len(parts) == 2 and parts[1] == "columns":
+            value = ",".join(_renamed_index(name, old, new) for name in value.split(","))
+        elif head == "file-index" and len(parts) == 3:
+            key = f"file-index.{parts[0]}.{_renamed_index(parts[1], old, new)}.{parts[2]}"
         result[key] = value
+    return result
+
+
+def _renamed_index(name: str, old: str, new: str) -> str:
+    """`column` or `column[key]`, renamed."""
+    column, bracket, rest = name.strip().partition("[")
+    return f"{new}{bracket}{rest}" if column == old else name
+
+
+def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], new: str) -> dict[str, str]:
+    """The options with the new name of a member of the rows that an ARRAY or MAP column holds."""
+    result = dict(options)
+    if len(path) != 3 or path[1] not in ("element", "value"):
+        return result
+    for suffix in _MEMBER_LISTS:
+        key = f"fields.{path[0]}.{suffix}"
+        if key in result:
+            result[key] = ",".join(new if name.strip() == path[2] else name for name in result[key].split(","))
     return result

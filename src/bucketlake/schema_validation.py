@@ -349,6 +349,12 @@ def _check_changelog(schema: TableSchema, options: TableOptions) -> None:
         not (options.is_set("full-compaction.delta-commits") and producer == "lookup"),
         "'full-compaction.delta-commits' is incompatible with 'changelog-producer'='lookup'.",
     )
+    sequence = "table-read.sequence-number.enabled"
+    _need(
+        bool(schema.primary_keys) or not options.get(sequence),
+        f"Cannot enable '{sequence}' for non-primary-key table. Sequence number is only available for primary key "
+        "tables.",
+    )
     _need(
         options.get("merge-engine") != "first-row" or producer in ("none", "lookup"),
         "Only support 'none' and 'lookup' changelog-producer on FIRST_ROW merge engine",
@@ -422,17 +428,17 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         refuse_type(item.type)
     options, keyed = schema.table_options, bool(schema.primary_keys)
     _refuse_orders(schema, options)
-    _refuse(keyed and schema.bucket == -2, "bucket", -2)
+    ordered = bool(options.get("sequence.snapshot-ordering")) and schema.bucket == -2
+    _refuse(keyed and ordered, "sequence.snapshot-ordering", "true with bucket = -2")
     for key in (
         "scan.fallback-branch",
         "scan.primary-branch",
     ):
         _refuse(bool(options.get(key)), key, options.text(key))
-    for key in (*_INCREMENTAL, "scan.creation-time-millis", "scan.file-creation-time-millis"):
+    for key in ("incremental-to-auto-tag", "scan.creation-time-millis", "scan.file-creation-time-millis"):
         _refuse(options.is_set(key), key, options.text(key))
     if not for_writing:
         return
-    _refuse(schema.bucket == -1 and schema.cross_partition, "bucket", -1)
     strategy = options.get("data-file.external-paths.strategy")
     external = options.is_set("data-file.external-paths") and strategy != "none"
     _refuse(external, "data-file.external-paths.strategy", strategy)

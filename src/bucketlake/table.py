@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -30,23 +31,37 @@ from bucketlake.ops.advise import BucketAdvice, advise
 from bucketlake.ops.assign import touched_partitions
 from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.delete import assign_values, delete_rows, update_rows
+from bucketlake.ops.expire import (
+    ExpireConfig,
+    ExpireResult,
+    Limits,
+    after_commit,
+    expire_changelogs,
+    expire_snapshots,
+)
 from bucketlake.ops.incoming import DELETE, INSERT
+from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.partitions import chosen_partitions, spec_filter
-from bucketlake.ops.read import column_names, read_split
+from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.partition_choice import chosen_partitions
+from bucketlake.ops.partitions import spec_filter
+from bucketlake.ops.postpone_compact import place_pending
+from bucketlake.ops.postpone_write import for_changes, pending_rows, write_counted
+from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.rehash import rehash
 from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
-from bucketlake.ops.scan import Plan, Scan, live_entries, plan
-from bucketlake.ops.select import TRAVEL_KEYS, Selection, select_snapshot
+from bucketlake.ops.scan import Plan, Scan, live_entries
+from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
-from bucketlake.ops.write import new_commit_user, prepare_write, renumber, write_batches
+from bucketlake.ops.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.write import new_commit_user, prepare_write, renumber
 from bucketlake.options import OPTIONS, TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import KIND_FIELD, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
+from bucketlake.schema import KIND_FIELD, BucketMode, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
@@ -67,17 +82,20 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Table:
-    """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable."""
+    """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
+
+    `view`: the system table over its rows that this handle reads, None: the table itself."""
 
     store: Store
     name: str
+    view: RowView | None = None
 
     # ---- what it is
 
     @property
     def schema(self) -> TableSchema:
         """The schema that reads and writes of this handle use."""
-        return self.store.schema
+        return view_schema(self.store, self.view)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -100,30 +118,33 @@ class Table:
         Raises InvalidError for unknown Python names, values that do not parse, and keys that cannot be changed.
         """
         given = option_keys({**(options or {}), **more})
+        if self.view is not None:
+            self.view.check_options(given)
         changes = [SetOption(key, value) for key, value in given.items() if value is not None]
         if not changes:
             return self
-        changed = apply(self.schema, changes, table=self.name)
-        schema = replace(self.schema, options=changed.options)
+        changed = apply(self.store.schema, changes, table=self.name)
+        schema = replace(self.store.schema, options=changed.options)
         return replace(self, store=replace(self.store, schema=schema, options=TableOptions(schema.options)))
 
     def as_of(self, options: Mapping[str, Any] | None = None, **more: Any) -> tuple[Table, Selection]:
-        """The table as a read with these options sees it, and the snapshot that it reads: with time travel the schema
-        is the snapshot's, else the handle's."""
+        """The table as a read with these options sees it, and the snapshot or span that it reads: with time travel the
+        schema is the snapshot's, else the handle's."""
         table = self.with_options(options, **more)
-        refuse_undelivered(table.schema, for_writing=False)
+        refuse_undelivered(table.store.schema, for_writing=False)
         selection = select_snapshot(table.store)
         travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
         snapshot = selection.snapshot
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
             return table, selection
-        past = replace(table.store.schema_of(snapshot.schema_id), options=table.schema.options)
+        past = replace(table.store.schema_of(snapshot.schema_id), options=table.store.schema.options)
         return replace(table, store=replace(table.store, schema=past)), selection
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""
         branch = self.schema.options.get("branch")
-        return open_table(self.path, self.store.env, name=self.name, options={"branch": branch} if branch else None)
+        given = {"branch": branch} if branch else None
+        return replace(open_table(self.path, self.store.env, name=self.name, options=given), view=self.view)
 
     # ---- look
 
@@ -156,12 +177,17 @@ class Table:
         table, selection = self.as_of(options)
         column_names(table.schema, columns)
         predicate = table.predicate(where)
-        return table, plan(table.store, Scan(predicate, selection)), predicate
+        return table, table.planned(predicate, selection), predicate
+
+    def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
+        """What a read of this handle opens of the snapshot or span selected."""
+        scan = Scan(predicate, selection)
+        return plan_read(self.store, scan if self.view is None else self.view.narrowed(self.store, scan))
 
     def partitions(self) -> list[dict[str, str]]:
         """The partitions that have files, as column → text, sorted."""
         snapshot = self.latest_snapshot()
-        if snapshot is None or not self.schema.partition_keys:
+        if snapshot is None or not self.store.schema.partition_keys:
             return []
         found = {entry.partition for entry in live_entries(self.store, snapshot)}
         texts = [self.store.paths.partition_texts(partition) for partition in found]
@@ -195,7 +221,7 @@ class Table:
             return _first_rows(table._batches(planned, names, predicate), schema, limit)
 
         def read(split: Split) -> list[pa.RecordBatch]:
-            return list(read_split(table.store, split, names, predicate))
+            return list(read_view(table.store, table.view, split, names, predicate))
 
         parts = parallel(read, planned.splits, THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
@@ -209,7 +235,7 @@ class Table:
 
     def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         for split in planned.splits:
-            yield from read_split(self.store, split, names, predicate)
+            yield from read_view(self.store, self.view, split, names, predicate)
 
     # ---- write
 
@@ -240,11 +266,14 @@ class Table:
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
-        messages = write_batches(store, batches, replace(task, options={"threads": THREADS}))
+        messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
-        """The same table, or UnsupportedError if it has options that writers here do not honour."""
+        """The same table, or UnsupportedError if it has options that writers here do not honour; InvalidError for a
+        system table."""
+        if self.view is not None:
+            raise InvalidError(f"Cannot write to system table '{self.name}', please use data table.", table=self.name)
         refuse_undelivered(self.schema)
         return self
 
@@ -293,13 +322,16 @@ class Table:
         table = self.with_options(options).for_writing()
         store = table.store
         if not table.schema.primary_keys:
-            return delete_rows(store, table.predicate(where))
+            return after_commit(store, delete_rows(store, table.predicate(where)))
         refuse_delete(table.schema)
-        rows = (_of_kind(batch, DELETE) for batch in table.to_batches(where))
-        user = new_commit_user(store)
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        messages = write_batches(store, rows, task, KIND_FIELD.name)
-        return table.compacted(table.commit(messages, user, operation="DELETE"), messages)
+        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(where)), "DELETE")
+
+    def _change(self, rows: Iterable[pa.RecordBatch], operation: str) -> Snapshot | None:
+        """Write and commit new versions of rows, which have their kind."""
+        store, user = self.store, new_commit_user(self.store)
+        task = for_changes(store, prepare_write(store, store.latest_snapshot(), commit_user=user))
+        messages = write_counted(store, rows, task, KIND_FIELD.name)
+        return self.compacted(self.commit(messages, user, operation=operation), messages)
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
@@ -314,16 +346,12 @@ class Table:
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return update_rows(store, predicate, assign)
+            return after_commit(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        rows = (_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate))
-        user = new_commit_user(store)
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user)
-        messages = write_batches(store, rows, task, KIND_FIELD.name)
-        return table.compacted(table.commit(messages, user, operation="UPDATE"), messages)
+        return table._change((_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate)), "UPDATE")
 
     def compact(
         self,
@@ -336,17 +364,22 @@ class Table:
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Concurrent
-        writers go on; what another commit takes away is compacted anew, as often as is reasonable.
+        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
+        compacted anew, as often as is reasonable.
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         if not table.schema.primary_keys:
-            return append_compact.compact_append(table.store, full, chosen)
-        resized = rescale_due(table.store, chosen)
-        return compact(table.store, Wanted(full, chosen)) or resized
+            done = append_compact.compact_append(table.store, full, chosen)
+        else:
+            before = rescale_due(table.store, chosen)
+            if table.schema.bucket_mode is BucketMode.POSTPONE:
+                before = place_pending(table.store, chosen)
+            done = compact(table.store, Wanted(full, chosen)) or before
+        return after_commit(table.store, done, dedicated=True)
 
     def rescale(
         self,
@@ -364,7 +397,8 @@ class Table:
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        return rescale(table.store, RescaleRequest(bucket_num, chosen))
+        done = rescale(table.store, RescaleRequest(bucket_num, chosen))
+        return after_commit(table.store, done, dedicated=True)
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
@@ -372,21 +406,74 @@ class Table:
         return advise(self.store)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
-        """Compact what is due after a write was committed as `snapshot`; the newest of both snapshots."""
+        """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""
         if snapshot is None:
             return None
         if not self.schema.primary_keys:
-            return append_compact.after_write(self.store, messages) or snapshot
-        return after_write(self.store, snapshot, messages) or snapshot
+            compacted = append_compact.after_write(self.store, messages)
+        else:
+            compacted = after_write(self.store, snapshot, messages)
+        return after_commit(self.store, compacted or snapshot)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
-        return Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
+        done = Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
+        after_commit(self.store, done)
+        return done
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only."""
-        commit = Commit(self.for_writing().store, new_commit_user(self.store))
-        return commit.drop_partitions(partitions)
+        done = Commit(self.for_writing().store, new_commit_user(self.store)).drop_partitions(partitions)
+        after_commit(self.store, done)
+        return done
+
+    # ---- what is not needed any more
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        **options: Any,
+    ) -> ExpireResult:
+        """Remove snapshots, and files that only they need; what went.
+
+        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
+        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
+        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
+        Spec: docs/spec/expiry.md
+        """
+        store = self.with_options(options).for_writing().store
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expire_snapshots(store, ExpireConfig.of(store, limits))
+
+    def expire_changelogs(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        everything: bool = False,
+    ) -> ExpireResult:
+        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
+
+        Spec: docs/spec/expiry.md#changelogs
+        """
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
+
+    def remove_orphan_files(
+        self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
+    ) -> OrphanFiles:
+        """Remove files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than` (a
+        day by default; text: in this machine's time zone). `dry_run`: only say which.
+
+        Errors: InvalidError (`older_than`), CorruptError where files of what is there are missing: nothing was removed.
+        Spec: docs/spec/expiry.md#orphans
+        """
+        store = self.for_writing().store
+        return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
 
     def alter(self, *changes: SchemaChange) -> Table:
         """Publish the next schema and return the table with it; no data file is touched.
@@ -394,16 +481,28 @@ class Table:
         Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
         `schema.apply`.
         """
-        store = self.store
+        store = self.for_writing().store
         for _ in range(ALTER_ATTEMPTS):
             base = newest_schema(store.env, store.paths)
             used = store.latest_snapshot_id() is not None
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
             refuse_undelivered(following)
+            self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
+
+    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema) -> None:
+        """Rows that are pending would never be seen in another bucket mode."""
+        snapshot = self.latest_snapshot()
+        leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
+        if leaves and snapshot is not None and pending_rows(self.store, snapshot):
+            raise InvalidError(
+                "Cannot change bucket while rows are pending in the postpone bucket.",
+                table=self.name,
+                remedy="CALL sys.compact on the table first",
+            )
 
 
 def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None) -> Table:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.options import find_option
 from bucketlake.schema import (
     AddColumn,
     DropColumn,
@@ -18,6 +19,7 @@ from bucketlake.schema import (
     UpdatePosition,
     apply,
 )
+from bucketlake.schema_change import renamed_in_options
 from bucketlake.types import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
 
 from .strategies import columns
@@ -98,6 +100,63 @@ def test_a_rename_reaches_keys_and_options():
         "bucket": "2", "bucket-key": "kk", "fields.w.aggregate-function": "sum", "fields.w.sequence-group": "l,kk",
     }  # fmt: skip
     assert found.field("kk").id == schema.field("k").id
+
+
+def test_a_rename_reaches_every_option_that_names_the_column():
+    schema = {
+        "sequence.field": "v,k", "rowkind.field": "s", "merge-engine": "partial-update",
+        "fields.v,k.sequence-group": "l", "fields.l.aggregate-function": "nested_update",
+        "partial-update.remove-record-on-sequence-group": "v", "fields.l.nested-key": "v", "fields.l.count-limit": "5",
+        "fields.v.stats-mode": "full", "changelog-producer.row-deduplicate-ignore-fields": "v,s",
+        "file-index.bloom-filter.columns": "v,m[v]", "file-index.bloom-filter.v.fpp": "0.1",
+        "file-index.bloom-filter.m[v].items": "9", "fields.default-aggregate-function": "last_value",
+    }  # fmt: skip
+    changed = renamed_in_options(schema, "v", "w")
+    assert changed == {
+        "sequence.field": "w,k", "rowkind.field": "s", "merge-engine": "partial-update",
+        "fields.w,k.sequence-group": "l", "fields.l.aggregate-function": "nested_update",
+        "partial-update.remove-record-on-sequence-group": "w", "fields.l.nested-key": "v", "fields.l.count-limit": "5",
+        "fields.w.stats-mode": "full", "changelog-producer.row-deduplicate-ignore-fields": "w,s",
+        "file-index.bloom-filter.columns": "w,m[v]", "file-index.bloom-filter.w.fpp": "0.1",
+        "file-index.bloom-filter.m[v].items": "9", "fields.default-aggregate-function": "last_value",
+    }  # fmt: skip
+    assert renamed_in_options(changed, "l", "ll")["fields.ll.count-limit"] == "5"
+    assert renamed_in_options(changed, "m", "n")["file-index.bloom-filter.columns"] == "w,n[v]"
+    assert renamed_in_options(changed, "m", "n")["file-index.bloom-filter.n[v].items"] == "9"
+
+
+def test_a_renamed_member_is_renamed_in_the_options_of_its_column():
+    fields = columns(k="INT", l="ARRAY<ROW<a INT, b INT>>", m="MAP<INT, ROW<x INT, t BIGINT>>")
+    options = {
+        "bucket": 1, "merge-engine": "aggregation", "fields.l.aggregate-function": "nested_update",
+        "fields.l.nested-key": "a", "fields.m.aggregate-function": "merge_map_with_keytime", "fields.m.ts-field": "t",
+    }  # fmt: skip
+    schema = TableSchema.create(fields, (), ("k",), options)
+    found = after(RenameColumn(("l", "element", "a"), "aa"), RenameColumn(("m", "value", "t"), "at"), schema=schema)
+    assert (found.options["fields.l.nested-key"], found.options["fields.m.ts-field"]) == ("aa", "at")
+    assert find_option("fields.m.ts-field").effect is find_option("fields.l.nested-key").effect
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence.field": "v"}, "v"),
+        ({"fields.v.ignore-retract": "true"}, "Field v can not be found in table schema."),
+        ({"merge-engine": "partial-update", "fields.v.sequence-group": "l"}, "Field v can not be found"),
+        ({"merge-engine": "partial-update", "fields.l.sequence-group": "v"}, "Field v can not be found"),
+    ],
+)
+def test_a_column_that_options_name_is_not_dropped(options, message):
+    with pytest.raises(InvalidError, match=message):
+        after(DropColumn("v"), schema=table(options))
+
+
+def test_ignoring_retractions_and_removing_records_conflict():
+    options = {
+        "merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true", "fields.v.ignore-retract": "true",
+    }  # fmt: skip
+    with pytest.raises(InvalidError, match=r"aggregation.remove-record-on-delete and fields.v.ignore-retract have"):
+        table(options)
 
 
 def test_comments_defaults_nullability():

@@ -18,10 +18,7 @@ REFUSED_TO_READ = {
     "postpone_mixed": "bucket",
     "postpone_pending": "bucket",
 }
-REFUSED_TO_WRITE = {
-    **REFUSED_TO_READ,
-    "cross_partition": "bucket",
-}
+REFUSED_TO_WRITE = REFUSED_TO_READ
 # TIMESTAMP(7..9) is held in nanoseconds of 64 bits, and pyarrow reads every timestamp of orc so: years outside 1677 to
 # 2262 are refused, never wrapped.
 OUT_OF_RANGE = {

@@ -76,6 +76,9 @@ class MapStorage:
         for info in self.walk(path):
             self.delete(info.path)
 
+    def delete_empty(self, path: str) -> bool:
+        return False
+
     def rename(self, source: str, target: str) -> None:
         if target in self.files:
             raise AlreadyExistsError("target of a rename exists", path=target)
@@ -150,6 +153,9 @@ class FaultStorage:
 
     def delete_tree(self, path: str) -> None:
         self._call("delete_tree", path)
+
+    def delete_empty(self, path: str) -> bool:
+        return self._call("delete_empty", path)
 
     def rename(self, source: str, target: str) -> None:
         self._call("rename", source, target)

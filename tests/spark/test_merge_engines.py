@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bucketlake.errors import InvalidError
 from bucketlake.spark import live, reader
 from bucketlake.spark.session import Lake
 
@@ -30,3 +31,16 @@ def test_engines_and_orders(native: bool, lake: Lake, monkeypatch: pytest.Monkey
         found = lake.sql(f"SELECT * FROM db.{name} ORDER BY k").collect()
         assert [tuple(row) for row in found] == expected
         assert lake.sql(f"SELECT sum(v) FROM db.{name}").collect()[0][0] == sum(row[1] for row in expected)
+
+
+def test_row_kinds_come_in_a_column(lake: Lake) -> None:
+    """A further column `_VALUE_KIND` says what a row is, as it does without Spark."""
+    lake.sql("CREATE TABLE db.kinds (k INT, v STRING) TBLPROPERTIES ('primary-key'='k', 'bucket'='1')")
+    lake.sql("INSERT INTO db.kinds VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    rows = [(1, "a", "-D"), (2, "B", "+U"), (4, "d", "+I")]
+    lake.table("db.kinds").write(lake.spark.createDataFrame(rows, "k INT, v STRING, _VALUE_KIND STRING").repartition(2))
+    found = lake.sql("SELECT * FROM db.kinds ORDER BY k").collect()
+    assert [tuple(row) for row in found] == [(2, "B"), (3, "c"), (4, "d")]
+    lake.sql("CREATE TABLE db.plain (k INT)")
+    with pytest.raises(InvalidError, match="_VALUE_KIND"):
+        lake.table("db.plain").write(lake.spark.createDataFrame([(1, "+I")], "k INT, _VALUE_KIND STRING"))

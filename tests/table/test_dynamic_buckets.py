@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import bucketlake
-from bucketlake import Catalog, CorruptError, InvalidError, Table, UnsupportedError
+from bucketlake import Catalog, CorruptError, InvalidError, Table
 from bucketlake.format.hash_index import decode_hashes
 from bucketlake.ops.dynamic import hash_files, key_hashes
 from bucketlake.ops.scan import live_entries
+from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.types import canonical_batch
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -260,11 +261,6 @@ def test_filters_on_keys_do_not_prune_by_hash(catalog: Catalog) -> None:
         assert [row["k"] for row in table.to_arrow(where=f"k = {key} and pt = 'a'").to_pylist()] == [key]
 
 
-def test_keys_without_the_partition_column_stay_refused(catalog: Catalog) -> None:
-    with pytest.raises(UnsupportedError, match="bucket"):
-        catalog.create_table("t", SCHEMA, partition_keys=["pt"], primary_keys=["k"]).write_arrow(numbered([1]))
-
-
 def test_compaction_leaves_the_index_alone(catalog: Catalog) -> None:
     table = create(catalog, dynamic_bucket__target_row_num="3")
     for value in range(3):
@@ -322,3 +318,20 @@ def test_histories_equal_the_model_and_keys_never_move(
         assert all(now.get(key, bucket) == bucket for key, bucket in places.items()), "a key keeps its bucket"
         places |= now
         assert rows(table) == {(*key, v) for key, v in model.items()}
+
+
+@pytest.mark.parametrize("options", [{"deletion_vectors__enabled": "true"}, {"changelog_producer": "lookup"}])
+def test_rows_that_a_rebase_moves_are_compacted_where_they_went(catalog: Catalog, options: dict[str, str]) -> None:
+    """Until then a table with deletion vectors does not show them, and lookup does not tell them."""
+    table = create(catalog, dynamic_bucket__target_row_num="2", **options)
+    prepared = []
+    for batch in (numbered(range(6), 1), numbered([5, 7], 2)):
+        user = new_commit_user(table.store)
+        task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)
+        prepared.append((user, write_batches(table.store, batch.to_batches(), task)))
+    for user, messages in prepared:
+        table.compacted(table.commit(messages, user), messages)
+    assert rows(table) == {("a", key, 1) for key in range(5)} | {("a", 5, 2), ("a", 7, 2)}
+    newest = table.latest_snapshot()
+    assert newest is not None
+    assert all(entry.file.level for entry in live_entries(table.store, newest)), "nothing waits in level 0"

@@ -98,3 +98,13 @@ def _deletes(options: TableOptions) -> Deletes:
     if options.get("ignore-delete"):
         return Deletes.IGNORED
     return Deletes.REMOVE if options.get("partial-update.remove-record-on-delete") else Deletes.REFUSED
+
+
+def removing_kinds(options: TableOptions) -> list[int]:
+    """The kinds of rows after which a key is not in the table, as far as the kind alone says."""
+    engine = options.get("merge-engine")
+    if engine == "deduplicate":
+        return [1, 3]
+    if engine == "partial-update":
+        return [3] if _deletes(options) is Deletes.REMOVE else []
+    return [3] if engine == "aggregation" and options.get("aggregation.remove-record-on-delete") else []

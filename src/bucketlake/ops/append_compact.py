@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, NotFoundError
+from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
@@ -306,14 +306,13 @@ def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:
 
 def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None = None) -> Snapshot | None:
     """What a writer of an append table does once its rows are committed: in tables with buckets, merge the small files
-    of the buckets that it wrote. The COMPACT snapshot, None where nothing was due or others' commits came first."""
+    of the buckets that it wrote. The COMPACT snapshot, None where nothing was due, others' commits came first or the
+    storage does not say whether it was published."""
     buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
     try:
         return compact_append(store, full=False, run=run or run_here, buckets=buckets)
-    except CommitUnknownError:
-        raise
     except BucketlakeError as error:
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None

@@ -19,6 +19,7 @@ from bucketlake.format.binary_row import encode_row, encode_rows, with_arity_hea
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.types import DataField, canonical_batch
 
@@ -30,8 +31,9 @@ EMPTY_PARTITION = with_arity_header(encode_row((), ()), 0)
 class Assigner:
     """Numbers the groups (partition, bucket) that a writer meets, in order of first sight.
 
-    `total_buckets`: bucket number by partition bytes where it is not the table's own; `refused`: partitions whose live
-    files have another number than the table's, with that number: writing there raises InvalidError.
+    `total_buckets`: bucket number by partition bytes where it is not the table's own, -2: rows there stay pending;
+    `refused`: partitions whose live files have another number than the table's, with that number: writing there raises
+    InvalidError.
     """
 
     store: Store
@@ -39,7 +41,12 @@ class Assigner:
     total_buckets: Mapping[bytes, int] = field(default_factory=dict)
     refused: Mapping[bytes, int] = field(default_factory=dict)
     groups: list[tuple[bytes, int]] = field(default_factory=list)
+    batch_rows: int = 0  # rows that `place` is best given at a time, 0: as they come
     _numbers: dict[tuple[bytes, int], int] = field(default_factory=dict)
+
+    def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Codes]:
+        """The rows to write for canonical rows with kinds, and the group number of each: here the rows that came."""
+        return rows, self.assign(rows)
 
     def assign(self, batch: pa.RecordBatch) -> Codes:
         """The group number of every row of a canonical batch; `groups[number]` is (partition bytes, bucket)."""
@@ -47,10 +54,11 @@ class Assigner:
         for partition in partitions:
             self._check(partition)
         buckets = self._buckets(batch, rows_partition, partitions)
-        width = int(buckets.max(initial=0)) + 1
-        local, inverse = dense(rows_partition * width + buckets, len(partitions) * width)
+        low = min(int(buckets.min(initial=0)), 0)  # pending rows lie in bucket -2
+        width = int(buckets.max(initial=0)) - low + 1
+        local, inverse = dense(rows_partition * width + (buckets - low), len(partitions) * width)
         numbers = np.fromiter(
-            (self._number(partitions[code // width], int(code % width)) for code in local.tolist()),
+            (self._number(partitions[code // width], int(code % width) + low) for code in local.tolist()),
             np.int64,
             len(local),
         )
@@ -78,11 +86,11 @@ class Assigner:
         totals = np.array([self.total(partition) for partition in partitions], np.int64)
         fields = self.store.schema.select(self.store.schema.bucket_keys)
         function = self.store.options.get("bucket-function.type")
-        buckets = np.zeros(batch.num_rows, np.int64)
-        distinct = np.unique(totals)
-        if len(distinct) == 1:
-            return np.asarray(assign_buckets(batch, fields, int(distinct[0]), function), np.int64)
-        for total in distinct.tolist():
+        buckets = np.full(batch.num_rows, POSTPONE_BUCKET, np.int64)
+        distinct = [total for total in np.unique(totals).tolist() if total != POSTPONE_BUCKET]
+        if len(distinct) == 1 and (totals == distinct[0]).all():
+            return np.asarray(assign_buckets(batch, fields, distinct[0], function), np.int64)
+        for total in distinct:
             rows = np.flatnonzero(totals[rows_partition] == total)
             part = batch.take(pa.array(rows))
             buckets[rows] = assign_buckets(part, fields, total, function)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
 from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, InvalidError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
@@ -27,10 +28,18 @@ Renumber = Callable[[CommitMessage, int], CommitMessage]
 """Rewrites a message's new files so that the smallest sequence number is the one given, all shifted alike; returns the
 message with the new files, and leaves the old files where they are."""
 
-Reassign = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
-"""Moves rows of keys that other commits put into another bucket of a dynamic table; what it writes has new names."""
 
-Rehash = Reassign
+class Reassign(Protocol):
+    """Moves rows of keys that other commits put into another bucket of a dynamic table, or another place of a
+    cross-partition table; what it writes has new names. `replaced`: the partitions that the write replaces whole."""
+
+    def __call__(
+        self, messages: Sequence[CommitMessage], view: View, replaced: PartitionFilter | None = None, /
+    ) -> tuple[CommitMessage, ...]:
+        """The messages as they stand on the base that `view` shows."""
+
+
+Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
 """Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
 
 
@@ -63,8 +72,9 @@ class Commit:
         self._store = store
         self._user = commit_user
         self._renumber = renumber
-        dynamic = store.schema.bucket_mode.name == "DYNAMIC"
-        self._relocate = reassign if dynamic else rehash
+        dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
+        self._reassign = reassign if dynamic else None
+        self._rehash = None if dynamic else rehash
         self._publisher = Publisher(store)
 
     # ---- writing
@@ -87,22 +97,42 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes = notes or CommitProperties()
-        rebase = _Rebase(self._store, messages, self._renumber, self._relocate)
+        rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
         published: Snapshot | None = None
         allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
-            try:
-                published = self._once(kind, identifier, rebase.plan, notes)
-            except Exception as error:
-                if not isinstance(error, CommitUnknownError):
-                    rebase.discard_rewritten()
-                raise
-            rebase.discard_replaced()
+            published = self._rebased(kind, identifier, rebase, notes)
         compacting = [message for message in rebase.messages if _compacts(message)]
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
+        return published
+
+    def move(
+        self,
+        messages: Sequence[CommitMessage],
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
+        *,
+        notes: CommitProperties | None = None,
+    ) -> Snapshot:
+        """Publish one COMPACT snapshot in which rows change their bucket: `deleted_files` of some messages hold what
+        `new_files` of others hold anew, at level 0. These are renumbered as a write's, so that they follow all that was
+        committed before. Errors as `commit`; ConflictError where a deleted file is not live any more.
+        Spec: docs/spec/postpone.md#compaction
+        """
+        rebase = _Rebase(self._store, messages, self._renumber, None)
+        return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
+
+    def _rebased(self, kind: CommitKind, identifier: int, rebase: _Rebase, notes: CommitProperties) -> Snapshot:
+        """Publish what a rebase plans, and remove the files that are superfluous afterwards."""
+        try:
+            published = self._once(kind, identifier, rebase.plan, notes)
+        except Exception as error:
+            if not isinstance(error, CommitUnknownError):
+                rebase.discard_rewritten()
+            raise
+        rebase.discard_replaced()
         return published
 
     def _compact(
@@ -156,8 +186,7 @@ class Commit:
         committed. Errors as `commit`, InvalidError for files outside of `spec`.
         Spec: docs/spec/commit.md#overwrite
         """
-        new = _changes(_append_changes(message) for message in messages)
-        new = replace(new, table=tuple(e for e in new.table if e.kind == FileKind.ADD), changelog=())
+        new = _added(messages)
         published: Snapshot | None = None
         target: PartitionFilter | None
         if dynamic and self._store.schema.partition_keys:
@@ -170,10 +199,24 @@ class Commit:
             if outside:
                 raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
         compacting = [message for message in messages if _compacts(message)]
-        if not compacting:
-            new = replace(new, table=_upgraded(self._store, new.table))
+        rebase = _Rebase(self._store, messages, None, self._reassign)
+
+        def changes(view: View) -> Changes:
+            made = new if target is None or not rebase.settles else _added(rebase.settle(view, target))
+            if compacting:
+                return made
+            inside = [e for e in made.table if target is None or target(e.partition)]
+            outside = [e for e in made.table if target is not None and not target(e.partition)]
+            return replace(made, table=(*_upgraded(self._store, tuple(inside)), *outside))
+
         if touched is None or touched:
-            published = self._replace(target, touched, new, identifier, notes or CommitProperties())
+            try:
+                published = self._replace(target, touched, changes, identifier, notes or CommitProperties())
+            except Exception as error:
+                if not isinstance(error, CommitUnknownError):
+                    rebase.discard_rewritten()
+                raise
+            rebase.discard_replaced()
         if compacting:
             published = self._compact(compacting, identifier, notes or CommitProperties(), published)
         return published
@@ -181,7 +224,7 @@ class Commit:
     def truncate(self, identifier: int = BATCH_COMMIT_IDENTIFIER, *, notes: CommitProperties | None = None) -> Snapshot:
         """Delete all rows, with a new snapshot."""
         notes = notes or CommitProperties(operation="TRUNCATE")
-        return self._replace(None, None, Changes(), identifier, notes)
+        return self._replace(None, None, lambda view: Changes(), identifier, notes)
 
     def drop_partitions(
         self,
@@ -194,17 +237,18 @@ class Commit:
         if not specs:
             raise InvalidError("Partitions list cannot be empty.")
         target = spec_filter(self._store, specs)
-        return self._replace(target, None, Changes(), identifier, notes or CommitProperties())
+        return self._replace(target, None, lambda view: Changes(), identifier, notes or CommitProperties())
 
     def _replace(
         self,
         target: PartitionFilter | None,
         partitions: frozenset[bytes] | None,
-        new: Changes,
+        changes: Callable[[View], Changes],
         identifier: int,
         notes: CommitProperties,
     ) -> Snapshot:
         def plan(view: View) -> Changes:
+            new = changes(view)
             old = [e for e in view.entries(partitions) if target is None or target(e.partition)]
             stale = [e for e in view.indexes if target is None or target(e.partition)]
             gone = tuple(replace(e, kind=FileKind.DELETE) for e in stale)
@@ -253,12 +297,14 @@ class _Rebase:
         store: Store,
         messages: Sequence[CommitMessage],
         renumber: Renumber | None,
-        relocate: Reassign | Rehash | None,
+        reassign: Reassign | None,
+        rehash: Rehash | None = None,
     ) -> None:
-        self.messages = tuple(messages)
+        self.messages = self._given = tuple(messages)
         self._store = store
         self._renumber = renumber
-        self._relocate = relocate
+        self._reassign = reassign
+        self._rehash = rehash
         self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
@@ -266,8 +312,9 @@ class _Rebase:
 
     def plan(self, view: View) -> Changes:
         """The changes on this base."""
-        if self._relocate is not None:
-            self._adopt(self._relocate(self.messages, view))
+        relocate = self._reassign or self._rehash
+        if relocate is not None:
+            self._adopt(relocate(self.messages, view))
         changes = _changes(_append_changes(message) for message in self.messages)
         if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
             return self._without_duplicates(view, changes)
@@ -276,6 +323,18 @@ class _Rebase:
             self.messages = tuple(self._moved(message, moves, view) for message in self.messages)
             changes = _changes(_append_changes(message) for message in self.messages)
         return self._without_duplicates(view, changes)
+
+    @property
+    def settles(self) -> bool:
+        """Whether an overwrite of partitions has to look at the others: keys lie in one partition of the table."""
+        return self._reassign is not None and self._store.schema.cross_partition
+
+    def settle(self, view: View, replaced: PartitionFilter) -> tuple[CommitMessage, ...]:
+        """The messages of an overwrite on this base, made anew from the caller's."""
+        assert self._reassign is not None
+        self.messages = self._given
+        self._adopt(self._reassign(self._given, view, replaced))
+        return self.messages
 
     def _adopt(self, messages: tuple[CommitMessage, ...]) -> None:
         """Go on with these messages, and know which files they replace."""
@@ -336,6 +395,12 @@ class _Rebase:
 
 
 # ---- messages to changes
+
+
+def _added(messages: Iterable[CommitMessage]) -> Changes:
+    """What an overwrite brings."""
+    new = _changes(_append_changes(message) for message in messages)
+    return replace(new, table=tuple(e for e in new.table if e.kind == FileKind.ADD), changelog=())
 
 
 def _append_changes(message: CommitMessage) -> Changes | None:

@@ -27,11 +27,11 @@ from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.entries import BucketKey, EntryKey, bucket_key, fold
 from bucketlake.ops.messages import CommitMessage
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.types import DataField
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH = "HASH"
-POSTPONE_BUCKET = -2
 SHOWN_FILES = 5
 
 

@@ -15,18 +15,30 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
-from bucketlake.errors import BucketlakeError, CommitError, CommitUnknownError, ConflictError, UnsupportedError
+from bucketlake.errors import (
+    BucketlakeError,
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    StorageError,
+    UnsupportedError,
+)
+from bucketlake.format.manifest import FileKind
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.conflicts import CommitName
 from bucketlake.ops.entries import bucket_key
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.publish import is_commit
 from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user
+from bucketlake.schema import BucketMode
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
 
@@ -89,40 +101,57 @@ def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> 
 def after_write(
     store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
 ) -> Snapshot | None:
-    """What a writer does once its rows are committed as `snapshot`: compact the buckets of `messages` that are due.
+    """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
+    those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.
 
-    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, nothing due, or the compaction lost to
-    other commits too often and was given up with a warning (the rows are safe in level 0). CommitError instead where
-    rows or changes stay unseen until compaction, or `commit.force-compact` asks for it.
+    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, a postpone table (compaction is a job
+    of its own), nothing due, or the compaction lost to other commits too often, or the storage does not say whether it
+    was published, and was given up with a warning (the
+    rows are safe in level 0). CommitError instead where rows or changes stay unseen until compaction, or
+    `commit.force-compact` asks for it.
     Spec: docs/spec/compaction.md#committing
     """
     options = store.options
-    buckets = {(message.partition, message.bucket) for message in messages if message.new_files}
-    if not store.schema.primary_keys or not buckets or options.get("write-only"):
+    written = any(message.new_files for message in messages)
+    if not store.schema.primary_keys or not written or options.get("write-only"):
         return None
-    if _must_compact(store):  # the commit may have moved rows to other buckets
-        buckets = {bucket_key(entry) for entry in delta_entries(store, snapshot) if entry.bucket >= 0}
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        return None
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
-    def due(newest: Snapshot) -> list[CompactUnit]:
-        return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
-
     commit = Commit(store, snapshot.commit_user)
     try:
+        added = [entry for entry in delta_entries(store, snapshot) if entry.kind is FileKind.ADD]
+        buckets = {bucket_key(entry) for entry in added}
+
+        def due(newest: Snapshot) -> list[CompactUnit]:
+            return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
+
         return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
-    except CommitUnknownError:
-        raise
     except BucketlakeError as error:
+        landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
+        if landed is not None:
+            return landed
         if _must_compact(store):
             raise CommitError(
-                "the rows are committed, but not compacted, and are not seen before",
+                "the rows are committed, but not known to be compacted, and are not seen before",
                 table=store.paths.root,
                 snapshot=snapshot.id,
                 reason=str(error),
                 remedy="CALL sys.compact on the table",
             ) from error
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
+        return None
+
+
+def _landed(store: Store, written: Snapshot) -> Snapshot | None:
+    """The COMPACT snapshot that follows a write under its own name; None: there is none, or the storage fails."""
+    name = CommitName(0, written.commit_user, written.commit_identifier, CommitKind.COMPACT)
+    try:
+        later = takewhile(lambda found: found.id > written.id, store.snapshots(newest_first=True))
+        return next((found for found in later if is_commit(found, name)), None)
+    except StorageError:
         return None
 
 

@@ -7,13 +7,16 @@ from typing import Any
 
 from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
 from bucketlake.format.manifest import DataFile
+from bucketlake.ops.key_run import KeyIndex
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
     """What one task did to one bucket. `partition`: BinaryRow bytes. Append side: `new_files`, `deleted_files`,
     `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace.
-    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index."""
+    `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index.
+    `key_base`: cross-partition tables, the snapshot that the rows' places were looked up in, 0 for none before the
+    first; None where they were not looked up."""
 
     partition: bytes
     bucket: int
@@ -29,6 +32,7 @@ class CommitMessage:
     compact_new_index_files: tuple[IndexFile, ...] = ()
     compact_deleted_index_files: tuple[IndexFile, ...] = ()
     index_base: str | None = None
+    key_base: int | None = None
 
     def writes_only(self) -> CommitMessage:
         """Without the compact side: where its files changed under a compaction, that is left to the next."""
@@ -54,7 +58,11 @@ class DeletionFile:
 class Split:
     """Files of one bucket that one task reads together. `raw`: no merge is needed, every file can be read by itself
     in any order (it holds no deletes and overlaps nothing); else `files` are merged by key.
-    `bucket_path`: folder of the files that have no external path. `deletions`: by file name."""
+    `bucket_path`: folder of the files that have no external path. `deletions`: by file name.
+    `changes`: the files tell changes (delta or changelog files), in the order in which they came.
+    `before`: the rows wanted are those that differ from this split's; files that both had are in neither.
+    Bucket -2: `files` are pending rows of a postpone table in their order; they apply on top of `parts`, the real
+    buckets whose number modulo `share[1]` is `share[0]`, and rows of other buckets are left out."""
 
     snapshot_id: int
     partition: bytes
@@ -64,28 +72,39 @@ class Split:
     files: tuple[DataFile, ...]
     raw: bool
     deletions: dict[str, DeletionFile] = field(default_factory=dict)
+    changes: bool = False
+    before: Split | None = None
+    parts: tuple[Split, ...] = ()
+    share: tuple[int, int] = (0, 1)
 
     @property
     def row_count(self) -> int:
         """Rows stored in the files, superseded ones included."""
-        return sum(file.row_count for file in self.files)
+        return sum(file.row_count for file in self.files) + sum(part.row_count for part in self._others)
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(file.file_size for file in self.files)
+        return sum(file.file_size for file in self.files) + sum(part.size for part in self._others)
+
+    @property
+    def _others(self) -> tuple[Split, ...]:
+        return self.parts if self.before is None else (*self.parts, self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
     """How one task writes. `sequence_start`: next sequence number by (partition bytes, bucket), `first_sequence` where
     absent; task k of n numbers its rows start + k, start + k + n, … so that no two tasks ever give the same number.
-    `total_buckets`: by partition bytes, where it differs from the table's option (overwrites and rescales).
+    `total_buckets`: by partition bytes, where it differs from the table's option (overwrites, rescales, postpone
+    tables; -2: rows there stay pending).
     `options`: "threads", how many buckets may be written at a time (1).
     `refused`: partitions that must not be written because their live files have another bucket number, with it.
     Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
     into how many shares each partition's keys are dealt out: all rows of one share must go to one task; `first_load`:
     partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task.
+    Cross-partition tables: `key_base`, the snapshot that keys are looked up in (0: none; None: keys are not looked up),
+    and `key_index`, what is known of it. All rows of a key must go to one task.
     `changelog`: whether flushes write changelog files, if the table's changelog producer is input."""
 
     commit_user: str
@@ -98,5 +117,7 @@ class WriteTask:
     first_sequence: int = 0
     index_base: str | None = None
     assigners: int = 1
+    key_base: int | None = None
+    key_index: KeyIndex | None = None
     first_load: dict[bytes, int] = field(default_factory=dict)
     changelog: bool = True

@@ -81,6 +81,15 @@ def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
     return matches
 
 
+def chosen_partitions(
+    store: Store, specs: Sequence[Mapping[str, object]] | None, where: Predicate | None
+) -> PartitionFilter | None:
+    """Partitions that match any spec and satisfy the condition; None where neither is given: all. Errors as `by_specs`
+    and `by_condition`."""
+    named = None if specs is None else by_specs(store, specs)
+    return both(named, None if where is None else by_condition(store, where))
+
+
 def idle(store: Store, snapshot: Snapshot | None, millis: int) -> PartitionFilter:
     """Partitions in which no file of the snapshot is younger than `millis`."""
     newest: dict[bytes, int] = {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError
 from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.ops.store import Store
-from bucketlake.predicate import Predicate, columns_of, mask
+from bucketlake.predicate import Predicate, mask
 from bucketlake.types import arrow_schema
 
 PartitionFilter = Callable[[bytes], bool]
@@ -54,31 +54,6 @@ def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> Partitio
         return decided[partition]
 
     return matches
-
-
-def chosen_partitions(
-    store: Store, specs: Sequence[Mapping[str, object]] | None, where: Predicate | None
-) -> PartitionFilter | None:
-    """The partitions that match any spec and satisfy the condition; None where neither is given: all.
-
-    Raises InvalidError naming columns that do not partition the table.
-    """
-    if specs is None and where is None:
-        return None
-    named = None if specs is None else spec_filter(store, specs)
-    others = sorted(columns_of(where) - set(store.schema.partition_keys)) if where is not None else []
-    if others:
-        known = list(store.schema.partition_keys)
-        raise InvalidError("the condition must be on partition columns", columns=others, partition_keys=known)
-    decided: dict[bytes, bool] = {}
-
-    def chosen(partition: bytes) -> bool:
-        if partition not in decided:
-            hit = where is None or partition in matching(store, where, [partition])
-            decided[partition] = hit and (named is None or named(partition))
-        return decided[partition]
-
-    return chosen
 
 
 def _same(wanted: object, value: object, text: str) -> bool:

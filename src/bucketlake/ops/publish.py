@@ -19,6 +19,7 @@ from bucketlake.errors import (
     CommitUnknownError,
     ConflictError,
     CorruptError,
+    NotFoundError,
     StorageError,
 )
 from bucketlake.format.index_manifest import IndexEntry
@@ -158,7 +159,15 @@ class Publisher:
             if retries and (found := self._found(request.name, previous, base)) is not None:
                 self._delete(scratch.all())
                 return found
-            snapshot = self._attempt(request, base, scratch, merge=retries == 0)
+            try:
+                snapshot = self._attempt(request, base, scratch, merge=retries == 0)
+            except NotFoundError:
+                if retries >= limit or base is None or self._store.has_snapshot(base.id):
+                    raise
+                scratch.stale += scratch.once
+                scratch.once = []
+                previous, retries = base, retries + 1  # the base has expired meanwhile
+                continue
             scratch.asked = True
             if self._put(snapshot, request.name):
                 self._confirm(base, snapshot, scratch, request.name)

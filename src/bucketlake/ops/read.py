@@ -18,8 +18,11 @@ import pyarrow.compute as pc
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.datafile import format_of, read_numbered
+from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import DataFile, FileSource
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
+from bucketlake.lsm.difference import difference
+from bucketlake.lsm.engines import MergeEngine
 from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import KeyRange, Levels, sections
 from bucketlake.lsm.merge import merge_runs
@@ -27,14 +30,18 @@ from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.messages import Split
 from bucketlake.ops.partitions import partition_values
+from bucketlake.ops.pending import PendingRuns
+from bucketlake.ops.spill import Spill
 from bucketlake.ops.store import Store
 from bucketlake.options import TableOptions
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import And, Predicate, columns_of, conjunction, is_exact, mask, rename, restrict
 from bucketlake.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, ReadColumn, TableSchema, read_mapping
 from bucketlake.schema_evolution import evolve_batch
 from bucketlake.types import DataField, Root, arrow_schema
 
 Positions = npt.NDArray[np.int64]
+MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
 KEPT_KINDS = pa.array([0, 2], pa.int8())  # +I, +U
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
@@ -50,11 +57,36 @@ def read_split(
     Raises InvalidError for unknown columns, NotFoundError or CorruptError for files that are gone or damaged.
     Spec: docs/spec/reading.md, docs/spec/deletion_vector.md#reading
     """
-    wanted = column_names(store.schema, columns)
+    return _matching(store, split, column_names(store.schema, columns), predicate, deletes=False)
+
+
+def read_kinds(
+    store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `read_split` for tables with a primary key, with rows that take others back (-U, -D) too. `columns` may name
+    `_VALUE_KIND` and `_SEQUENCE_NUMBER`. Splits of changes give every row of their files, in order.
+
+    Spec: docs/spec/incremental.md#audit-log
+    """
+    special = (KIND_FIELD.name, SEQUENCE_FIELD.name)
+    column_names(store.schema, [name for name in columns if name not in special])
+    return _matching(store, split, list(columns), predicate, deletes=True)
+
+
+def _matching(
+    store: Store, split: Split, wanted: list[str], predicate: Predicate | None, deletes: bool
+) -> Iterator[pa.RecordBatch]:
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
-    reader = _Reader(store, split, [store.schema.field(name) for name in needed])
-    for batch in reader.raw(predicate) if split.raw else reader.merged(predicate):
+    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed])
+    if split.before is not None:
+        batches = reader.differing(split.before, predicate, deletes)
+    elif split.bucket == POSTPONE_BUCKET and not split.changes:
+        batches = reader.with_pending(predicate, deletes)
+    else:
+        batches = reader.raw(predicate, deletes) if split.raw else reader.merged(predicate, deletes)
+    for batch in batches:
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
             yield rows.select(wanted)
@@ -121,15 +153,15 @@ class _Reader:
         self._partition = dict(zip(store.schema.partition_keys, values, strict=True))
         self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
 
-    def raw(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        """File by file; row groups that cannot match are skipped."""
+    def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """File by file; row groups that cannot match are skipped. `deletes`: rows of kind -U and -D too."""
         values = [item for item in self._fields if item.name not in self._partition]
         ignored = _ignored(self._store.options)
         for file in self._split.files:
-            deletes = bool(self._schema.primary_keys) and file.delete_row_count != 0
+            drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
             try:
-                for batch in self._file(file, [*values, KIND_FIELD] if deletes else values, predicate):
-                    yield self._rows(_without_deletes(batch) if deletes else batch)
+                for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
+                    yield self._rows(_without_deletes(batch) if drops else batch)
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
 
@@ -151,27 +183,108 @@ class _Reader:
             if batch.num_rows:
                 yield self._rows(layout.rows(batch))
 
-    def merged(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        """Sorted runs merged by key, section by section; only conditions on the key go below the merge."""
-        keys = self._schema.trimmed_primary_keys
-        below = None if predicate is None else restrict(predicate, keys)
+    def merged(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """Sorted runs merged by key, section by section; only conditions on the key go below the merge. `deletes`:
+        results of kind -U and -D too."""
+        for batch in self._sorted(predicate, [item.name for item in self._fields], deletes, ordered=deletes):
+            yield self._rows(batch)
+
+    def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
+        has, as -D. Rows are compared by all columns.
+
+        Spec: docs/spec/incremental.md#diff
+        """
+        older = _Reader(self._store, before, self._fields)
+        names = self._schema.field_names
+        order = order_of(self._schema, self._store.options)
+        left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
+        for batch in difference(left, right, order, keep_deletes=deletes):
+            yield self._rows(batch)
+
+    def _sorted(
+        self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, ordered: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The merged rows as keys, sequence number, kind and what the merge needs of the other columns."""
         engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
-        names = dict.fromkeys([*(item.name for item in self._fields), *(item.name for item in order.sequence)])
-        names.update(dict.fromkeys(engine.requires(list(names))))
-        values = [self._schema.field(name) for name in names if name not in keys and name not in self._partition]
-        layout = [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
+        layout, below = self._merge_layout(engine, order, wanted), self._key_part(predicate)
         settled = engine.computes and settles(self._store.options)
         for section in sections(self._split.files, key_range(order)):
             if settled and len(section) > 1:
-                files = [file for run in section for file in run.files]
-                levels = reversed(Levels.of(files, key_range(order)).sorted_runs())
-                old = [TrackedRun(self._run(run.files, layout, below), level) for level, run in levels]
-                merged = merge_settled(old, order, engine, drop_deletes=True)
+                old = self._by_level(layout, below, order, [file for run in section for file in run.files])
+                yield from merge_settled(old, order, engine, drop_deletes=not deletes)
             else:
                 runs = [self._run(run.files, layout, below) for run in section]
-                merged = merge_runs(runs, order, engine, drop_deletes=True, ordered=False)
-            for batch in merged:
-                yield self._rows(batch)
+                yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
+
+    def with_pending(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """Pending rows, sorted into runs by bucket, merged over the runs of the real buckets. `deletes`: as `merged`.
+
+        Spec: docs/spec/postpone.md#reading
+        """
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        names = [item.name for item in self._fields]
+        layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
+        options = self._store.options
+        budget = min(options.get("write-buffer-size"), MOST_PENDING)
+        spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        pending = PendingRuns(order, engine, self._placed, budget, spill)
+        parts = {part.bucket: part for part in self._split.parts}
+        try:
+            for batch in self._pending_rows(layout, below):
+                pending.take(batch)
+            for bucket in sorted(pending.close() | parts.keys()):
+                part = parts.get(bucket)
+                old = [] if part is None else _Reader(self._store, part, self._fields)._by_level(layout, below, order)
+                new = [TrackedRun(run) for run in pending.runs(bucket)]
+                if engine.computes and settles(options):
+                    merged = merge_settled([*old, *new], order, engine, drop_deletes=not deletes)
+                else:
+                    runs = [run.batches for run in (*old, *new)]
+                    merged = merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=deletes)
+                for batch in merged:
+                    yield self._rows(batch)
+        finally:
+            pending.clear()
+
+    def _pending_rows(self, layout: Sequence[DataField], below: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """The pending rows, numbered on in their order after all rows of the real buckets."""
+        number = 1 + max((f.max_sequence_number for part in self._split.parts for f in part.files), default=-1)
+        for batch in self._run(self._split.files, layout, below):
+            place = batch.schema.get_field_index(SEQUENCE_FIELD.name)
+            numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
+            yield batch.set_column(place, batch.schema.field(place), numbers)
+            number += batch.num_rows
+
+    def _placed(self, batch: pa.RecordBatch) -> Positions:
+        """The buckets of key-value rows, -1 for those of other shares."""
+        by_name = {item.name.removeprefix("_KEY_"): item for item in self._schema.key_fields}
+        fields = [by_name[name] for name in self._schema.bucket_keys]
+        function = self._store.options.get("bucket-function.type")
+        found = assign_buckets(batch, fields, self._split.total_buckets, function).astype(np.int64)
+        own, shares = self._split.share
+        return found if shares == 1 else np.where(found % shares == own, found, -1)
+
+    def _by_level(
+        self, layout: Sequence[DataField], below: Predicate | None, order: KeyOrder, files: Sequence[DataFile] = ()
+    ) -> list[TrackedRun]:
+        """The files (all of the split by default) as sorted runs with their levels, oldest first."""
+        levels = Levels.of(files or self._split.files, key_range(order)).sorted_runs()
+        return [TrackedRun(self._run(run.files, layout, below), level) for level, run in reversed(levels)]
+
+    def _merge_layout(self, engine: MergeEngine, order: KeyOrder, wanted: Sequence[str]) -> list[DataField]:
+        """The columns that a merge reads: keys, number, kind, what is asked for, and what the engine needs for it."""
+        keys = self._schema.trimmed_primary_keys
+        names = dict.fromkeys([*wanted, *(item.name for item in order.sequence)])
+        for special in (SEQUENCE_FIELD, KIND_FIELD):
+            names.pop(special.name, None)
+        names.update(dict.fromkeys(engine.requires(list(names))))
+        values = [self._schema.field(name) for name in names if name not in keys and name not in self._partition]
+        return [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
+
+    def _key_part(self, predicate: Predicate | None) -> Predicate | None:
+        """What a predicate says of keys alone: that may be asked before rows of one key are merged."""
+        return None if predicate is None else restrict(predicate, self._schema.trimmed_primary_keys)
 
     def _run(
         self, files: Iterable[DataFile], fields: Sequence[DataField], predicate: Predicate | None

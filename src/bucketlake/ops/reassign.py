@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import NotFoundError
 from bucketlake.format.hashing import Hashes
@@ -34,24 +33,31 @@ from bucketlake.ops.dynamic import (
     write_hashes,
 )
 from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.publish import View
 from bucketlake.ops.read import file_layout, read_file, read_key_values
+from bucketlake.ops.resettle import numbered, resettle
 from bucketlake.ops.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files
-from bucketlake.schema import SEQUENCE_FIELD
+from bucketlake.schema import BucketMode
 
 CHANGELOG = Rolling(changelog=True)
 
 
-def reassign(store: Store, messages: Sequence[CommitMessage], view: View) -> tuple[CommitMessage, ...]:
+def reassign(
+    store: Store, messages: Sequence[CommitMessage], view: View, replaced: PartitionFilter | None = None
+) -> tuple[CommitMessage, ...]:
     """The messages as they stand on this base: each key in the bucket that its index says, or in its own if it is new
     there too. Messages whose index is unchanged are returned as they are.
 
     Files of messages are never changed: what must differ is written under new names, and the old are the caller's to
     remove. Messages that replace files they have read (`deleted_files`) are left alone. On failure nothing new remains.
+    Cross-partition tables: as `resettle`, which `replaced` is for.
     Spec: docs/spec/hash_index.md#concurrent-writers
     """
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return resettle(store, messages, view, replaced)
     name = None if view.snapshot is None else view.snapshot.index_manifest
     stale = [message for message in messages if _assigned(message) and message.index_base != name]
     if not stale:
@@ -236,7 +242,7 @@ class _Partition:
                     if bucket not in rollers:
                         rollers[bucket] = Roller(self.store, self.partition, bucket, rolling)
                     rows = batch.filter(pa.array(places == bucket))
-                    rollers[bucket].write(_numbered(rows, shifts.get(bucket, 0)))
+                    rollers[bucket].write(numbered(rows, shifts.get(bucket, 0)))
             for bucket, roller in rollers.items():
                 made[bucket] = list(roller.close())
         except BaseException:
@@ -306,15 +312,6 @@ class _Moves:
 
 def _names(files: PartitionIndex) -> dict[int, str]:
     return {bucket: file.file_name for bucket, file in files.items()}
-
-
-def _numbered(rows: pa.RecordBatch, shift: int) -> pa.RecordBatch:
-    """Key-value rows with their sequence numbers moved."""
-    if not shift:
-        return rows
-    place = rows.schema.get_field_index(SEQUENCE_FIELD.name)
-    moved = pc.add(rows.column(place), pa.scalar(shift, pa.int64()))
-    return rows.set_column(place, rows.schema.field(place), moved)
 
 
 def _compacts(message: CommitMessage) -> bool:

@@ -35,14 +35,17 @@ RETRACTS = pa.array([1, 3], pa.int8())  # -U, -D
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """What files a roller makes: their level, who makes them, and whether they are changelog."""
+    """What files a roller makes: their level, who makes them, whether they are changelog, and whether they are pending:
+    rows of a postpone table as they came, in no order, without statistics and indexes."""
 
     level: int = 0
     source: FileSource = FileSource.APPEND
     changelog: bool = False
+    pending: bool = False
 
 
 NEW_FILES = Rolling()
+PENDING = Rolling(pending=True)
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class Roller:
             self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 16)))
         limited = rolling.source is FileSource.APPEND and not rolling.changelog
         self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
-        self._specs = () if rolling.changelog else index_specs(options.raw)
+        self._specs = () if rolling.changelog or rolling.pending else index_specs(options.raw)
         self._unique = store.env.clock.new_uuid()
         self._count = 0
         self._ratio: float | None = None
@@ -231,6 +234,8 @@ def stats_modes(schema: TableSchema, options: TableOptions, rolling: Rolling = N
     mode, the first `metadata.stats-keep-first-n-columns` of them. Avro files treat all columns as the rest.
     Spec: docs/spec/datafile.md#statistics
     """
+    if rolling.pending:
+        return tuple(StatsMode("none") for _ in schema.file_fields)
     text = (options.get("metadata.stats-mode.per.level") or {}).get(str(rolling.level))
     text = text or options.get("metadata.stats-mode")
     if rolling.changelog:

@@ -6,20 +6,22 @@ Spec: docs/spec/commit.md#planning
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from bucketlake.errors import CorruptError
+from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.entries import fold
 from bucketlake.ops.manifests import may_hold
 from bucketlake.ops.messages import Split
 from bucketlake.ops.partitions import matching
+from bucketlake.ops.postpone import reads_pending
 from bucketlake.ops.pruning import BucketChooser, Pruner, manifests_may_match
 from bucketlake.ops.select import Selection, select_snapshot
-from bucketlake.ops.splits import make_splits
+from bucketlake.ops.splits import make_splits, pending_splits
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, restrict
 from bucketlake.schema import BucketMode
 
@@ -35,6 +37,7 @@ class EntryFilter:
     choose_buckets: Callable[[int], frozenset[int] | None] | None = None
     min_bucket: int | None = None
     min_level: int = 0
+    level: int | None = None
 
     def prune(self, store: Store, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         """Those of the manifests that may have such entries."""
@@ -51,7 +54,7 @@ class EntryFilter:
             return False
         if self.min_bucket is not None and high is not None and high < self.min_bucket:
             return False
-        if top is not None and top < self.min_level:
+        if top is not None and top < max(self.min_level, self.level or 0):
             return False
         types = [field.type for field in store.schema.partition_fields]
         return self.partitions is None or may_hold(manifest, self.partitions, types)
@@ -59,6 +62,8 @@ class EntryFilter:
     def apply(self, store: Store, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
         """Those of the entries that pass, in order."""
         kept = [e for e in entries if e.file.level >= self.min_level] if self.min_level else list(entries)
+        if self.level is not None:
+            kept = [e for e in kept if e.file.level == self.level]
         if self.partitions is not None:
             kept = [e for e in kept if e.partition in self.partitions]
         if self.partition is not None:
@@ -80,12 +85,13 @@ ALL = EntryFilter()
 @dataclass(frozen=True)
 class Scan:
     """What a read asks for. `where`: the rows wanted, used to leave out files (rows are filtered by the reader);
-    `selection`: None chooses by the `scan.*` options of the store."""
+    `selection`: None chooses by the `scan.*` options of the store; `level`: only files of this level."""
 
     where: Predicate | None = None
     selection: Selection | None = None
     partitions: frozenset[bytes] | None = None
     buckets: frozenset[int] | None = None
+    level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,8 @@ class Plan:
 def plan(store: Store, scan: Scan | None = None) -> Plan:
     """Choose the snapshot, find its live files, leave out what cannot match, pack the rest.
 
-    Primary-key tables: level 0 and pending postpone files are left out where batch reads do not see them.
+    Primary-key tables: level 0 and pending postpone files are left out where batch reads do not see them. With
+    `postpone.merge-on-read`, partitions that have pending files are read whole: docs/spec/postpone.md#reading.
     Errors: as `select_snapshot`; CorruptError for manifests that contradict each other.
     Spec: docs/spec/commit.md#planning
     """
@@ -119,22 +126,33 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     snapshot = selection.snapshot
     if snapshot is None:
         return Plan(None, (), ())
-    entries = live_entries(store, snapshot, _filter_of(store, scan))
+    wanted = entry_filter(store, scan)
+    entries = live_entries(store, snapshot, wanted)
     if selection.created_since is not None:
         since = selection.created_since
         entries = [e for e in entries if _created_epoch(e) >= since]
     pruner = Pruner(store, scan.where)
-    splits, kept = make_splits(store, snapshot, pruner.by_key(entries), pruner)
-    return Plan(snapshot, tuple(kept), tuple(splits))
+    pending: list[ManifestEntry] = []
+    if reads_pending(store):
+        only = replace(wanted, buckets=frozenset([POSTPONE_BUCKET]), min_bucket=None)
+        pending = live_entries(store, snapshot, only)
+    merged, apart = pending_splits(store, snapshot, pending, entries)
+    splits, kept = make_splits(store, snapshot, pruner.by_key(apart), pruner)
+    taken = {id(entry) for entry in apart}
+    kept += [*(entry for entry in entries if id(entry) not in taken), *pending]
+    return Plan(snapshot, tuple(kept), (*splits, *merged))
 
 
-def _filter_of(store: Store, scan: Scan) -> EntryFilter:
+def entry_filter(store: Store, scan: Scan) -> EntryFilter:
+    """Which entries of a snapshot a batch read looks at."""
     schema, options = store.schema, store.options
     partition = (
         restrict(scan.where, schema.partition_keys) if scan.where is not None and schema.partition_keys else None
     )
     buckets = scan.buckets
     if options.is_set("scan.bucket"):
+        if schema.bucket_mode is BucketMode.POSTPONE:
+            raise InvalidError("scan.bucket cannot be used with postpone bucket tables", remedy="filter by columns")
         only = frozenset([int(options.get("scan.bucket"))])
         buckets = only if buckets is None else buckets & only
     chooser = BucketChooser.of(store, scan.where)
@@ -143,15 +161,17 @@ def _filter_of(store: Store, scan: Scan) -> EntryFilter:
         partitions=scan.partitions,
         buckets=buckets,
         choose_buckets=chooser.buckets if chooser is not None else None,
-        min_bucket=0 if schema.bucket_mode is BucketMode.POSTPONE else None,
+        min_bucket=0 if schema.primary_keys else None,
         min_level=1 if skips_level_0(store) else 0,
+        level=scan.level,
     )
 
 
 def skips_level_0(store: Store) -> bool:
-    """Whether batch reads do not see level 0: first-row tables and tables with deletion vectors."""
+    """Whether batch reads do not see level 0: first-row tables and tables with deletion vectors, unless they see rows
+    that are newer still, pending ones."""
     options = store.options
-    if not store.schema.primary_keys:
+    if not store.schema.primary_keys or reads_pending(store):
         return False
     vectors = options.get("deletion-vectors.enabled") and not options.get("deletion-vectors.merge-on-read")
     return bool(vectors) or options.get("merge-engine") == "first-row"

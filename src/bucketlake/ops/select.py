@@ -1,6 +1,6 @@
-"""Which snapshot a batch read sees, by the `scan.*` options.
+"""Which snapshot a batch read sees, by the `scan.*` options, or what came between two, by `incremental-between*`.
 
-Spec: docs/spec/commit.md#choosing-a-snapshot
+Spec: docs/spec/commit.md#choosing-a-snapshot, docs/spec/incremental.md#choosing-the-span
 """
 
 from __future__ import annotations
@@ -24,16 +24,29 @@ WATERMARK_PREFIX = "watermark-"
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """What came after snapshot `start`, up to and including snapshot `end`. `mode`: "delta", "changelog" or "diff";
+    `before`: for "diff", the older snapshot (of a tag, perhaps one that has expired as a snapshot)."""
+
+    start: int
+    end: int
+    mode: str
+    before: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
-    """A snapshot (None: the table has none) and, for reads by file creation time, the earliest time in epoch
-    milliseconds that a file must have."""
+    """A snapshot (None: the table has none, or there is nothing to read); for reads by file creation time, the earliest
+    time in epoch milliseconds that a file must have; for incremental reads, what they span up to the snapshot."""
 
     snapshot: Snapshot | None
     created_since: int | None = None
+    span: Span | None = None
 
 
 def select_snapshot(store: Store, options: TableOptions | None = None) -> Selection:
-    """The snapshot that `scan.mode` and the time travel options choose; without any, the newest.
+    """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between` or
+    `incremental-between-timestamp` does; without any, the newest snapshot.
 
     Errors: NotFoundError for a snapshot or tag that is not there, InvalidError for options that contradict each other
     or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
@@ -54,6 +67,8 @@ def select_snapshot(store: Store, options: TableOptions | None = None) -> Select
         return Selection(store.latest_snapshot(), _required(options, "scan.file-creation-time-millis", mode))
     if mode == "from-creation-timestamp":
         return _since_creation(store, _required(options, "scan.creation-time-millis", mode))
+    if mode == "incremental":
+        return _incremental(store, options)
     raise UnsupportedError(f"Unknown startup mode {mode}", option="scan.mode", remedy="read one snapshot")
 
 
@@ -139,6 +154,13 @@ def local_millis(text: str) -> int:
         raise InvalidError("not a timestamp", value=text, remedy="write yyyy-MM-dd HH:mm:ss.SSS") from error
 
 
+def epoch_millis(moment: str | datetime | None) -> int | None:
+    """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
+    if moment is None:
+        return None
+    return local_millis(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
+
+
 def _at_watermark(store: Store, watermark: int) -> Snapshot:
     for snapshot in store.snapshots():
         if snapshot.watermark is not None and snapshot.watermark >= watermark:
@@ -160,3 +182,109 @@ def _since_creation(store: Store, millis: int) -> Selection:
     if following is not None:
         return Selection(following)
     return Selection(store.latest_snapshot(), millis)
+
+
+# ---------------------------------------------------------------------------------------------- incremental
+
+
+def _incremental(store: Store, options: TableOptions) -> Selection:
+    if options.is_set("incremental-between"):
+        return _between_names(store, options)
+    if options.is_set("incremental-between-timestamp"):
+        return _between_times(store, options)
+    raise UnsupportedError("Unknown incremental read mode.", remedy="set incremental-between")
+
+
+def _span_mode(options: TableOptions) -> str:
+    mode: str = options.get("incremental-between-scan-mode")
+    if mode != "auto":
+        return mode
+    return "delta" if options.get("changelog-producer") == "none" else "changelog"
+
+
+def _ends(options: TableOptions, key: str, what: str) -> tuple[str, str]:
+    text = str(options.get(key))
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise InvalidError(
+            f"The {key} must specific start(exclusive) and end {what}. But is: {text}",
+            remedy=f"write '{key}' = '<start>,<end>'",
+        )
+    return parts[0].strip(), parts[1].strip()
+
+
+def _between_names(store: Store, options: TableOptions) -> Selection:
+    left, right = _ends(options, "incremental-between", "snapshot")
+    start, end = store.find_tag(left), store.find_tag(right)
+    if start is not None and end is not None:
+        if options.get("incremental-between-tag-to-snapshot"):
+            return _by_ids(store, start.id, end.id, _span_mode(options))
+        if end.id < start.id:
+            raise InvalidError(
+                f"Tag end {right} with snapshot id {end.id} should be >= tag start {left} with snapshot id {start.id}"
+            )
+        return _diff(store, start, end)
+    if not (left.lstrip("-").isdigit() and right.lstrip("-").isdigit()):
+        raise InvalidError(
+            f"Didn't find two tags for start '{left}' and end '{right}', and they are not two snapshot Ids. Please set "
+            "two tags or two snapshot Ids."
+        )
+    first, last = int(left), int(right)
+    if last < first:
+        raise InvalidError(f"Ending snapshotId should >= starting snapshotId {first}.", end=last)
+    mode = _span_mode(options)
+    if first == last or store.latest_snapshot() is None:
+        return Selection(None)
+    if mode == "diff":
+        return _diff(store, store.snapshot(first), store.snapshot(last))
+    return _by_ids(store, first, last, mode)
+
+
+def _by_ids(store: Store, start: int, end: int, mode: str) -> Selection:
+    earliest, latest = store.earliest_snapshot(), store.latest_snapshot()
+    if earliest is None or latest is None:
+        return Selection(None)
+    if start < earliest.id - 1 or end > latest.id:
+        raise InvalidError(
+            f"The specified scan snapshotId range [{start}, {end}] is out of available snapshotId range "
+            f"[{earliest.id}, {latest.id}].",
+            table=store.paths.root,
+        )
+    if mode == "diff":
+        raise InvalidError("Unsupported incremental scan mode DIFF", remedy="leave incremental-between-tag-to-snapshot")
+    return Selection(store.snapshot(end), span=Span(start, end, mode)) if start < end else Selection(None)
+
+
+def _between_times(store: Store, options: TableOptions) -> Selection:
+    start, end = (_millis(text) for text in _ends(options, "incremental-between-timestamp", "timestamp"))
+    earliest, latest = store.earliest_snapshot(), store.latest_snapshot()
+    if earliest is None or latest is None:
+        return Selection(None)
+    if end < start:
+        raise InvalidError(f"Ending timestamp {end} should be >= starting timestamp {start}.")
+    if start == end or start > latest.time_millis or end < earliest.time_millis:
+        return Selection(None)
+    first, last = store.snapshot_at(start), store.snapshot_at(end) or latest
+    mode = _span_mode(options)
+    if mode == "diff":
+        return _diff(store, first or earliest, last)
+    before = earliest.id - 1 if first is None else first.id
+    return Selection(last, span=Span(before, last.id, mode)) if before < last.id else Selection(None)
+
+
+def _millis(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else local_millis(text)
+
+
+def _diff(store: Store, start: Snapshot, end: Snapshot) -> Selection:
+    """Spec: docs/spec/incremental.md#diff"""
+    if start.id == end.id:
+        return Selection(None)
+    buckets = [store.schema_of(snapshot.schema_id).bucket for snapshot in (start, end)]
+    if buckets[0] != buckets[1]:
+        raise InvalidError(
+            f"The bucket number of two snapshots are different ({buckets[0]}, {buckets[1]}), which is not supported in "
+            "incremental diff query.",
+            table=store.paths.root,
+        )
+    return Selection(end, span=Span(start.id, end.id, "diff", start))

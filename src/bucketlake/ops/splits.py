@@ -8,7 +8,8 @@ Spec: docs/spec/commit.md#splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
@@ -17,8 +18,10 @@ from bucketlake.lsm.levels import KeyRange, sections
 from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
+from bucketlake.ops.postpone import ordered_by_partition
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 
 Section = list[ManifestEntry]
 
@@ -34,27 +37,77 @@ def make_splits(
         buckets.setdefault(bucket_key(entry), []).append(entry)
     vectors = deletion_files(store, store.index_manifest(snapshot))
     groups = (
-        _merge_groups(store, buckets, pruner) if store.schema.primary_keys else _append_groups(store, buckets.values())
+        _merge_groups(store, buckets, pruner) if store.schema.primary_keys else append_groups(store, buckets.values())
     )
     splits: list[Split] = []
     kept: list[ManifestEntry] = []
     for group, raw in groups:
-        first = group[0]
-        found = vectors.get(first.partition, {})
-        splits.append(
-            Split(
-                snapshot_id=snapshot.id,
-                partition=first.partition,
-                bucket=first.bucket,
-                total_buckets=first.total_buckets,
-                bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
-                files=tuple(entry.file for entry in group),
-                raw=raw,
-                deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
-            )
-        )
+        splits.append(split_of(store, snapshot.id, group, raw, vectors.get(group[0].partition, {})))
         kept.extend(group)
     return splits, kept
+
+
+def pending_splits(
+    store: Store, snapshot: Snapshot, pending: Sequence[ManifestEntry], entries: Sequence[ManifestEntry]
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """Splits that read pending rows over the real buckets of their partitions, and the entries of other partitions.
+
+    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files.
+    Spec: docs/spec/postpone.md#reading
+    """
+    if not pending:
+        return [], list(entries)
+    files = ordered_by_partition(store, snapshot, pending)
+    buckets: dict[bytes, dict[int, list[ManifestEntry]]] = {partition: {} for partition in files}
+    for entry in entries:
+        if entry.partition in buckets:
+            buckets[entry.partition].setdefault(entry.bucket, []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    splits: list[Split] = []
+    for partition, ordered in files.items():
+        found = vectors.get(partition, {})
+        parts = [split_of(store, snapshot.id, group, False, found) for group in buckets[partition].values()]
+        splits += _shares(store, snapshot, partition, ordered, parts)
+    return splits, [entry for entry in entries if entry.partition not in buckets]
+
+
+def _shares(
+    store: Store, snapshot: Snapshot, partition: bytes, files: Sequence[DataFile], parts: Sequence[Split]
+) -> list[Split]:
+    pending, real = sum(file.file_size for file in files), sum(part.size for part in parts)
+    wanted = max(1, (pending + real) // store.options.get("source.split.target-size"))
+    total = parts[0].total_buckets if parts else wanted
+    shares = min(total, wanted)
+    whole = Split(
+        snapshot_id=snapshot.id,
+        partition=partition,
+        bucket=POSTPONE_BUCKET,
+        total_buckets=total,
+        bucket_path=store.paths.bucket_dir(partition, POSTPONE_BUCKET),
+        files=tuple(files),
+        raw=False,
+    )
+    return [
+        replace(whole, parts=tuple(part for part in parts if part.bucket % shares == own), share=(own, shares))
+        for own in range(shares)
+    ]
+
+
+def split_of(
+    store: Store, snapshot_id: int, group: Section, raw: bool, vectors: Mapping[str, DeletionFile] | None = None
+) -> Split:
+    """The split of files of one bucket; `vectors`: deletion vectors of the partition by file name."""
+    first, found = group[0], vectors or {}
+    return Split(
+        snapshot_id=snapshot_id,
+        partition=first.partition,
+        bucket=first.bucket,
+        total_buckets=first.total_buckets,
+        bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
+        files=tuple(entry.file for entry in group),
+        raw=raw,
+        deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
+    )
 
 
 def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, dict[str, DeletionFile]]:
@@ -68,7 +121,8 @@ def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, d
     return found
 
 
-def _append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Section, bool]]:
+def append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Section, bool]]:
+    """The files of append tables, bucket by bucket in the order of their sequence numbers, packed; all raw."""
     groups = []
     for entries in buckets:
         ordered = sorted(entries, key=lambda e: e.file.min_sequence_number)
@@ -95,6 +149,11 @@ def _sections(entries: Section, key_range: KeyRange, final: bool) -> list[Sectio
     levels = {entry.file.level for entry in entries}
     if len(entries) == 1 or (0 not in levels and (len(levels) == 1 or final)):
         return [[entry] for entry in entries]
+    return overlapping(entries, key_range)
+
+
+def overlapping(entries: Section, key_range: KeyRange) -> list[Section]:
+    """The finest groups of a bucket's files whose key ranges meet, by ascending key."""
     by_file = {id(entry.file): entry for entry in entries}
     found = sections([entry.file for entry in entries], key_range)
     return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]

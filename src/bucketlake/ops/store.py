@@ -8,16 +8,17 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from bucketlake.env import Env
-from bucketlake.errors import NotFoundError, StorageError
+from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
 from bucketlake.format.manifest_columns import decode_columns
@@ -116,7 +117,7 @@ class Store:
 
     def earliest_snapshot(self) -> Snapshot | None:
         """The oldest snapshot not yet expired, None for a table without one."""
-        hint = self._hint(self.paths.earliest_hint)
+        hint = self.hint(self.paths.earliest_hint)
         if hint is not None and not self.has_snapshot(hint - 1):
             found = self.find_snapshot(hint)
             if found is not None:
@@ -158,12 +159,12 @@ class Store:
 
     def snapshot_ids(self) -> list[int]:
         """Ids of all snapshots, ascending."""
-        ids = []
-        for info in self.env.storage.list(self._snapshot_dir):
-            text = info.name.removeprefix("snapshot-")
-            if text != info.name and text.isdigit():
-                ids.append(int(text))
-        return sorted(ids)
+        return self._ids(self._snapshot_dir, "snapshot-")
+
+    def _ids(self, folder: str, prefix: str) -> list[int]:
+        names = [info.name for info in self.env.storage.list(folder)]
+        texts = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        return sorted(int(text) for text in texts if text.isdigit())
 
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
@@ -189,6 +190,77 @@ class Store:
                 high = middle - 1
         return best
 
+    # ---- changelogs that outlive their snapshots
+
+    def changelog_ids(self) -> list[int]:
+        """Ids of the changelogs kept of expired snapshots, ascending."""
+        return self._ids(self.paths.changelog_dir, "changelog-")
+
+    def find_changelog(self, snapshot_id: int) -> Snapshot | None:
+        """What is kept of an expired snapshot's changes, or None.
+
+        Of its fields only those that lead to the changes are good: `changelog_manifest_list`, and where that is None
+        `delta_manifest_list`, if the table has no changelog producer.
+        """
+        path = self.paths.changelog(snapshot_id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return decode_snapshot(data, path)
+
+    def changelogs(self) -> Iterator[Snapshot]:
+        """All changelogs kept of expired snapshots, by id; those that expire meanwhile are left out."""
+        for snapshot_id in self.changelog_ids():
+            found = self.find_changelog(snapshot_id)
+            if found is not None:
+                yield found
+
+    def find_changes(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, or what is kept of its changes if it has expired, or None."""
+        return self.find_snapshot(snapshot_id) or self.find_changelog(snapshot_id)
+
+    def changelog_ends(self) -> tuple[int, int] | None:
+        """Ids of the oldest and the newest changelog kept of expired snapshots, None without any."""
+        low, high = self.hint(self.paths.changelog_earliest_hint), self.hint(self.paths.changelog_latest_hint)
+        if low is not None and high is not None:
+            exists = [self.env.storage.info(self.paths.changelog(i)) is not None for i in (low, high, high + 1)]
+            if exists == [True, True, False]:
+                return low, high
+        ids = self.changelog_ids()
+        return (ids[0], ids[-1]) if ids else None
+
+    # ---- consumers and branches
+
+    def consumers(self) -> dict[str, int]:
+        """The snapshot that each consumer reads next, by its name."""
+        found = {}
+        for info in self.env.storage.list(self.paths.consumer_dir):
+            name = info.name.removeprefix("consumer-")
+            if name != info.name and not info.is_dir:
+                following = self._next_snapshot(info.path)
+                if following is not None:
+                    found[name] = following
+        return dict(sorted(found.items()))
+
+    def _next_snapshot(self, path: str) -> int | None:
+        try:
+            return int(json.loads(self.env.storage.read(path))["nextSnapshot"])
+        except NotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptError("not a consumer", path=path, reason=str(error)) from error
+
+    def branches(self) -> list[str]:
+        """Names of all branches but the main one, sorted."""
+        names = [info.name for info in self.env.storage.list(self.paths.branch_dir) if info.is_dir]
+        return sorted(name.removeprefix("branch-") for name in names if name.startswith("branch-"))
+
+    def on_branch(self, name: str) -> Store:
+        """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
+        looking up files, not for reading rows."""
+        return replace(self, paths=replace(self.paths, options={**self.paths.options, "branch": name}))
+
     # ---- tags and schemas
 
     def tag(self, name: str) -> Snapshot:
@@ -209,14 +281,14 @@ class Store:
 
     def tags(self) -> dict[str, Snapshot]:
         """All tags by name."""
-        folder = self.paths.tag("").rsplit("/", 1)[0]
-        found = {}
-        for info in self.env.storage.list(folder):
-            name = info.name.removeprefix("tag-")
-            tag = self.find_tag(name) if name != info.name and not info.is_dir else None
-            if tag is not None:
-                found[name] = tag
-        return dict(sorted(found.items()))
+        names = self.tag_names()
+        found = parallel(self.find_tag, names, self.manifest_threads)
+        return {name: tag for name, tag in zip(names, found, strict=True) if tag is not None}
+
+    def tag_names(self) -> list[str]:
+        """Names of all tags, sorted."""
+        names = [info.name for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
 
     def schema_of(self, schema_id: int) -> TableSchema:
         """The schema with this id, cached."""
@@ -289,7 +361,8 @@ class Store:
     def _snapshot_dir(self) -> str:
         return self.paths.snapshot(FIRST_SNAPSHOT_ID).rsplit("/", 1)[0]
 
-    def _hint(self, path: str) -> int | None:
+    def hint(self, path: str) -> int | None:
+        """The id in a hint, which may be wrong; None for one that is absent or unreadable."""
         try:
             text = self.env.storage.read(path).decode("ascii").strip()
         except (NotFoundError, StorageError, UnicodeDecodeError):
@@ -297,7 +370,7 @@ class Store:
         return int(text) if text.isdigit() and int(text) >= FIRST_SNAPSHOT_ID else None
 
     def _latest_from_hint(self) -> Snapshot | None:
-        hint = self._hint(self.paths.latest_hint)
+        hint = self.hint(self.paths.latest_hint)
         found = None if hint is None else self.find_snapshot(hint)
         if found is None:
             return None

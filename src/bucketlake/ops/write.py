@@ -1,8 +1,9 @@
 """The write path of one task: canonical batches → (partition, bucket) → buffer → sort and merge → roll → messages.
 
 One buffer serves all groups of the task. Full, it is ordered by group with one argsort; primary-key groups are sorted
-and merged and, while more may come, spilled as sorted runs; append groups go to their open file, or are spilled where
-there are more groups than `write-max-writers-to-spill`. At the end each group's runs are merged into its files.
+and merged and, while more may come, spilled as sorted runs; append groups, and pending rows of postpone tables, go to
+their open file as they came, or are spilled where there are more groups than `write-max-writers-to-spill`. At the end
+each group's runs are merged into its files.
 
 Spec: docs/spec/writing.md
 """
@@ -28,16 +29,20 @@ from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.buckets import assigners_of
+from bucketlake.ops.conflicts import max_sequences
+from bucketlake.ops.cross_partition import cross_partition_assigner
 from bucketlake.ops.dynamic import dynamic_assigner
 from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.memory import large_buffers
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.postpone import pending_store, real_totals, writes_pending
 from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.read import read_key_values
-from bucketlake.ops.roll import Roller, Rolling
+from bucketlake.ops.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill, pieces
 from bucketlake.ops.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.types import arrow_schema
 
@@ -94,19 +99,27 @@ class TaskWriter:
         self._spillable = options.get("write-buffer-spillable")
         self._max_spill = options.get("write-buffer-spill.max-disk-size")
         self._spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
-        self._buffered = self._keyed or options.get("write-buffer-for-append")
+        totals = {self._assigner.default_buckets, *task.total_buckets.values()}
+        self._pends = self._keyed and totals == {POSTPONE_BUCKET}
+        self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
         self._tells = self._keyed and task.changelog and options.get("changelog-producer") == "input"
         self._buffer: list[tuple[pa.RecordBatch, Codes]] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._groups: list[_Group] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""
         for piece in pieces(batch, self._budget):
-            self._take(piece)
+            rows = self._incoming.rows(piece)
+            self._waiting.append(rows)
+            waiting = sum(part.num_rows for part in self._waiting) if self._assigner.batch_rows else 0
+            if waiting >= self._assigner.batch_rows or self._bytes + rows.nbytes >= self._budget:
+                self._take()
 
     def close(self) -> list[CommitMessage]:
         """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
+        self._take()
         self._emit(self._drain())
         messages = []
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
@@ -125,9 +138,12 @@ class TaskWriter:
                 group.roller.abort()
             remove_files(self._store, partition, bucket, [*group.files, *group.changelog])
 
-    def _take(self, batch: pa.RecordBatch) -> None:
-        rows = self._incoming.rows(batch)
-        codes = self._assigner.assign(rows)
+    def _take(self) -> None:
+        if not self._waiting:
+            return
+        rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
+        self._waiting.clear()
+        rows, codes = self._assigner.place(rows)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
         self._buffer.append((rows, codes))
         self._bytes += rows.nbytes
@@ -163,9 +179,10 @@ class TaskWriter:
             batch = self._numbered_rows(batch, order, spans)
         for number, start, end in spans:
             within = None if end - start == len(codes) else order[start:end]
-            if self._tells:
+            merges = self._merges(number)
+            if self._tells and merges:
                 self._tell(number, batch if within is None else batch.take(pa.array(within)))
-            if self._keyed:
+            if merges:
                 yield number, sort_and_merge(batch, self._order, self._engine, within=within)
             else:
                 yield number, batch if within is None else batch.take(pa.array(within))
@@ -194,6 +211,10 @@ class TaskWriter:
             roller.abort()
             raise
 
+    def _merges(self, number: int) -> bool:
+        """Whether a group's rows are sorted and merged; pending rows and those of append tables stay as they came."""
+        return self._keyed and self._assigner.groups[number][1] != POSTPONE_BUCKET
+
     def _start(self, number: int) -> int:
         return self._task.sequence_start.get(self._assigner.groups[number], self._task.first_sequence)
 
@@ -216,18 +237,21 @@ class TaskWriter:
         """Merge sorted runs into level-0 files, or append arrivals one after the other."""
         group = self._groups[number]
         rows: Iterable[pa.RecordBatch]
-        if not self._keyed:
+        merges = self._merges(number)
+        if not merges:
             rows = chain.from_iterable(runs)
         else:
             rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine)
         self._append(group, number, rows)
-        if self._keyed or self._buffered:
+        if merges or self._buffered:
             self._close_roller(group, number)
 
     def _append(self, group: _Group, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         if group.roller is None:
             partition, bucket = self._assigner.groups[number]
-            group.roller = Roller(self._store, partition, bucket)
+            pending = bucket == POSTPONE_BUCKET
+            store = pending_store(self._store) if pending else self._store
+            group.roller = Roller(store, partition, bucket, PENDING if pending else NEW_FILES)
         for batch in batches:
             group.roller.write(batch)
 
@@ -288,13 +312,18 @@ def prepare_write(
     Spec: docs/spec/writing.md
     """
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
-    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+    if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
         template = replace(template, assigners=assigners_of(store.options))
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:  # rows may leave any partition
+        template = replace(template, key_base=None if overwrite else 0 if snapshot is None else snapshot.id)
+        partitions = None
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        return _postponed(store, snapshot, template, overwrite, partitions)
     if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
         return template
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         template = replace(template, index_base=snapshot.index_manifest)
-    floor = _sequence_floor(store, snapshot)
+    floor = sequence_floor(store, snapshot)
     start: dict[tuple[bytes, int], int] = {}
     differs: dict[bytes, int] = {}
     wanted = default_total(store.schema)
@@ -312,7 +341,27 @@ def prepare_write(
     return replace(template, sequence_start=start, first_sequence=floor, refused=refused)
 
 
-def _sequence_floor(store: Store, snapshot: Snapshot) -> int:
+def _postponed(
+    store: Store, snapshot: Snapshot | None, template: WriteTask, overwrite: bool, partitions: frozenset[bytes] | None
+) -> WriteTask:
+    """The task of a write to a postpone table: partitions with real buckets keep their number, also when overwritten.
+
+    Pending files are not looked at: the order of their rows is not told by sequence numbers.
+    """
+    if snapshot is None:
+        return template
+    if writes_pending(store.schema):
+        return replace(template, first_sequence=sequence_floor(store, snapshot))
+    entries = live_entries(store, snapshot, EntryFilter(partitions=partitions, min_bucket=0))
+    template = replace(template, total_buckets=real_totals(entries))
+    if overwrite:
+        return template
+    floor = sequence_floor(store, snapshot)
+    start = {place: highest + 1 for place, highest in max_sequences(entries).items()}
+    return replace(template, sequence_start=start, first_sequence=floor)
+
+
+def sequence_floor(store: Store, snapshot: Snapshot) -> int:
     """The next number of a bucket without files: after all of the table's with `write.sequence-number-init-mode`
     snapshot, so that numbers also grow across overwrites."""
     if store.options.get("write.sequence-number-init-mode") != "snapshot":
@@ -362,11 +411,16 @@ def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[Da
 def _assigner(store: Store, task: WriteTask) -> Assigner:
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         return dynamic_assigner(store, task)
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return cross_partition_assigner(store, task)
     return Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
 
 
 def default_total(schema: TableSchema) -> int:
-    """What manifest entries record as bucket number: that of the option, -1 where buckets are not counted."""
+    """What manifest entries record as bucket number: that of the option, -1 where buckets are not counted, -2 for
+    pending rows; 1 for partitions of postpone tables that no number was chosen for."""
+    if schema.bucket_mode is BucketMode.POSTPONE:
+        return POSTPONE_BUCKET if writes_pending(schema) else 1
     return schema.bucket if schema.bucket_mode is BucketMode.FIXED else -1
 
 

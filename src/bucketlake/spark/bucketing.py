@@ -37,14 +37,24 @@ def bucket_column(schema: TableSchema, buckets: int) -> Column:
     return _column(schema, buckets, schema.table_options.get("bucket-function.type"))
 
 
+def varying_bucket_column(schema: TableSchema, buckets: Column, most: int) -> Column:
+    """As `bucket_column`, where rows differ in their bucket number, at most `most`: taken for all of them where Spark
+    cannot hash the bucket key by itself."""
+    keys = schema.select(schema.bucket_keys)
+    if schema.table_options.get("bucket-function.type") == "default" and _is_simple(keys):
+        return F.abs(F.hash(_binary_row(keys)) % buckets).cast("int")
+    return bucket_column(schema, most)
+
+
 def share_column(schema: TableSchema, assigners: int) -> Column:
     """Which of so many assigners (int) of a table with dynamic buckets each row of a DataFrame belongs to."""
     return _column(schema, assigners, "default")
 
 
-def range_column(schema: TableSchema, ranges: int) -> Column:
-    """Into which of so many ranges (int) of equal width each row's key hash falls, for tables with dynamic buckets."""
-    keys = schema.select(schema.bucket_keys)
+def range_column(schema: TableSchema, ranges: int, names: Sequence[str] | None = None) -> Column:
+    """Into which of so many ranges (int) of equal width each row's key hash falls, for tables with dynamic buckets.
+    `names`: the key's columns, if it is not the bucket key."""
+    keys = schema.select(schema.bucket_keys if names is None else names)
     if _is_simple(keys):
         code = F.hash(_binary_row(keys)).cast("long") + F.lit(1 << 31).cast("long")
         return F.shiftrightunsigned(code * F.lit(ranges), 32).cast("int")

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import delete as files
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.row_changes import is_everything, live_partitions, refuse_delete, refuse_update, whole_partitions
 from bucketlake.ops.scan import Scan, plan
 from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
@@ -87,7 +88,7 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
 
 def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
     """Delete the rows of an append table that `choose` finds; `prune`: what is known of them, to leave out files."""
-    return files.delete_rows(table.store, prune, finder(spark, choose))
+    return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose)))
 
 
 def delete_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:
@@ -153,7 +154,7 @@ def update_places(
         found = conform(project(spark.createDataFrame(rows, spark_schema(fields))), fields).toArrow().combine_chunks()
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], schema=found.schema)
 
-    return files.update_rows(table.store, prune, assign, finder(spark, choose))
+    return after_commit(table.store, files.update_rows(table.store, prune, assign, finder(spark, choose)))
 
 
 def update_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:

@@ -14,6 +14,7 @@ import sys
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
+from bucketlake.ops.store import Store
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 
@@ -38,6 +40,8 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _USUAL_MEMORY = 4 << 30
+_BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes twice as much again
+_MOST_BUFFER = 1 << 30
 
 _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -147,6 +151,18 @@ def memory_bytes() -> int:
     except OSError:
         return total
     return min(total, int(limit)) if limit.isdigit() else total
+
+
+def roomy(store: Store) -> Store:
+    """The store with a write buffer that uses the machine's memory, unless the table says how large it should be.
+
+    A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files.
+    """
+    if store.options.is_set("write-buffer-size"):
+        return store
+    room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
+    size = max(store.options.get("write-buffer-size"), min(room, _MOST_BUFFER))
+    return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
 
 
 def _root() -> Path:

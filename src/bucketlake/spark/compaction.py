@@ -16,23 +16,27 @@ from pyspark.sql import SparkSession
 
 from bucketlake.errors import BucketlakeError, InvalidError, StorageError
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops import append_compact, maintain
+from bucketlake.ops import append_compact, maintain, postpone_compact
 from bucketlake.ops import rescale as rescaling
 from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.partition_choice import both, by_condition, by_specs, idle, parse_specs
+from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
+from bucketlake.ops.postpone_compact import PendingUnit, place_rows
 from bucketlake.ops.rebucket import MoveUnit, move
 from bucketlake.ops.store import Store
 from bucketlake.options import parse_duration
 from bucketlake.predicate import Predicate, parse_where
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.schema import BucketMode
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
-Unit = CompactUnit | AppendUnit | MoveUnit
+
+Unit = CompactUnit | AppendUnit | PendingUnit | MoveUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -68,6 +72,17 @@ def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], li
     return run
 
 
+def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
+    """How `ops.postpone_compact` places pending rows with this session."""
+
+    def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return postpone_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
 @dataclass(frozen=True)
 class CompactStage:
     """What every task does with its units; travels to the tasks."""
@@ -79,7 +94,7 @@ class CompactStage:
         done: list[CommitMessage] = []
         try:
             for unit in chain.from_iterable(unpickled(batches)):
-                done += messages_of(self.store, unit)
+                done += compact_unit(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):
@@ -92,8 +107,10 @@ class CompactStage:
         yield from done
 
 
-def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
+def compact_unit(store: Store, unit: Unit) -> list[CommitMessage]:
     """What becomes of one unit of any kind."""
+    if isinstance(unit, PendingUnit):
+        return place_rows(roomy(store), unit)
     if isinstance(unit, MoveUnit):
         return move(store, unit)
     message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
@@ -144,9 +161,13 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     store = table.for_writing().store
     wanted = _filter(spark, store, request)
     if not store.schema.primary_keys:
-        return append_compact.compact_append(store, request.full, wanted, run_append(spark))
-    resized = rescaling.rescale_due(store, wanted, run_rescale(spark))
-    return maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or resized
+        done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
+    else:
+        before = rescaling.rescale_due(store, wanted, run_rescale(spark))
+        if store.schema.bucket_mode is BucketMode.POSTPONE:
+            before = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or before
+    return after_commit(store, done, dedicated=True)
 
 
 def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
@@ -157,19 +178,18 @@ def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: 
     """
     store = table.for_writing().store
     wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
-    return rescaling.rescale(store, wanted, run_rescale(spark))
+    return after_commit(store, rescaling.rescale(store, wanted, run_rescale(spark)), dedicated=True)
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
     given, where = request.partitions, request.where
     if given and where:
         raise InvalidError("partitions and where cannot be used together.")
-    wanted: PartitionFilter | None = None
-    if given:
-        wanted = by_specs(store, parse_specs(given) if isinstance(given, str) else given)
-    elif where:
+    specs = parse_specs(given) if isinstance(given, str) else given
+    if isinstance(where, str):
         zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
-        wanted = by_condition(store, parse_where(where, store.schema.fields, zone) if isinstance(where, str) else where)
+        where = parse_where(where, store.schema.fields, zone) if where else None
+    wanted = chosen_partitions(store, specs or None, where)
     if request.idle is not None:
         wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
     return wanted

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 from bucketlake.env_object import STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.postpone import counts_rows
 from bucketlake.ops.read import column_names, read_split
-from bucketlake.ops.scan import Scan, plan
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.predicate import Predicate, is_exact
@@ -68,7 +68,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """A batch read of one snapshot."""
         table, selection = self._table().as_of()
         where = self._where(table)
-        splits = plan(table.store, Scan(where, selection)).splits
+        splits = table.planned(where, selection).splits
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
             raise InvalidError(
@@ -80,16 +80,24 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """A batch write as one commit."""
         table = self._table().for_writing()
         store = table.store
-        if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
             raise UnsupportedError(
                 "Spark's own writer cannot bring the rows of a key to one task, which dynamic buckets need",
                 table=table.name,
                 remedy="write with lake.table(…).write(…) or INSERT through lake.sql, or use a fixed bucket number",
             )
+        template = prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite)
+        if counts_rows(store.schema, template.total_buckets):
+            raise UnsupportedError(
+                "Spark's own writer cannot count the rows, which the bucket number of new partitions needs",
+                table=table.name,
+                remedy="write with lake.table(…).write(…) or INSERT through lake.sql, or with option "
+                "postpone.batch-write-fixed-bucket = false",
+            )
         return CommitWriter(
             table,
             _sources(schema, store.schema.fields),
-            prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite),
+            template,
             "overwrite" if overwrite else "append",
         )
 

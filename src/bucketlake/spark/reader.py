@@ -15,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.ops.messages import Split
-from bucketlake.ops.read import column_names, exact_part, read_split
-from bucketlake.ops.scan import Plan, Scan, plan
+from bucketlake.ops.read import column_names, exact_part
+from bucketlake.ops.scan import Plan
 from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.system_tables import RowView, read_view, view_schema
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
 from bucketlake.spark import live, native
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
@@ -45,13 +47,13 @@ def read(
     table, selection = table.as_of(options)
     wanted = column_names(table.schema, columns)
     predicate = _predicate(spark, table, where)
-    found = plan(table.store, Scan(predicate, selection))
+    found = table.planned(predicate, selection)
     if limit is not None and predicate is None:
         found = _enough(table.store, found, limit)
     asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
     exact = None if predicate is None else exact_part(predicate)
-    frame = _frame(spark, _Scan(table.store, needed, exact), found)
+    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
@@ -86,14 +88,21 @@ class _Scan:
     store: Store
     columns: tuple[str, ...]
     predicate: Predicate | None
+    view: RowView | None = None
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        return tuple(self.store.schema.field(name) for name in self.columns)
+        return view_schema(self.store, self.view).select(self.columns)
+
+    @property
+    def computes(self) -> bool:
+        """Whether no file holds the rows as they are shown."""
+        return self.view is not None and self.view.computes
 
     def split_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        for batch in read_split(self.store, split, list(self.columns), self.predicate):
-            yield spark_batch(batch, self.fields)
+        fields = self.fields
+        for batch in read_view(self.store, self.view, split, list(self.columns), self.predicate):
+            yield spark_batch(batch, fields)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task of `mapInArrow`: splits in, their rows out."""
@@ -111,7 +120,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     others: list[Split] = []
     for split in plan.splits:
         files = files_of(scan.store, split)
-        if not all(native.is_native(scan.store, found, scan.fields) for found in files):
+        if split.bucket == POSTPONE_BUCKET or not _is_native(scan, split, files):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
             if not split.deletions:
@@ -135,6 +144,13 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     for frame in frames[1:]:
         result = result.union(frame)
     return result
+
+
+def _is_native(scan: _Scan, split: Split, files: Sequence[native.FileAt]) -> bool:
+    """Whether rows of the split are rows of its files, which Spark's scan reads."""
+    if scan.computes or split.before is not None:
+        return False
+    return all(native.is_native(scan.store, found, scan.fields) for found in files)
 
 
 def _native_frames(

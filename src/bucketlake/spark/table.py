@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.advise import BucketAdvice
+from bucketlake.ops.expire import ExpireResult
+from bucketlake.ops.orphans import OrphanFiles
 from bucketlake.ops.scan import Plan
 from bucketlake.options import TableOptions
 from bucketlake.predicate import Predicate
@@ -156,6 +159,36 @@ class LakeTable:
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Remove all rows of partitions; a specification may name some partition columns only."""
         return self.table.drop_partitions(partitions)
+
+    # ---- what is not needed any more
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        **options: Any,
+    ) -> ExpireResult:
+        """Remove snapshots and the files that only they need: see `bucketlake.Table.expire_snapshots`."""
+        return self.table.expire_snapshots(retain_max, retain_min, older_than, max_deletes, **options)
+
+    def expire_changelogs(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        everything: bool = False,
+    ) -> ExpireResult:
+        """Remove changelogs that outlived their snapshots: see `bucketlake.Table.expire_changelogs`."""
+        return self.table.expire_changelogs(retain_max, retain_min, older_than, max_deletes, everything)
+
+    def remove_orphan_files(
+        self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
+    ) -> OrphanFiles:
+        """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`."""
+        return self.table.remove_orphan_files(older_than, dry_run, threads)
 
     # ---- look
 

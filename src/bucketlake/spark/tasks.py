@@ -9,8 +9,8 @@ Spec: docs/spec/writing.md#tasks
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -22,12 +22,16 @@ from pyspark.sql import functions as F
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.buckets import assigners_of
 from bucketlake.ops.dynamic import joined, remove_index
+from bucketlake.ops.key_index import open_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.postpone import counts_rows, writes_pending
+from bucketlake.ops.postpone_write import with_numbers, write_counted
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.spark.bucketing import bucket_column, range_column, share_column
-from bucketlake.spark.cluster import ensure_package, memory_bytes, parallelism, run_tasks
+from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
+from bucketlake.spark.counting import count_rows, evaluated_once, numbered_column
 from bucketlake.spark.first_load import first_load
 from bucketlake.spark.narrow import narrowed, widened
 from bucketlake.spark.types import quoted
@@ -37,8 +41,6 @@ SMALL_BYTES = 4 << 20
 COLLECTED_BYTES = 64 << 20  # what all tasks together may send back
 FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
 FEW_FILES_OF_PARTITIONS = 16  # the same in partitioned tables, where it counts for every partition
-_BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes twice as much again
-_MOST_BUFFER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class WriteStage:
         number = context.partitionId() if context is not None else 0
         try:
             task = replace(self.template, task=number)
-            yield write_batches(_roomy(self.store), chain(head, incoming), task, self.kinds)
+            yield write_batches(roomy(self.store), chain(head, incoming), task, self.kinds)
         except (InvalidError, UnsupportedError) as error:
             yield error  # trying again would not help
 
@@ -89,25 +91,18 @@ class WriteStage:
         return head, False
 
 
-def _roomy(store: Store) -> Store:
-    """The store with a write buffer that uses the machine's memory, unless the table says how large it should be.
-
-    A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files.
-    """
-    if store.options.is_set("write-buffer-size"):
-        return store
-    room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
-    size = max(store.options.get("write-buffer-size"), min(room, _MOST_BUFFER))
-    return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
-
-
 def task_count(spark: SparkSession, store: Store) -> int:
     """How many tasks a write runs at most; sequence numbers are dealt out for one more, the driver."""
     return max(parallelism(spark), 1)
 
 
 def write_in_tasks(
-    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, kinds: str | None = None
+    spark: SparkSession,
+    store: Store,
+    frame: DataFrame,
+    template: WriteTask,
+    kinds: str | None = None,
+    overwrite: bool = False,
 ) -> list[CommitMessage]:
     """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
 
@@ -119,10 +114,16 @@ def write_in_tasks(
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         first = first_load(spark, store, frame, template)
         template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
-    stage = WriteStage(store, template, tasks, kinds)
-    owner = None if _shuffles_for_nothing(store.schema, template) else _owner(store.schema, template)
-    placed = frame.coalesce(tasks) if owner is None else frame.repartitionById(tasks, owner)
-    results = run_tasks(narrowed(placed, store.schema.fields), stage)
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        template = _indexed(store, replace(template, assigners=assigners_of(store.options, tasks)))
+    counts = counts_rows(store.schema, template.total_buckets)
+    with evaluated_once(spark, frame) if counts else nullcontext(frame) as rows_in:
+        codes: dict[bytes, int] = {}
+        if counts:
+            counted = count_rows(store, rows_in)
+            template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
+        stage = WriteStage(store, template, tasks, kinds)
+        results = run_tasks(narrowed(_placed(rows_in, store.schema, template, codes), store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
     try:
         for result in results:
@@ -131,7 +132,7 @@ def write_in_tasks(
         rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
-        messages = messages + write_in_driver(store, rows, template, kinds)
+        messages = messages + write_in_driver(store, rows, template, kinds, overwrite)
         return joined(store, messages) if template.first_load else messages
     except BaseException:
         discard(store, messages)
@@ -147,31 +148,60 @@ def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
 
 
 def write_in_driver(
-    store: Store, batches: list[pa.RecordBatch], template: WriteTask, kinds: str | None = None
+    store: Store,
+    batches: list[pa.RecordBatch],
+    template: WriteTask,
+    kinds: str | None = None,
+    overwrite: bool = False,
 ) -> list[CommitMessage]:
     """Write rows here, numbered as the last task's."""
     if not batches:
         return []
-    return write_batches(store, batches, replace(template, task=template.tasks - 1), kinds)
+    return write_counted(store, batches, replace(template, task=template.tasks - 1), kinds, overwrite)
+
+
+def _indexed(store: Store, template: WriteTask) -> WriteTask:
+    """The task with what is known of the keys of its base, so that tasks load their shares of it."""
+    base = store.find_snapshot(template.key_base or 0)
+    return template if base is None else replace(template, key_index=open_index(store, base))
 
 
 def _shuffles_for_nothing(schema: TableSchema, template: WriteTask) -> bool:
     tasks, buckets = template.tasks - 1, schema.bucket
+    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return tasks == 1
     if schema.bucket_mode is BucketMode.DYNAMIC:
         buckets = max(template.first_load.values(), default=0)
+    elif schema.bucket_mode is BucketMode.POSTPONE:
+        buckets = max((1, *template.total_buckets.values()))
+        if writes_pending(schema):
+            return True
     elif schema.bucket_mode is not BucketMode.FIXED:
         return True
     limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
     return tasks == 1 or 0 < tasks * buckets <= limit
 
 
-def _owner(schema: TableSchema, template: WriteTask) -> Column:
+def _placed(frame: DataFrame, schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) -> DataFrame:
+    """The rows with the task that writes them: wherever they are, or by their owner."""
+    tasks = template.tasks - 1
+    if _shuffles_for_nothing(schema, template):
+        return frame.coalesce(tasks)
+    return frame.repartitionById(tasks, _owner(schema, template, codes))
+
+
+def _owner(schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) -> Column:
     """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
-    those of a partition go to consecutive tasks. A first load: the task that owns the range of hashes."""
+    those of a partition go to consecutive tasks. A first load: the task that owns the range of hashes; cross-partition
+    tables the same, whatever the partition."""
+    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return range_column(schema, template.tasks - 1, schema.primary_keys)
     if template.first_load:
         owner = range_column(schema, template.tasks - 1)
     elif schema.bucket_mode is BucketMode.DYNAMIC:
         owner = share_column(schema, template.assigners)
+    elif schema.bucket_mode is BucketMode.POSTPONE:
+        owner = numbered_column(schema, template.total_buckets, codes)
     else:
         owner = bucket_column(schema, schema.bucket)
     if schema.partition_keys:

@@ -9,7 +9,7 @@ Spec: docs/spec/writing.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,21 +17,26 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
-from bucketlake.schema import TableSchema
+from bucketlake.schema import KIND_FIELD, TableSchema
 from bucketlake.spark import staged, tasks
 from bucketlake.spark.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
 from bucketlake.table import Table
+
+CHANGES = ("DELETE", "UPDATE", "MERGE")  # operations on rows that were read
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
     """How to write. `mode`: "append" or "overwrite"; `partition`: what an overwrite replaces, and the values of its
     columns where the rows lack them; `progress` is told each step. `kinds`: name of a further column with row kinds (0
-    +I, 1 -U, 2 +U, 3 -D), for primary-key tables; `operation`: what the snapshot says it is."""
+    +I, 1 -U, 2 +U, 3 -D, or these texts), for primary-key tables, by default `_VALUE_KIND` where there is such a
+    column; `operation`: what the snapshot says it is."""
 
     mode: str = "append"
     partition: Mapping[str, Any] | None = None
@@ -57,7 +62,10 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     table = table.for_writing()
     store = table.store
     local = request.local or frame.isLocal()
-    extra = () if request.kinds is None else (request.kinds,)
+    kinds = request.kinds
+    if kinds is None and store.schema.primary_keys and KIND_FIELD.name in frame.columns:
+        kinds = KIND_FIELD.name
+    extra = () if kinds is None else (kinds,)
     rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
     template = prepare_write(
@@ -67,8 +75,10 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         commit_user=user,
         overwrite=request.mode == "overwrite",
     )
+    if request.operation in CHANGES:
+        template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
-    messages = _written(spark, store, rows, template, local, request.kinds)
+    messages = _written(spark, store, rows, template, replace(request, local=local))
     count = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
     snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
@@ -78,18 +88,19 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return compacted or snapshot
+    return after_commit(store, compacted or snapshot)
 
 
 def _written(
-    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, local: bool, kinds: str | None
+    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, request: WriteRequest
 ) -> list[CommitMessage]:
-    if local:
+    overwrite = request.mode == "overwrite"
+    if request.local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
-        return tasks.write_in_driver(store, batches, template, kinds)
+        return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
     if staged.is_possible(spark, store):
         return staged.write_staged(spark, store, rows)
-    return tasks.write_in_tasks(spark, store, rows, template, kinds)
+    return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options import parse_duration
-from bucketlake.sql import names, procedures_buckets, query
+from bucketlake.sql import names, procedures_buckets, procedures_expiry, query
 from bucketlake.sql.arguments import Arguments, parse_options, table_name
 from bucketlake.sql.text import Cursor
 
@@ -211,6 +211,15 @@ PROCEDURES: dict[str, Procedure] = {
         check=procedures_buckets.check_rescale,
     ),
     "advise_buckets": Procedure(spark=("table",), run=procedures_buckets.advise, check=lambda given: None),
+    "expire_changelogs": Procedure(
+        spark=procedures_expiry.CHANGELOGS, run=procedures_expiry.expire_changelogs, check=procedures_expiry.check
+    ),
+    "expire_snapshots": Procedure(
+        spark=procedures_expiry.SNAPSHOTS, run=procedures_expiry.expire_snapshots, check=procedures_expiry.check
+    ),
+    "remove_orphan_files": Procedure(
+        spark=procedures_expiry.ORPHANS, run=procedures_expiry.remove_orphan_files, check=procedures_expiry.check
+    ),
 }
 # Paimon's procedures that are not there yet; one moves up with its issue.
 LATER = frozenset(
@@ -221,14 +230,12 @@ LATER = frozenset(
         *("data_evolution_merge_into", "delete_branch", "delete_tag", "drop_function", "drop_global_index"),
         *(
             "drop_partition",
-            "expire_changelogs",
             "expire_partitions",
-            "expire_snapshots",
             "expire_tags",
             "fast_forward",
         ),
         *("mark_partition_done", "merge_branch", "merge_into", "migrate_database", "migrate_table", "purge_files"),
-        *("query_service", "remove_orphan_files", "remove_unexisting_files", "remove_unexisting_manifests"),
+        *("query_service", "remove_unexisting_files", "remove_unexisting_manifests"),
         *("rename_branch", "rename_tag", "repair", "repair_earliest_snapshot", "replace_tag"),
         *("reset_consumer", "rewrite_file_index", "rollback", "rollback_to", "rollback_to_timestamp"),
         *("rollback_to_watermark", "trigger_tag_automatic_creation"),

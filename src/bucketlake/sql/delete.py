@@ -9,7 +9,6 @@ from pyspark.errors import AnalysisException
 from bucketlake.ops.row_changes import refuse_delete
 from bucketlake.predicate import is_exact
 from bucketlake.spark import changes
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX
 from bucketlake.sql import query
 from bucketlake.sql.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import Cursor
@@ -37,10 +36,9 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     Spec: docs/spec/row_changes.md#delete
     """
     target = parse_delete(statement)
-    name = target.find(lake)
-    if name is None:
+    table = target.table(lake)
+    if table is None:
         return query.run(lake, statement)
-    table = target.table(lake, name)
     if target.condition is None or _is_understood(lake, target, table):
         table.delete(target.condition)
     elif not _delete_partitions(lake, target, table):
@@ -73,12 +71,11 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
 def _delete_rows(lake: Lake, target: Target, table: LakeTable) -> None:
     schema = table.schema
     if not schema.primary_keys:
-        places = {name: target.column(name) for name in (FILE_NAME, ROW_INDEX)}
         changes.delete_places(
             lake.spark,
             table.table.for_writing(),
             target.prune(lake, table),
-            lambda rows: target.rows(lake, places, rows),
+            lambda rows: target.places(lake, rows),
         )
         return
     frame = target.rows(lake, {item: target.column(item) for item in schema.field_names})

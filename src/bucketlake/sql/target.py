@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate import Constant, Opaque, Predicate
 from bucketlake.spark.changes import condition
+from bucketlake.spark.native import FILE_NAME, ROW_INDEX
 from bucketlake.spark.types import quoted
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor, option_hints
@@ -44,15 +45,12 @@ class Target:
     options: dict[str, str]
     condition: str | None = None
 
-    def find(self, lake: Lake) -> names.LakeName | None:
-        """The lake table; None where the name is Spark's own."""
+    def table(self, lake: Lake) -> LakeTable | None:
+        """The lake table with the session's options and the hint's; None where the name is Spark's own."""
         name = names.find(lake, self.parts)
         if name is None and names.is_sparks(lake, self.parts):
             return None
-        return name or names.target(lake, self.parts)
-
-    def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
-        """The table with the session's options and the hint's."""
+        name = name or names.target(lake, self.parts)
         return lake.table(name.full).with_options({**session_options(lake, name), **self.options})
 
     @property
@@ -75,6 +73,10 @@ class Target:
         where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
         statement = f"{head}{self.source}{self.hint}{alias}{where}"
         return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def places(self, lake: Lake, own: DataFrame) -> DataFrame:
+        """Where the matching rows of `own` lie: file and position."""
+        return self.rows(lake, {name: self.column(name) for name in (FILE_NAME, ROW_INDEX)}, own)
 
     def predicate(self, lake: Lake, table: LakeTable) -> Predicate | None:
         """The condition, parts that only Spark can evaluate left opaque; None where it says nothing without the

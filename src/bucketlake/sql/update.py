@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from bucketlake.errors import InvalidError
 from bucketlake.ops.row_changes import refuse_update
 from bucketlake.spark import changes
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX
 from bucketlake.spark.types import quoted
 from bucketlake.sql import query
 from bucketlake.sql.target import Target, parse_condition, parse_target
@@ -87,10 +86,9 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     """
     update = parse_update(statement)
     target = update.target
-    name = target.find(lake)
-    if name is None:
+    table = target.table(lake)
+    if table is None:
         return query.run(lake, statement)
-    table = target.table(lake, name)
     schema = table.schema
     assigned = _assigned(schema, update)
     refuse_update(schema, assigned.names)
@@ -101,12 +99,11 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     for place, (_, _, text) in enumerate(assigned.members):
         columns[f"{_MEMBER}{place}"] = f"({text})"
     if not schema.primary_keys:
-        places = {item: target.column(item) for item in (FILE_NAME, ROW_INDEX)}
         changes.update_places(
             lake.spark,
             table.table.for_writing(),
             target.prune(lake, table),
-            lambda rows: target.rows(lake, places, rows),
+            lambda rows: target.places(lake, rows),
             lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
         )
         return None

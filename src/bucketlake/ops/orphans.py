@@ -1,0 +1,309 @@
+"""Removing what nothing refers to: files of writers that died, of commits that lost, of expiries that stopped midway.
+
+    remove_orphans(store, before, dry_run=False, threads=None) -> OrphanFiles
+
+Read all that is referred to, walk the table's folders, and before anything goes read what was committed meanwhile. A
+file that a commit refers to afterwards was written lately, and is too young. Names are compared by 64-bit hashes: two
+alike keep a file that could go, never the other way round.
+
+Spec: docs/spec/expiry.md#orphans
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from bucketlake.env import FileInfo
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.removal import MAIN, delete_files, readable_list, remove_empty_folders
+from bucketlake.ops.store import Store, parallel
+
+__all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]
+
+DAY = 24 * 3600 * 1000
+BATCH = 20_000  # files that are looked up, and removed, together
+STAGING = ".staging-"
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
+_FOLDERS = ("manifest", "index", "statistics")
+_NAMED = {"snapshot": "snapshot-", "changelog": "changelog-", "schema": "", "tag": "", "consumer": ""}
+_HINTS = ("EARLIEST", "LATEST")
+
+Hashes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanFiles:
+    """What was removed, or would be. `size` in bytes."""
+
+    count: int = 0
+    size: int = 0
+    paths: tuple[str, ...] = ()
+
+    def __add__(self, other: OrphanFiles) -> OrphanFiles:
+        return OrphanFiles(self.count + other.count, self.size + other.size, self.paths + other.paths)
+
+
+def oldest_kept(store: Store, older_than: int | None) -> int:
+    """The time (epoch milliseconds) that files must be older than to go: a day ago where None is given.
+
+    Raises InvalidError for a time that is not past: files that are being written would go.
+    """
+    now = store.env.clock.now_millis()
+    if older_than is None:
+        return now - DAY
+    if older_than >= now:
+        raise InvalidError(
+            "The arg olderThan must be less than now, because dataFiles that are currently being written and not "
+            "referenced by snapshots will be mistakenly cleaned up.",
+            older_than=older_than,
+            now=now,
+        )
+    return older_than
+
+
+def remove_orphans(store: Store, before: int, dry_run: bool = False, threads: int | None = None) -> OrphanFiles:
+    """Remove files of the table, all branches, that nothing refers to and that were last written before `before`.
+
+    `before`: epoch milliseconds; a write that takes longer than from then till now is in danger. Memory: some bytes
+    for each file that is referred to, and the orphans' paths. Errors: CorruptError where files of what is there are
+    missing, or a branch has no schema; StorageError. What was removed until then were orphans.
+    """
+    references = _References(store)
+    references.refresh()
+    done = OrphanFiles()
+    files = _candidates(store, before)
+    while batch := list(islice(files, BATCH)):
+        orphans = references.orphans(batch)
+        if orphans:
+            references.refresh()
+            orphans = references.orphans(orphans)
+        done = done + _removed(store, orphans, dry_run, threads)
+    return done
+
+
+def _removed(store: Store, orphans: Sequence[_Candidate], dry_run: bool, threads: int | None) -> OrphanFiles:
+    infos = [orphan.info for orphan in orphans]
+    if not dry_run:
+        delete_files(store, [info.path for info in infos], threads)
+        remove_empty_folders(store, (o.info.path.rsplit("/", 1)[0] for o in orphans if o.in_bucket))
+        for folder in sorted({o.staging for o in orphans if o.staging}):
+            store.env.storage.delete_empty(folder)
+    return OrphanFiles(len(infos), sum(info.size for info in infos), tuple(info.path for info in infos))
+
+
+# ---------------------------------------------------------------------------------------------- what is there
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A file old enough. `sure`: nothing can refer to such a file."""
+
+    info: FileInfo
+    sure: bool = False
+    in_bucket: bool = False
+    staging: str = ""
+
+
+def _candidates(store: Store, before: int) -> Iterator[_Candidate]:
+    """Files of the folders that a table owns, old enough; what lies elsewhere is not ours."""
+    root = store.paths.root
+    for info in store.env.storage.walk(root):
+        if info.modified_millis < before:
+            found = _metadata(info, root) or _data(store, info, store.paths.data_root)
+            if found is not None:
+                yield found
+    for place in _external_places(store):
+        for info in store.env.storage.walk(place):
+            if info.modified_millis < before and (found := _data(store, info, place)) is not None:
+                yield found
+
+
+def _external_places(store: Store) -> list[str]:
+    """Folders outside of the table that its data files may lie in."""
+    text = store.options.get("data-file.external-paths") or ""
+    places = [place.strip().rstrip("/") for place in text.split(",") if place.strip()]
+    return [place for place in places if not f"{place}/".startswith(f"{store.paths.root}/")]
+
+
+def _metadata(info: FileInfo, root: str) -> _Candidate | None:
+    """A file of a metadata folder, of the table or of a branch, or of a writer's staging folder."""
+    parts = info.path[len(root) + 1 :].split("/")
+    if parts[0].startswith(STAGING):
+        return _Candidate(info, sure=True, staging=f"{root}/{parts[0]}")
+    if len(parts) == 2 and parts[0] in _FOLDERS:
+        return _Candidate(info, sure=_TEMPORARY.fullmatch(parts[1]) is not None)
+    if len(parts) == 4 and parts[0] == "branch" and parts[1].startswith("branch-"):
+        parts = parts[2:]
+    prefix = _NAMED.get(parts[0]) if len(parts) == 2 else None
+    if prefix is None:
+        return None
+    name = parts[1]
+    if _TEMPORARY.fullmatch(name) or (prefix and not name.startswith(prefix) and name not in _HINTS):
+        return _Candidate(info, sure=True)
+    return None
+
+
+def _data(store: Store, info: FileInfo, place: str) -> _Candidate | None:
+    """A file directly in a bucket's folder."""
+    if not info.path.startswith(f"{place}/"):
+        return None
+    parts = info.path[len(place) + 1 :].split("/")
+    partitions, bucket = parts[:-2], parts[-2] if len(parts) > 1 else ""
+    fits = len(partitions) == len(store.schema.partition_fields) and all("=" in part for part in partitions)
+    return _Candidate(info, in_bucket=True) if fits and bucket.startswith("bucket-") else None
+
+
+# ---------------------------------------------------------------------------------------------- what is referred to
+
+
+@dataclass(slots=True)
+class _References:
+    """Names that snapshots, tags, branches and changelogs refer to, as hashes. A file of the manifests counts where it
+    is live in at least one of them."""
+
+    store: Store
+    seen: set[tuple[str | None, ...]] = field(default_factory=set)
+    names: set[int] = field(default_factory=set)  # of metadata, and of files whatever happens to them
+    changes: list[Hashes] = field(default_factory=list)  # changelog files
+    manifests: dict[str, tuple[Hashes, Hashes]] = field(default_factory=dict)  # name → files added, files deleted
+    roots: list[tuple[str, ...]] = field(default_factory=list)  # the manifests of each snapshot
+    used: Hashes = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def orphans(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """Those that nothing refers to."""
+        names = _hashes(candidate.info.name for candidate in candidates)
+        places = np.searchsorted(self.used, names)
+        found = np.zeros(len(names), np.bool_)
+        inside = places < len(self.used)
+        found[inside] = self.used[places[inside]] == names[inside]
+        return [c for c, known in zip(candidates, found.tolist(), strict=True) if c.sure or not known]
+
+    def refresh(self) -> None:
+        """Add what there is that was not there before.
+
+        Raises CorruptError where something exists and its files do not: nothing can be told then.
+        """
+        branches = [MAIN, *self.store.branches()]
+        stores = [self.store.on_branch(name) for name in branches]
+        empty = [n for n, s in zip(branches, stores, strict=True) if not s.env.storage.list(s.paths.schema_dir)]
+        if empty:
+            raise CorruptError(
+                f"Branches {empty} have no schemas. Orphan files cleaning aborted.",
+                path=self.store.paths.root,
+                remedy="check these branches",
+            )
+        for name, store in zip(branches, stores, strict=True):
+            for snapshot in _existing(store.snapshot_ids(), store.find_snapshot, store):
+                self._add(store, snapshot, store.paths.snapshot(snapshot.id), strict=name == MAIN)
+            for tag_name, tag in store.tags().items():
+                self._add(store, tag, store.paths.tag(tag_name), strict=False)
+            for changelog in _existing(store.changelog_ids(), store.find_changelog, store):
+                self._add_changelog(store, changelog)
+        self._settle()
+
+    def _add(self, store: Store, snapshot: Snapshot, path: str, strict: bool) -> None:
+        """All of a snapshot or tag; `strict`: its changelog's too must be there."""
+        if not self._is_new("snapshot", snapshot):
+            return
+        try:
+            data = store.data_manifests(snapshot)
+            new = [m.file_name for m in data if m.file_name not in self.manifests]
+            for name, part in zip(new, parallel(store.manifest, new, store.manifest_threads), strict=True):
+                self.manifests[name] = _split(part)
+            indexes = [entry.file.file_name for entry in store.index_manifest(snapshot)]
+            self._add_changes(store, snapshot.changelog_manifest_list, strict)
+        except NotFoundError as error:
+            if store.env.storage.info(path) is None:
+                return  # expired, or removed, meanwhile
+            raise CorruptError(
+                "cannot tell what is referred to: a file is missing",
+                snapshot=snapshot.id,
+                found_in=path,
+                reason=str(error),
+                remedy="remove or repair what refers to it, then call again",
+            ) from error
+        self.roots.append(tuple(m.file_name for m in data))
+        self._name([snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest])
+        self._name([snapshot.statistics, *indexes, *(m.file_name for m in data)])
+
+    def _add_changelog(self, store: Store, changelog: Snapshot) -> None:
+        """What is left of a changelog that outlives its snapshot."""
+        if not self._is_new("changelog", changelog):
+            return
+        shown = changelog.changelog_manifest_list
+        self._add_changes(store, changelog.delta_manifest_list if shown is None else shown, strict=False)
+        for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
+            self._name([name, *(m.file_name for m in readable_list(store, name))])
+
+    def _add_changes(self, store: Store, list_name: str | None, strict: bool) -> None:
+        """Files that the manifests of a list add, whatever becomes of them later."""
+        if list_name is None:
+            return
+        files = store.manifest_list(list_name) if strict else readable_list(store, list_name)
+        for file in files:
+            try:
+                added, _ = _split(store.manifest(file.file_name))
+            except NotFoundError:
+                if strict:
+                    raise
+                continue
+            self.changes.append(added)
+        self._name([list_name, *(file.file_name for file in files)])
+
+    def _is_new(self, kind: str, snapshot: Snapshot) -> bool:
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
+        key = (kind, *lists, snapshot.index_manifest, snapshot.statistics)
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        return True
+
+    def _name(self, names: Iterable[str | None]) -> None:
+        self.names.update(hash(name) for name in names if name is not None)
+
+    def _settle(self) -> None:
+        """Compute `used`: files that are added and never deleted, and of the others those live in a root."""
+        empty = np.zeros(0, np.int64)
+        added = np.concatenate([empty, *(add for add, _ in self.manifests.values())])
+        deleted = np.unique(np.concatenate([empty, *(gone for _, gone in self.manifests.values())]))
+        certain = [added[~np.isin(added, deleted)], np.fromiter(self.names, np.int64, len(self.names)), *self.changes]
+        if len(deleted):
+            doubtful = {name: add[np.isin(add, deleted)] for name, (add, _) in self.manifests.items()}
+            certain += [_live(root, doubtful, self.manifests) for root in self.roots]
+        self.used = np.unique(np.concatenate(certain))
+
+
+def _live(root: Sequence[str], added: dict[str, Hashes], manifests: dict[str, tuple[Hashes, Hashes]]) -> Hashes:
+    """Of the files that some manifest deletes, those live in one snapshot: added once more than deleted."""
+    plus = [added[name] for name in root]
+    minus = [manifests[name][1] for name in root]
+    names, places = np.unique(np.concatenate([np.zeros(0, np.int64), *plus, *minus]), return_inverse=True)
+    weights = np.repeat([1, -1], [sum(map(len, plus)), sum(map(len, minus))])
+    return names[np.bincount(places, weights, len(names)) > 0]
+
+
+def _split(entries: Sequence[ManifestEntry]) -> tuple[Hashes, Hashes]:
+    """Hashes of the files that entries add, and of those that they delete; what lies beside a file is with it."""
+    added = [e.file for e in entries if e.kind == FileKind.ADD]
+    deleted = [e.file for e in entries if e.kind != FileKind.ADD]
+    return _hashes_of(added), _hashes_of(deleted)
+
+
+def _hashes_of(files: Iterable[DataFile]) -> Hashes:
+    return _hashes(name for file in files for name in (file.file_name, *file.extra_files))
+
+
+def _hashes(names: Iterable[str]) -> Hashes:
+    return np.fromiter((hash(name) for name in names), np.int64)
+
+
+def _existing(ids: Sequence[int], find: Callable[[int], Snapshot | None], store: Store) -> list[Snapshot]:
+    return [item for item in parallel(find, ids, store.manifest_threads) if item is not None]

@@ -1,0 +1,184 @@
+"""Orphan files: exactly what nothing refers to and is old goes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_branch, put, rows_of, tag
+from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
+
+from bucketlake import Table
+from bucketlake.env import Env, LocalStorage
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
+from bucketlake.ops.orphans import remove_orphans
+from bucketlake.ops.store import Store, clear_cache
+
+FUTURE = 1 << 60
+
+
+def files(table: Table) -> set[str]:
+    return {info.path for info in LocalStorage().walk(table.path)}
+
+
+def with_storage(table: Table, storage: FaultStorage) -> Table:
+    store = table.store
+    env = Env(storage, store.env.clock)  # type: ignore[arg-type]
+    return Table(Store(env, store.paths, store.schema, store.options), table.name)
+
+
+def stray(table: Table, *paths: str) -> set[str]:
+    made_now = {f"{table.path}/{path}" for path in paths}
+    for path in made_now:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(b"12345")
+    return made_now
+
+
+OURS = (
+    "manifest/manifest-gone-0",
+    "manifest/manifest-list-gone-0",
+    "manifest/.manifest-x.0123456789abcdef0123456789abcdef.tmp",
+    "index/index-gone-0",
+    "statistics/stat-gone",
+    "p=1/bucket-0/data-gone-0.parquet",
+    "p=1/bucket-postpone/data-u-x-s-0-w-gone-0.avro",
+    "p=7/bucket-3/data-gone-1.parquet",
+    "snapshot/.snapshot-9.0123456789abcdef0123456789abcdef.tmp",
+    "changelog/tmp",
+    "branch/branch-b/snapshot/.snapshot-2.tmp",
+    "branch/branch-b/tag/.tag-x.0123456789abcdef0123456789abcdef.tmp",
+    "schema/.schema-1.0123456789abcdef0123456789abcdef.tmp",
+    ".staging-x/p=1/part-0.parquet",
+)
+OTHERS = (
+    "readme.txt",
+    "notes/p=1/bucket-0/x",
+    "p=1/x",
+    "p=1/other/x",
+    "p=1/bucket-0/deeper/x",
+    "p=1/q=1/bucket-0/x",
+    "bucket-0/x",
+    "tag/notes",
+    "consumer/consumer-x",
+    "cache/keys",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_the_strays_go(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path, kind)
+    history = History(table)
+    for number in range(4):
+        put(table, (1, number, number), (2, 1, number))
+    table.delete("k = 1")
+    table.compact()
+    history.note()
+    first = table.store.snapshot(1)
+    tag(table, "old", first)
+    history.tags["old"] = history.expected[1]
+    branch = make_branch(table, "b", first)
+    put(branch, (1, 50, 50))
+    table.expire_snapshots(retain_max=3, retain_min=1)
+    before = files(table)
+    strays, others = stray(table, *OURS), stray(table, *OTHERS)
+    dry = remove_orphans(table.store, FUTURE, dry_run=True)
+    assert set(dry.paths) == strays and files(table) == before | strays | others
+    done = remove_orphans(table.store, FUTURE)
+    assert (done.count, done.size) == (len(strays), 5 * len(strays)) == (dry.count, dry.size)
+    assert files(table) == before | others
+    assert not (Path(table.path) / "p=7").exists() and not (Path(table.path) / ".staging-x/p=1/part-0.parquet").exists()
+    history.check()
+    assert (1, 50, 50) in rows_of(branch)
+
+
+def test_young_files_stay(tmp_path: Path) -> None:
+    table = made(tmp_path, "append")
+    put(table, (1, 1, 1))
+    young, old = sorted(stray(table, "p=1/bucket-0/data-a-0.parquet", "p=1/bucket-0/data-b-0.parquet"))
+    os.utime(old, (10**9, 10**9))
+    assert table.remove_orphan_files().paths == (old,)
+    assert os.path.exists(young)
+    with pytest.raises(InvalidError, match="olderThan must be less than now"):
+        table.remove_orphan_files(older_than="2999-01-01")
+
+
+def test_files_elsewhere(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    options = {"data-file.path-directory": "data/here"}
+    table = made(tmp_path / "warehouse", "append", **options)
+    put(table, (1, 1, 1))
+    mine = stray(table, "data/here/p=1/bucket-0/data-x-0.parquet")
+    stray(table, "p=1/bucket-0/data-x-0.parquet")  # not where this table keeps data
+    (outside / "p=2" / "bucket-0").mkdir(parents=True)
+    (outside / "p=2" / "bucket-0" / "data-y-0.parquet").write_bytes(b"1")
+    (outside / "p=2" / "data-z-0.parquet").write_bytes(b"1")
+    placed = table.with_options({"data-file.external-paths": str(outside)})
+    done = remove_orphans(placed.store, FUTURE)
+    assert set(done.paths) == mine | {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
+    assert rows_of(table) == [(1, 1, 1)]
+
+
+def test_nothing_goes_where_it_cannot_be_told(tmp_path: Path) -> None:
+    table = made(tmp_path, "append")
+    put(table, (1, 1, 1))
+    put(table, (1, 2, 2))
+    kept = stray(table, "p=1/bucket-0/data-x-0.parquet")
+    store = table.store
+    gone = store.data_manifests(store.snapshot(2))[0].file_name
+    os.unlink(store.paths.manifest(gone))
+    clear_cache()
+    with pytest.raises(CorruptError, match="a file is missing"):
+        remove_orphans(store, FUTURE)
+    (Path(table.path) / "branch" / "branch-x").mkdir(parents=True)
+    with pytest.raises(CorruptError, match="no schemas"):
+        remove_orphans(store, FUTURE)
+    assert kept <= files(table)
+
+
+def test_a_commit_during_the_cleaning_keeps_its_files(tmp_path: Path) -> None:
+    table = made(tmp_path, "keyed")
+    put(table, (1, 1, 1))
+
+    class Meanwhile(LocalStorage):
+        def walk(self, path: str):  # type: ignore[no-untyped-def]
+            put(table, (2, 2, 2))
+            yield from super().walk(path)
+
+    store = Store(Env(Meanwhile(), table.store.env.clock), table.store.paths, table.store.schema, table.store.options)
+    assert remove_orphans(store, FUTURE).count == 0
+    assert rows_of(table) == [(1, 1, 1), (2, 2, 2)] and left_over(table) == ()
+
+
+@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])
+@pytest.mark.parametrize("kind", ["keyed", "dynamic", "append"])
+def test_killed_writes_and_expiries_leave_only_orphans(tmp_path: Path, kind: str, fault: str) -> None:
+    table = made(tmp_path, kind, **{"file-operation.thread-num": "1", "scan.manifest.parallelism": "1"})
+    history = History(table)
+    for number in range(3):
+        put(table, (1, number, number), (2, number, number))
+    history.note()
+
+    def work(victim: Table) -> None:
+        put(victim, (1, 1, 77), (3, 5, 5))
+        victim.delete("k = 0")
+        victim.expire_snapshots(retain_max=2, retain_min=1)
+
+    call = 0
+    while call < 400:
+        storage = FaultStorage(LocalStorage(), fault_at(call, fault))
+        try:
+            work(with_storage(table, storage))
+        except Killed:
+            pass
+        except BucketlakeError:
+            assert storage.dead
+        history.note()
+        remove_orphans(table.store, FUTURE)
+        history.check()
+        assert left_over(table) == ()
+        if not storage.dead:
+            break
+        call += 11
+    assert len(ids(table)) <= 2 or storage.dead

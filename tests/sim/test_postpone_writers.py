@@ -1,0 +1,202 @@
+"""Writers and compactors of one postpone table, interleaved at every storage call by a seed, with faults and kills.
+
+The model goes from snapshot to snapshot: what was appended or deleted, pending or not; what a compaction moved. Every
+snapshot must show the real rows by default, and the pending ones over them with `postpone.merge-on-read`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.schedule import Scheduler
+from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.tables import create_table, make_store
+from tests.sim.test_dynamic_writers import FIELDS, Rows, batch, unreferenced
+
+from bucketlake import Table
+from bucketlake.errors import CommitError, StorageError
+from bucketlake.format.manifest import FileKind
+from bucketlake.ops.commit import Commit
+from bucketlake.ops.postpone_compact import place_pending
+from bucketlake.ops.postpone_write import write_counted
+from bucketlake.ops.scan import delta_entries, live_entries
+from bucketlake.ops.store import clear_cache
+from bucketlake.ops.write import prepare_write
+from bucketlake.schema import KIND_FIELD, TableSchema
+
+OPERATIONS = ("pend",) * 4 + ("fix",) * 3 + ("delete", "overwrite", "drop")
+SEEDS = range(40)
+OPTIONS = {
+    "bucket": "-2",
+    "scan.manifest.parallelism": "1",
+    "postpone.target-row-num-per-bucket": "3",
+    "commit.max-retries": "300",
+}
+Change = tuple[str, dict[tuple[int, int], int | None]]
+
+
+@dataclass
+class Worker:
+    """One process. `log`: commit user -> what the commit means."""
+
+    name: str
+    table: Table
+    random: random.Random
+    compacts: bool
+    log: dict[str, Change] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        for step in range(self.random.randint(2, 4)):
+            try:
+                if self.compacts:
+                    self.compact()
+                else:
+                    self.write(f"{self.name}.{step}", self.random.choice(OPERATIONS))
+            except (CommitError, StorageError) as error:
+                self.failures[type(error).__name__] += 1
+            except Killed:
+                return
+
+    def compact(self) -> None:
+        if self.random.random() < 0.5:
+            place_pending(self.table.store, parallelism=self.random.randint(1, 4))
+        else:
+            self.table.compact(partitions=self.random.choice([None, [{"pt": 1}]]))
+
+    def write(self, user: str, operation: str) -> None:
+        if operation == "drop":
+            part = self.random.randint(1, 2)
+            self.log[user] = ("drop", {(part, 0): None})
+            Commit(self.table.store, user).drop_partitions([{"pt": part}])
+            return
+        count, chance = self.random.randint(1, 8), self.random
+        rows: Rows = {(chance.randint(1, 2), chance.randint(0, 9)): chance.randint(0, 999) for _ in range(count)}
+        kind = 3 if operation == "delete" else 0
+        pending = operation == "pend" or self.random.random() < 0.5
+        meaning = "overwrite" if operation == "overwrite" else "append"
+        self.log[user] = (
+            f"{meaning} {'pending' if pending else 'real'}",
+            {k: None if kind else v for k, v in rows.items()},
+        )
+        table = self.table.with_options({"postpone.batch-write-fixed-bucket": str(not pending).lower()})
+        whole = operation == "overwrite"
+        task = prepare_write(table.store, table.store.latest_snapshot(), commit_user=user, overwrite=whole)
+        messages = write_counted(table.store, [batch(rows, kind)], task, KIND_FIELD.name, whole)
+        table.commit(messages, user, mode="overwrite" if whole else "append")
+
+
+@dataclass
+class Model:
+    """Real rows, and pending rows by file name in the order of their commits."""
+
+    real: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    pending: dict[str, dict[tuple[int, int], int | None]] = field(default_factory=dict)
+
+    def seen(self, merging: bool) -> Counter[tuple[int, int, int]]:
+        rows = dict(self.real)
+        for more in self.pending.values() if merging else ():
+            rows |= more
+        return Counter((*key, value) for key, value in rows.items() if value is not None)
+
+    def apply(self, change: Change, added: dict[str, int]) -> None:
+        """`added`: the pending files of the commit, with their partitions."""
+        kind, rows = change
+        if kind == "drop" or kind.startswith("overwrite"):
+            gone = {part for part, _ in rows}
+            self.real = {key: value for key, value in self.real.items() if key[0] not in gone}
+            kept = {name: {k: v for k, v in more.items() if k[0] not in gone} for name, more in self.pending.items()}
+            self.pending = {name: more for name, more in kept.items() if more}
+        if kind.endswith("real"):
+            self.real |= rows
+        if kind.endswith("pending"):
+            for name, part in added.items():
+                self.pending[name] = {key: value for key, value in rows.items() if key[0] == part}
+
+    def place(self, names: set[str]) -> None:
+        for name in [name for name in self.pending if name in names]:
+            self.real |= self.pending.pop(name)
+
+
+def simulate(seed: int, faults: float) -> tuple[Any, MapStorage, list[Worker]]:
+    clear_cache()
+    inner, scheduler = MapStorage(), Scheduler(seed)
+    clock = FakeClock(seed, on_sleep=scheduler.pause)
+    schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), OPTIONS)
+    store = create_table(inner, clock, schema)
+    chance = random.Random(seed + 1)
+
+    def plan(k: int, operation: str, path: str) -> str | None:
+        scheduler.pause()
+        if chance.random() >= faults:
+            return None
+        return chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER], [8, 4, 1, 1])[0]
+
+    team = []
+    for number in range(4):
+        storage = FaultStorage(inner, plan)
+        table = Table(make_store(storage, clock, schema), "t")
+        team.append(Worker(f"w{number}", table, random.Random(seed * 100 + number), compacts=number >= 2))
+        scheduler.spawn(team[-1].name, team[-1].run)
+    scheduler.run()
+    for task in scheduler._tasks:
+        assert task.error is None, f"{task.name}: {task.error!r}"
+    return store, inner, team
+
+
+def check(store: Any, team: list[Worker]) -> Counter[str]:
+    clear_cache()
+    log = {user: change for worker in team for user, change in worker.log.items()}
+    model, seen = Model(), Counter[str]()
+    merging = Table(store, "t").with_options({"postpone.merge-on-read": "true"})
+    for snapshot in store.snapshots():
+        pending = [entry for entry in delta_entries(store, snapshot) if entry.bucket == -2]
+        if snapshot.commit_user in log:
+            added = {e.file.file_name: part_of(store, e.partition) for e in pending if e.kind == FileKind.ADD}
+            model.apply(log[snapshot.commit_user], added)
+            seen[log[snapshot.commit_user][0]] += 1
+        else:
+            assert snapshot.commit_kind.value == "COMPACT"
+            assert all(entry.kind == FileKind.DELETE for entry in pending)
+            model.place({entry.file.file_name for entry in pending})
+            seen["placed" if pending else "compacted"] += 1
+        assert rows_at(Table(store, "t"), snapshot.id) == model.seen(False), f"snapshot {snapshot.id}"
+        assert rows_at(merging, snapshot.id) == model.seen(True), f"snapshot {snapshot.id} with pending rows"
+        live = live_entries(store, snapshot)
+        assert {entry.file.file_name for entry in live if entry.bucket == -2} == set(model.pending)
+        totals = {(entry.partition, entry.total_buckets) for entry in live if entry.bucket >= 0}
+        assert len(totals) == len({partition for partition, _ in totals}), "two bucket numbers in one partition"
+    for worker in team:
+        seen.update(worker.failures)
+    return seen
+
+
+def part_of(store: Any, partition: bytes) -> int:
+    return int(store.paths.partition_texts(partition)["pt"])
+
+
+def rows_at(table: Table, snapshot: int) -> Counter[tuple[int, int, int]]:
+    found = table.to_arrow(scan_snapshot_id=snapshot).to_pylist()
+    return Counter((row["pt"], row["k"], row["v"]) for row in found)
+
+
+@pytest.mark.parametrize("faults", [0.0, 0.02])
+def test_writers_and_compactors_lose_and_double_nothing(faults: float) -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        try:
+            store, inner, team = simulate(seed, faults)
+            seen += check(store, team)
+            assert faults or not unreferenced(store, inner.files), "losers clean up"
+        except Exception as error:
+            pytest.fail(f"seed {seed}: {type(error).__name__}: {error}", pytrace=True)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+    expected = {"append pending", "append real", "overwrite pending", "overwrite real", "drop", "placed", "compacted"}
+    assert min(seen[kind] for kind in expected) > 2, seen
+    assert bool(seen["StorageError"]) == (faults > 0), seen
