@@ -350,3 +350,66 @@ def test_hashes_agree_with_the_reader() -> None:
         assert table.to_arrow(where=f"pt = 1 AND k = {k}").num_rows == 1
     keys = canonical_batch(table.to_arrow(columns=["k"]).combine_chunks().to_batches()[0], FIELDS[1:2])
     assert len(set(assign_buckets(keys, FIELDS[1:2], 12).tolist())) > 6
+
+
+PENDING = {"postpone.batch-write-fixed-bucket": "false"}
+
+
+def postponed(storage: MapStorage) -> Table:
+    options = {"bucket": "-2", "scan.manifest.parallelism": "1", "postpone.default-bucket-num": "3"}
+    schema = TableSchema.create(FIELDS, ("pt",), ("pt", "k"), options)
+    table = Table(create_table(storage, FakeClock(next(SEEDS)), schema), "t")
+    write(table, [(1, k, k) for k in range(20)])
+    write(table, [(1, k, k + 1) for k in range(5, 30)], **PENDING)
+    write(table, [(2, 1, 1)], **PENDING)
+    return table
+
+
+def test_pending_rows_stay_pending() -> None:
+    table = postponed(MapStorage())
+    with pytest.raises(InvalidError, match="you must provide the resulting bucket number"):
+        table.rescale()
+    pending = {e.file.file_name for e in entries_of(table) if e.bucket < 0}
+    table.rescale(4)
+    assert {e.file.file_name for e in entries_of(table) if e.bucket < 0} == pending
+    assert {(e.bucket >= 0, e.total_buckets) for e in entries_of(table)} == {(True, 4), (False, -2)}
+    assert sorted(content(table)) == [(1, k, k) for k in range(20)]
+    write(table, [(1, 3, 9)])
+    table.compact()
+    assert {e.total_buckets for e in entries_of(table) if table.store.paths.partition_path(e.partition) == "pt=1"} == {
+        4
+    }
+    expected = {k: k for k in range(20)} | {3: 9} | {k: k + 1 for k in range(5, 30)}
+    assert sorted(content(table)) == [*((1, k, v) for k, v in sorted(expected.items())), (2, 1, 1)]
+
+
+def entries_of(table: Table) -> list[Any]:
+    return live_entries(table.store, table.store.latest_snapshot())
+
+
+@pytest.mark.parametrize("event", ["compact", "write", "pend"])
+def test_postpone_tables_at_every_step(event: str) -> None:
+    events: dict[str, Callable[[Table], Any]] = {
+        "compact": lambda table: table.compact(),
+        "write": lambda table: write(table, [(1, k, 50) for k in range(3, 33, 3)]),
+        "pend": lambda table: write(table, [(1, k, 60) for k in range(3, 33, 3)], **PENDING),
+    }
+    k, calls = 0, 1
+    while k < calls:
+        inner = MapStorage()
+        table, twin = postponed(inner), postponed(MapStorage())
+
+        def plan(number: int, operation: str, path: str, k: int = k, table: Table = table) -> None:
+            if number == k:
+                events[event](table)
+
+        storage = FaultStorage(inner, plan)
+        rescale(handle(table, storage).store, RescaleRequest(4), run=serial)
+        calls = len(storage.calls)
+        events[event](twin)
+        if k < calls:
+            assert content(table) == content(twin), f"call {k} of {calls}"
+            twin.compact()
+            table.compact()
+            assert content(table) == content(twin), f"call {k} of {calls}"
+        k += max(1, calls // 10)

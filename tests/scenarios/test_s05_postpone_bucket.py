@@ -63,6 +63,12 @@ def test_pending_rows_and_writes_past_them(lake: bucketlake.Lake, spelling: str)
     assert all(bucket >= 0 and level == 5 for _, bucket, _, level, _ in compacted)
     assert len(compacted) == len({(date, bucket) for date, bucket, *_ in compacted}), "one sorted run a bucket"
 
+    lake.sql(f"CALL sys.rescale(`table` => '{NAME}', `bucket_num` => 1, `partition` => 'order_date=2023-10-02')")
+    assert orders(lake) == [1, 2, 3, 4, 5, 6]
+    rescaled = files(lake)
+    assert [file for file in rescaled if file[0] != "2023-10-02"] == [f for f in compacted if f[0] != "2023-10-02"]
+    assert [file[1:4] for file in rescaled if file[0] == "2023-10-02"] == [(0, 1, 5)], "one bucket and one sorted run"
+
     lake.sql(f"INSERT INTO {NAME} {FIXED} VALUES (7,1006,'2023-10-03',1.00,'COMPLETED')")
     lake.sql(f"INSERT INTO {NAME} VALUES (8,1007,'2023-10-03',2.00,'PENDING')")
     lake.sql(f"INSERT INTO {NAME} VALUES (9,1008,'2023-10-03',3.00,'PENDING')")
