@@ -375,10 +375,11 @@ class Table:
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)
         else:
-            before = rescale_due(table.store, chosen)
             if table.schema.bucket_mode is BucketMode.POSTPONE:
-                before = place_pending(table.store, chosen)
-            done = compact(table.store, Wanted(full, chosen)) or before
+                placed = place_pending(table.store, chosen)
+            else:
+                placed = rescale_due(table.store, chosen)
+            done = compact(table.store, Wanted(full, chosen)) or placed
         return after_commit(table.store, done, dedicated=True)
 
     def rescale(
@@ -397,8 +398,7 @@ class Table:
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        done = rescale(table.store, RescaleRequest(bucket_num, chosen))
-        return after_commit(table.store, done, dedicated=True)
+        return after_commit(table.store, rescale(table.store, RescaleRequest(bucket_num, chosen)), dedicated=True)
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,

@@ -115,7 +115,7 @@ def test_snapshot_selection() -> None:
         ({"scan_timestamp": "yesterday"}, InvalidError, "not a timestamp"),
         ({"scan_snapshot_id": 1, "scan_tag_name": "v1"}, InvalidError, "Only one of the following"),
         ({"scan_mode": "from-snapshot-full"}, InvalidError, "must be set when startupMode is FROM_SNAPSHOT_FULL"),
-        ({"scan_mode": "incremental"}, UnsupportedError, "Unknown startup mode"),
+        ({"scan_mode": "incremental"}, UnsupportedError, "Unknown incremental read mode"),
     ],
 )
 def test_snapshot_selection_errors(options: dict[str, Any], error: type[Exception], text: str) -> None:

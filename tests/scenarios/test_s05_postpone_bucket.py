@@ -64,10 +64,11 @@ def test_pending_rows_and_writes_past_them(lake: bucketlake.Lake, spelling: str)
     assert len(compacted) == len({(date, bucket) for date, bucket, *_ in compacted}), "one sorted run a bucket"
 
     lake.sql(f"CALL sys.rescale(`table` => '{NAME}', `bucket_num` => 1, `partition` => 'order_date=2023-10-02')")
-    assert orders(lake) == [1, 2, 3, 4, 5, 6]
     rescaled = files(lake)
-    assert [file for file in rescaled if file[0] != "2023-10-02"] == [f for f in compacted if f[0] != "2023-10-02"]
-    assert [file[1:4] for file in rescaled if file[0] == "2023-10-02"] == [(0, 1, 5)], "one bucket and one sorted run"
+    moved = [(bucket, total) for date, bucket, total, *_ in rescaled if date == "2023-10-02"]
+    assert moved == [(0, 1)], "one bucket, one sorted run"
+    assert [f for f in rescaled if f[0] != "2023-10-02"] == [f for f in compacted if f[0] != "2023-10-02"]
+    assert orders(lake) == [1, 2, 3, 4, 5, 6]
 
     lake.sql(f"INSERT INTO {NAME} {FIXED} VALUES (7,1006,'2023-10-03',1.00,'COMPLETED')")
     lake.sql(f"INSERT INTO {NAME} VALUES (8,1007,'2023-10-03',2.00,'PENDING')")
@@ -76,6 +77,21 @@ def test_pending_rows_and_writes_past_them(lake: bucketlake.Lake, spelling: str)
     assert orders(lake) == [1, 2, 3, 4, 5, 6, 7, 10]
     lake.sql(f"CALL sys.compact(`table` => '{NAME}')")
     assert orders(lake) == list(range(1, 11))
+
+
+def test_rescale_leaves_pending_rows_pending(lake: bucketlake.Lake) -> None:
+    lake.sql("CREATE DATABASE ods")
+    lake.sql(create("WITH", NAME, COLUMNS, "order_date, order_id", "order_date", **OPTIONS))
+    lake.sql(f"INSERT INTO {NAME} {FIXED} VALUES (1,1,'2023-10-02',1.0,'A'), (2,1,'2023-10-02',1.0,'A')")
+    lake.sql(f"INSERT INTO {NAME} VALUES (3,1,'2023-10-02',1.0,'A')")
+    pending = [f for f in files(lake) if f[1] < 0]
+    lake.sql(f"CALL sys.rescale(`table` => '{NAME}', bucket_num => 3, `partition` => 'order_date=2023-10-02')")
+    assert orders(lake) == [1, 2]
+    assert [f for f in files(lake) if f[1] < 0] == pending
+    assert {total for _, bucket, total, *_ in files(lake) if bucket >= 0} == {3}
+    lake.sql(f"CALL sys.compact(`table` => '{NAME}')")
+    assert orders(lake) == [1, 2, 3]
+    assert {total for _, _, total, *_ in files(lake)} == {3}
 
 
 @pytest.mark.parametrize("how", ["`partitions` => 'order_date=2023-10-03'", "where => 'order_date = \"2023-10-03\"'"])

@@ -23,7 +23,7 @@ from bucketlake import Table
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.schema import KIND_FIELD
 
-EXAMPLES = 4
+EXAMPLES = 3
 FAMILIES = {
     "plain": ["merge-on-read", "copy-on-write", "force-lookup"],
     "vectors": ["vectors", "vectors-64", "vectors-lookup", "vectors-input", "vectors-gentle"],

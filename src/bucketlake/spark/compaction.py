@@ -35,8 +35,7 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, r
 from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
-
-Unit = CompactUnit | AppendUnit | PendingUnit | MoveUnit
+Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -61,23 +60,23 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
     return run
 
 
-def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
-    """How `ops.rescale` moves rows with this session."""
-
-    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return rescaling.run_here(store, units)
-        return _in_tasks(spark, store, units)
-
-    return run
-
-
 def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
     """How `ops.postpone_compact` places pending rows with this session."""
 
     def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
             return postpone_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
+    """How `ops.rescale` moves rows with this session."""
+
+    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return rescaling.run_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -94,7 +93,7 @@ class CompactStage:
         done: list[CommitMessage] = []
         try:
             for unit in chain.from_iterable(unpickled(batches)):
-                done += compact_unit(self.store, unit)
+                done += messages_of(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):
@@ -107,7 +106,7 @@ class CompactStage:
         yield from done
 
 
-def compact_unit(store: Store, unit: Unit) -> list[CommitMessage]:
+def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
     """What becomes of one unit of any kind."""
     if isinstance(unit, PendingUnit):
         return place_rows(roomy(store), unit)
@@ -163,10 +162,11 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     if not store.schema.primary_keys:
         done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
     else:
-        before = rescaling.rescale_due(store, wanted, run_rescale(spark))
         if store.schema.bucket_mode is BucketMode.POSTPONE:
-            before = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
-        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or before
+            placed = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
+        else:
+            placed = rescaling.rescale_due(store, wanted, run_rescale(spark))
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or placed
     return after_commit(store, done, dedicated=True)
 
 

@@ -204,13 +204,6 @@ PROCEDURES: dict[str, Procedure] = {
         run=_compact,
         check=_check_compact,
     ),
-    "rescale": Procedure(
-        spark=("table", "bucket_num", "partitions", "where"),
-        flink=("table", "bucket_num", "partition", "scan_parallelism", "sink_parallelism"),
-        run=procedures_buckets.rescale,
-        check=procedures_buckets.check_rescale,
-    ),
-    "advise_buckets": Procedure(spark=("table",), run=procedures_buckets.advise, check=lambda given: None),
     "expire_changelogs": Procedure(
         spark=procedures_expiry.CHANGELOGS, run=procedures_expiry.expire_changelogs, check=procedures_expiry.check
     ),
@@ -220,6 +213,13 @@ PROCEDURES: dict[str, Procedure] = {
     "remove_orphan_files": Procedure(
         spark=procedures_expiry.ORPHANS, run=procedures_expiry.remove_orphan_files, check=procedures_expiry.check
     ),
+    "rescale": Procedure(
+        spark=("table", "bucket_num", "partitions", "where"),
+        flink=("table", "bucket_num", "partition", "scan_parallelism", "sink_parallelism"),
+        run=procedures_buckets.rescale,
+        check=procedures_buckets.check_rescale,
+    ),
+    "advise_buckets": Procedure(spark=("table",), run=procedures_buckets.advise, check=lambda given: None),
 }
 # Paimon's procedures that are not there yet; one moves up with its issue.
 LATER = frozenset(
