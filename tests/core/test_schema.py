@@ -201,22 +201,11 @@ def test_duplicate_columns():
 # ---- what is not there yet
 
 
-@pytest.mark.parametrize(("bucket", "partition", "reads"), [(-1, ("b",), True)])
-def test_undelivered_features_are_refused_by_name(bucket, partition, reads):
-    schema = create({"bucket": bucket}, partition=partition, primary=("a",), a="INT", b="INT")
-    with pytest.raises(UnsupportedError, match="bucket"):
-        refuse_undelivered(schema)
-    if reads:
-        refuse_undelivered(schema, for_writing=False)
-    else:
-        with pytest.raises(UnsupportedError, match="bucket"):
-            refuse_undelivered(schema, for_writing=False)
-
-
 def test_delivered_tables_pass():
     refuse_undelivered(create(a="INT"))
     refuse_undelivered(create({"bucket": 2, "bucket-key": "a"}, a="INT"))
     refuse_undelivered(create({"bucket": -1}, partition=("b",), primary=("a", "b"), a="INT", b="INT"))
+    refuse_undelivered(create({"bucket": -1}, partition=("b",), primary=("a",), a="INT", b="INT"))
     refuse_undelivered(create({"bucket": -2}, primary=("a",), a="INT", b="INT"))
     refuse_undelivered(create({"bucket": 2}, primary=("a",), a="INT", b="ROW<x INT>"))
     refuse_undelivered(create({"bucket": 2, "merge-engine": "aggregation"}, primary=("a",), a="INT", b="INT"))

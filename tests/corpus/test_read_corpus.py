@@ -1,4 +1,4 @@
-"""Every table of the corpus is read as Flink read it, or refused by name."""
+"""Every table of the corpus is read as Flink read it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from tests import corpus
 from tests.interop.values import arrow_rows, canonical, shortest
 
 import bucketlake
-from bucketlake import BucketlakeError, Catalog, Table, UnsupportedError
+from bucketlake import BucketlakeError, Catalog, Table
 
-# What is not delivered yet: table -> the option that is named when it is read or written.
-REFUSED_TO_READ = {
-    "postpone_batch": "bucket",
-    "postpone_mixed": "bucket",
-    "postpone_pending": "bucket",
-}
-REFUSED_TO_WRITE = REFUSED_TO_READ
 # TIMESTAMP(7..9) is held in nanoseconds of 64 bits, and pyarrow reads every timestamp of orc so: years outside 1677 to
 # 2262 are refused, never wrapped.
 OUT_OF_RANGE = {
     "types_far_parquet": ("c_timestamp_9",),
     "types_far_orc": ("c_timestamp_3", "c_timestamp_6", "c_timestamp_9"),
 }
-READABLE = sorted(set(corpus.names()) - set(REFUSED_TO_READ))
+PENDING = {"postpone_mixed", "postpone_pending"}  # what is written to them is not read before it is compacted
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +31,7 @@ def _table(catalog: Catalog, name: str) -> Table:
     return catalog.table(f"{corpus.DATABASE}.{name}")
 
 
-@pytest.mark.parametrize("name", sorted(set(READABLE) - set(OUT_OF_RANGE)))
+@pytest.mark.parametrize("name", sorted(set(corpus.names()) - set(OUT_OF_RANGE)))
 def test_rows_are_as_flink_read_them(catalog: Catalog, name: str) -> None:
     table, truth = _table(catalog, name), corpus.expected(name)
     assert list(table.schema.field_names) == truth.columns
@@ -58,7 +51,7 @@ def test_instants_beyond_64_bit_nanoseconds_are_refused_not_wrapped(catalog: Cat
 
 
 def _versions() -> list[tuple[str, str]]:
-    found = [(name, label) for name in READABLE for label in corpus.expected(name).versions]
+    found = [(name, label) for name in corpus.names() for label in corpus.expected(name).versions]
     return [(name, label) for name, label in found if label != "merge on read"]
 
 
@@ -97,7 +90,7 @@ FILE_FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", corpus.names())
 def test_files_and_buckets_are_those_that_flink_lists(catalog: Catalog, name: str) -> None:
     table, truth = _table(catalog, name), corpus.expected(name)
     mine = {found.file.file_name: found for found in table.files()}
@@ -118,23 +111,7 @@ def test_snapshots_are_those_that_flink_lists(catalog: Catalog, name: str) -> No
     assert mine == sorted(tuple(each[key] for key in keys) for each in corpus.expected(name).snapshots)
 
 
-@pytest.mark.parametrize("name", corpus.names())
-def test_what_is_not_delivered_is_refused_by_name_before_anything_is_written(catalog: Catalog, name: str) -> None:
-    table = _table(catalog, name)
-    for refused, act in ((REFUSED_TO_READ, table.plan), (REFUSED_TO_WRITE, table.for_writing)):
-        if name not in refused:
-            act()
-            continue
-        with pytest.raises(UnsupportedError, match=refused[name]):
-            act()
-    if name in REFUSED_TO_WRITE:
-        before = sorted(Path(table.path).rglob("*"))
-        with pytest.raises(UnsupportedError, match=REFUSED_TO_WRITE[name]):
-            table.write_arrow(table.arrow_schema.empty_table())
-        assert sorted(Path(table.path).rglob("*")) == before
-
-
-@pytest.mark.parametrize("name", sorted(set(READABLE) - set(REFUSED_TO_WRITE) - set(OUT_OF_RANGE)))
+@pytest.mark.parametrize("name", sorted(set(corpus.names()) - PENDING - set(OUT_OF_RANGE)))
 def test_rows_written_back_are_the_same_rows(catalog: Catalog, name: str) -> None:
     """A whole overwrite of a copy by its own rows: what Bucketlake reads of Paimon's values, it can write."""
     table, truth = _table(catalog, name), corpus.expected(name)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from bucketlake import Table
 from bucketlake.ops import postpone_compact
 from bucketlake.ops.scan import delta_entries, live_entries
-from bucketlake.spark import compaction, tasks
+from bucketlake.spark import compaction, placement
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -75,7 +75,7 @@ def test_pending_rows_of_tasks_are_read_and_compacted(lake: Lake, rows: int, mon
 def test_batch_writes_number_new_partitions_by_their_rows(
     lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "FEW_FILES_OF_PARTITIONS", 1)
+    monkeypatch.setattr(placement, "FEW_FILES_OF_PARTITIONS", 1)
     table = create(lake, {"postpone.target-row-num-per-bucket": str(rows // 10)})
     handle = lake.table("db.t")
     handle.write(

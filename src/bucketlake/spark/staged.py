@@ -25,9 +25,11 @@ from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.roll import TARGET_APPEND, described, stats_modes
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.write import default_total, write_batches
+from bucketlake.ops.write_plan import MOST_LOAD, tasks_for
 from bucketlake.schema import BucketMode
 from bucketlake.schema_file_index import index_specs
-from bucketlake.spark.cluster import ensure_package, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.placement import count_partitions
 from bucketlake.spark.tasks import discard
 from bucketlake.spark.types import quoted
 from bucketlake.types import DataField, DataType, Root, type_text
@@ -83,10 +85,23 @@ def write_staged(spark: SparkSession, store: Store, frame: DataFrame) -> list[Co
     """
     folder = f"{store.paths.root}/.staging-{store.env.clock.new_uuid()}"
     try:
-        _spark_write(store, frame, folder)
+        _spark_write(store, _by_partition(spark, store, frame), folder)
         return _messages(spark, store, _parquet_files(store, folder))
     finally:
         store.env.storage.delete_tree(folder)
+
+
+def _by_partition(spark: SparkSession, store: Store, frame: DataFrame) -> DataFrame:
+    """The rows, those of a partition together where there are so many partitions that tasks would each write a small
+    file of all of them."""
+    template = WriteTask("", tasks=parallelism(spark) + 1)
+    if not store.schema.partition_keys:
+        return frame
+    partitions = count_partitions(spark, store.schema, frame, template)
+    if partitions is None or partitions <= MOST_LOAD:
+        return frame
+    tasks = tasks_for(partitions, 1, parallelism(spark))
+    return frame.repartition(tasks, *[F.col(quoted(name)) for name in store.schema.partition_keys])
 
 
 def _spark_write(store: Store, frame: DataFrame, folder: str) -> None:

@@ -16,31 +16,27 @@ from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.buckets import assigners_of
 from bucketlake.ops.dynamic import joined, remove_index
 from bucketlake.ops.key_index import open_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
-from bucketlake.ops.postpone import counts_rows, writes_pending
+from bucketlake.ops.postpone import counts_rows
 from bucketlake.ops.postpone_write import with_numbers, write_counted
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
-from bucketlake.schema import BucketMode, TableSchema
-from bucketlake.spark.bucketing import bucket_column, range_column, share_column
+from bucketlake.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
-from bucketlake.spark.counting import count_rows, evaluated_once, numbered_column
+from bucketlake.spark.counting import count_rows, evaluated_once
 from bucketlake.spark.first_load import first_load
 from bucketlake.spark.narrow import narrowed, widened
-from bucketlake.spark.types import quoted
+from bucketlake.spark.placement import count_partitions, placed, planned, warn_of_load
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
 SMALL_BYTES = 4 << 20
 COLLECTED_BYTES = 64 << 20  # what all tasks together may send back
-FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
-FEW_FILES_OF_PARTITIONS = 16  # the same in partitioned tables, where it counts for every partition
 
 
 @dataclass(frozen=True)
@@ -111,9 +107,14 @@ def write_in_tasks(
     """
     ensure_package(spark)
     tasks, whole = template.tasks - 1, template.assigners
+    partitions: int | None = None
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
         first = first_load(spark, store, frame, template)
         template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
+        partitions = len(first)
+    if store.schema.bucket_mode is BucketMode.FIXED:
+        partitions = count_partitions(spark, store.schema, frame, template)
+        template = planned(store.schema, template, partitions)
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
         template = _indexed(store, replace(template, assigners=assigners_of(store.options, tasks)))
     counts = counts_rows(store.schema, template.total_buckets)
@@ -122,8 +123,9 @@ def write_in_tasks(
         if counts:
             counted = count_rows(store, rows_in)
             template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
-        stage = WriteStage(store, template, tasks, kinds)
-        results = run_tasks(narrowed(_placed(rows_in, store.schema, template, codes), store.schema.fields), stage)
+        rows_in = placed(rows_in, store.schema, template, codes, partitions)
+        stage = WriteStage(store, template, template.tasks - 1, kinds)
+        results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
     try:
         for result in results:
@@ -132,6 +134,7 @@ def write_in_tasks(
         rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
+        warn_of_load(messages, template.tasks - 1)
         messages = messages + write_in_driver(store, rows, template, kinds, overwrite)
         return joined(store, messages) if template.first_load else messages
     except BaseException:
@@ -164,49 +167,6 @@ def _indexed(store: Store, template: WriteTask) -> WriteTask:
     """The task with what is known of the keys of its base, so that tasks load their shares of it."""
     base = store.find_snapshot(template.key_base or 0)
     return template if base is None else replace(template, key_index=open_index(store, base))
-
-
-def _shuffles_for_nothing(schema: TableSchema, template: WriteTask) -> bool:
-    tasks, buckets = template.tasks - 1, schema.bucket
-    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        return tasks == 1
-    if schema.bucket_mode is BucketMode.DYNAMIC:
-        buckets = max(template.first_load.values(), default=0)
-    elif schema.bucket_mode is BucketMode.POSTPONE:
-        buckets = max((1, *template.total_buckets.values()))
-        if writes_pending(schema):
-            return True
-    elif schema.bucket_mode is not BucketMode.FIXED:
-        return True
-    limit = FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES
-    return tasks == 1 or 0 < tasks * buckets <= limit
-
-
-def _placed(frame: DataFrame, schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) -> DataFrame:
-    """The rows with the task that writes them: wherever they are, or by their owner."""
-    tasks = template.tasks - 1
-    if _shuffles_for_nothing(schema, template):
-        return frame.coalesce(tasks)
-    return frame.repartitionById(tasks, _owner(schema, template, codes))
-
-
-def _owner(schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) -> Column:
-    """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
-    those of a partition go to consecutive tasks. A first load: the task that owns the range of hashes; cross-partition
-    tables the same, whatever the partition."""
-    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        return range_column(schema, template.tasks - 1, schema.primary_keys)
-    if template.first_load:
-        owner = range_column(schema, template.tasks - 1)
-    elif schema.bucket_mode is BucketMode.DYNAMIC:
-        owner = share_column(schema, template.assigners)
-    elif schema.bucket_mode is BucketMode.POSTPONE:
-        owner = numbered_column(schema, template.total_buckets, codes)
-    else:
-        owner = bucket_column(schema, schema.bucket)
-    if schema.partition_keys:
-        owner = F.hash(*[F.col(quoted(name)) for name in schema.partition_keys]).cast("long") + owner
-    return F.pmod(owner, F.lit(template.tasks - 1)).cast("int")
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:
