@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.sim.tables import data_file
 
 import bucketlake
-from bucketlake import ConflictError, InvalidError, Table, UnsupportedError
+from bucketlake import InvalidError, Table, UnsupportedError
 from bucketlake.format.snapshot import CommitKind
 from bucketlake.ops import postpone_compact
 from bucketlake.ops.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
@@ -275,7 +275,7 @@ def test_two_compactions_of_the_same_files_do_not_double_rows(tmp_path: Path) ->
     assert files == {name for _, _, _, name in live(table)}, "the loser's files are gone"
 
 
-def test_two_numbers_for_one_new_partition_do_not_both_get_in(tmp_path: Path) -> None:
+def test_of_two_numbers_for_one_new_partition_the_first_counts(tmp_path: Path) -> None:
     table = create(tmp_path, postpone__target_row_num_per_bucket="10")
     store = table.store
     parts = []
@@ -284,9 +284,9 @@ def test_two_numbers_for_one_new_partition_do_not_both_get_in(tmp_path: Path) ->
         task = prepare_write(store, None, commit_user=f"u{count}")
         parts.append((f"u{count}", write_counted(store, batch.to_batches(), task)))
     table.commit(parts[0][1], parts[0][0])
-    with pytest.raises(ConflictError, match="new bucket num 5, but the previous bucket num is 1"):
-        table.commit(parts[1][1], parts[1][0])
-    assert len(rows_of(table)) == 5
+    table.commit(parts[1][1], parts[1][0])
+    assert {total for _, _, total, _ in live(table)} == {1}, "the later write hashes its rows anew"
+    assert rows_of(table) == [(1, k, 50) for k in range(50)]
 
 
 def test_compaction_adopts_the_number_that_another_commit_chose(tmp_path: Path) -> None:

@@ -283,6 +283,19 @@ def referenced(table: Table) -> set[str]:
     return known
 
 
+def test_overwriting_a_partition_of_a_table_whose_keys_may_lie_in_several() -> None:
+    """Buckets with a number: keys of other partitions are the user's affair, and the option's number counts."""
+    options = {"bucket": "2", "scan.manifest.parallelism": "1"}
+    schema = TableSchema.create(FIELDS, ("pt",), ("k",), options)
+    table = Table(create_table(MapStorage(), FakeClock(next(SEEDS)), schema), "t")
+    write(table, [(pt, k, k) for pt in (1, 2) for k in range(10)])
+    table = table.alter(SetOption("bucket", "5"))
+    write(table, [(1, k, 7) for k in range(4)], mode="overwrite")
+    write(table, [(2, 3, 8)], mode="overwrite", partition={"pt": 2})
+    assert sorted(content(table)) == [*((1, k, 7) for k in range(4)), (2, 3, 8)]
+    check_places(table, {1: 5, 2: 5})
+
+
 def test_changelogs_move_with_their_rows() -> None:
     inner = MapStorage()
     table = new_table("input", 2, inner)

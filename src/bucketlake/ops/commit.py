@@ -42,9 +42,6 @@ class Reassign(Protocol):
 Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
 """Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
 
-Relocate = Callable[..., tuple[CommitMessage, ...]]
-"""Either of them, as the table's bucket mode asks for."""
-
 
 @dataclass(frozen=True, slots=True)
 class CommitProperties:
@@ -76,7 +73,8 @@ class Commit:
         self._user = commit_user
         self._renumber = renumber
         dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
-        self._relocate: Relocate | None = reassign if dynamic else rehash
+        self._reassign = reassign if dynamic else None
+        self._rehash = None if dynamic else rehash
         self._publisher = Publisher(store)
 
     # ---- writing
@@ -99,7 +97,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes = notes or CommitProperties()
-        rebase = _Rebase(self._store, messages, self._renumber, self._relocate)
+        rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
         published: Snapshot | None = None
         allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
         writes = any(_append_changes(message) for message in messages)
@@ -201,7 +199,7 @@ class Commit:
             if outside:
                 raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
         compacting = [message for message in messages if _compacts(message)]
-        rebase = _Rebase(self._store, messages, None, self._relocate)
+        rebase = _Rebase(self._store, messages, None, self._reassign)
 
         def changes(view: View) -> Changes:
             made = new if target is None or not rebase.settles else _added(rebase.settle(view, target))
@@ -299,12 +297,14 @@ class _Rebase:
         store: Store,
         messages: Sequence[CommitMessage],
         renumber: Renumber | None,
-        relocate: Relocate | None,
+        reassign: Reassign | None,
+        rehash: Rehash | None = None,
     ) -> None:
         self.messages = self._given = tuple(messages)
         self._store = store
         self._renumber = renumber
-        self._relocate = relocate
+        self._reassign = reassign
+        self._rehash = rehash
         self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
         numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
@@ -312,8 +312,9 @@ class _Rebase:
 
     def plan(self, view: View) -> Changes:
         """The changes on this base."""
-        if self._relocate is not None:
-            self._adopt(self._relocate(self.messages, view))
+        relocate = self._reassign or self._rehash
+        if relocate is not None:
+            self._adopt(relocate(self.messages, view))
         changes = _changes(_append_changes(message) for message in self.messages)
         if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
             return self._without_duplicates(view, changes)
@@ -326,13 +327,13 @@ class _Rebase:
     @property
     def settles(self) -> bool:
         """Whether an overwrite of partitions has to look at the others: keys lie in one partition of the table."""
-        return self._relocate is not None and self._store.schema.cross_partition
+        return self._reassign is not None and self._store.schema.cross_partition
 
     def settle(self, view: View, replaced: PartitionFilter) -> tuple[CommitMessage, ...]:
         """The messages of an overwrite on this base, made anew from the caller's."""
-        assert self._relocate is not None
+        assert self._reassign is not None
         self.messages = self._given
-        self._adopt(self._relocate(self._given, view, replaced))
+        self._adopt(self._reassign(self._given, view, replaced))
         return self.messages
 
     def _adopt(self, messages: tuple[CommitMessage, ...]) -> None:

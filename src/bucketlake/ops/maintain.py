@@ -117,8 +117,6 @@ def after_write(
         return None
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         return None
-    if _must_compact(store):  # the commit may have moved rows to other buckets
-        buckets = {bucket_key(entry) for entry in delta_entries(store, snapshot) if entry.bucket >= 0}
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
