@@ -61,7 +61,7 @@ class Measurements:
         for run in range(warm + (runs or self.runs)):
             if before is not None:
                 before()
-            if floor and self.paired and run >= warm:
+            if floor in self._floors and self.paired and run >= warm:
                 start = time.perf_counter()
                 self._floors[floor]()
                 case.floors.append(time.perf_counter() - start)

@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 1 is 6.0M rows")
     parser.add_argument("--runs", type=int, default=3, help="runs a case; medians count")
-    cases = "append, filtered, keyed, upserts, compaction, small, inline, vectors, dynamic"
+    cases = "append, filtered, keyed, upserts, compaction, small, inline, vectors, dynamic, cross, postpone, rescale"
     parser.add_argument("--only", default="", help=f"comma-separated: {cases}")
     parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/data/results.json"))

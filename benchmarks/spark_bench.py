@@ -67,6 +67,9 @@ class SparkBench:
         self.inline()
         self.vectors()
         self.dynamic()
+        self.cross()
+        self.postpone()
+        self.rescale()
 
     def floors(self) -> None:
         """W and R, warm."""
@@ -243,6 +246,53 @@ class SparkBench:
         upsert = lambda: table.write(self._tenth(next(tenths)))  # noqa: E731
         self.m.measure("dynamic-bucket upsert of 10 %", upsert, floor="W", mark=0.5, runs=4)
         self.verify("dynamic")
+
+    def cross(self) -> None:
+        """A key without the partition column, 7 partitions: load, and upserts of a hundredth, half of which move."""
+        rows = self.source.withColumn("mode", F.col("l_shipmode"))
+        fresh = partial(self._fresh, "crossed", {"bucket": "-1", "write-only": "true"}, ["mode"], KEYS)
+        load = lambda: self.lake.table("bench.crossed").write(rows)  # noqa: E731
+        self.m.measure("cross-partition load, 7 partitions", load, floor="W", mark=2.5, before=fresh)
+        shares = iter(range(100))
+
+        def upsert() -> None:
+            some = rows.where(f"pmod(hash(l_orderkey, {next(shares)}), 100) = 0")
+            moved = F.when(F.col("l_linenumber") > 2, F.lit("RAIL")).otherwise(F.col("mode"))
+            self.lake.table("bench.crossed").write(some.withColumn("mode", moved))
+
+        self.m.measure("cross-partition upsert of 1 %, first", upsert, floor="W", runs=1)
+        self.m.measure("cross-partition upsert of 1 %", upsert, floor="W", mark=0.4, runs=4)
+        self.verify("crossed")
+
+    def postpone(self) -> None:
+        """Pending rows: load and compaction to 8 buckets."""
+        options = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "8"}
+        fresh = partial(self._fresh, "pending", options, keys=KEYS)
+        self.m.measure("postpone load", lambda: self._load("pending"), floor="W", mark=1.3, before=fresh)
+
+        def loaded() -> None:
+            fresh()
+            self._load("pending")
+
+        compact = lambda: self.lake.table("bench.pending").compact()  # noqa: E731
+        self.m.measure("postpone compaction", compact, floor="W", mark=1.8, before=loaded)
+        self.verify("pending")
+
+    def rescale(self) -> None:
+        """8 buckets to 16, beside pyarrow that reads and writes all rows."""
+        self._fresh("resized", {"bucket": str(BUCKETS), "write-only": "true"}, keys=KEYS)
+        self._load("resized")
+        groups: dict[str, list[str]] = defaultdict(list)
+        for found in self.lake.table("bench.resized").files():
+            groups[str(Path(found.path).parent)].append(found.path)
+        pool = multiprocessing.get_context("spawn").Pool(os.cpu_count())
+        floor = partial(read_and_write, pool, list(groups.values()), self.folder / "rewritten", 1.0)
+        self.m.measure("K: the same files", floor, warm=1, runs=2)
+        pool.terminate()
+        numbers = iter((16, 8, 16, 8, 16))
+        rescale = lambda: self.lake.table("bench.resized").rescale(next(numbers))  # noqa: E731
+        self.m.measure("rescale 8 to 16 and back", rescale, floor="K: the same files", mark=1.5)
+        self.verify("resized")
 
     def _tenth(self, share: int) -> DataFrame:
         changed = self.source.where(f"pmod(hash(l_orderkey, {share}), 10) = 0")
