@@ -170,7 +170,7 @@ def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
         ("ALTER TABLE db.gone SET ('bucket'='1')", Exception),
         ("DROP TABLE db.gone", NotFoundError),
         ("CALL sys.compact('db.gone')", NotFoundError),
-        ("CALL sys.expire_snapshots('db.t')", UnsupportedError),
+        ("CALL sys.create_tag('db.t', 'x')", UnsupportedError),
     ],
 )
 def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Exception]) -> None:
