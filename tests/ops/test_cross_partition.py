@@ -124,6 +124,19 @@ def check_index(table: Table, expected: State) -> None:
     assert counts == {place: list(found.values()).count(place) for place in set(found.values())}
 
 
+def without_returns(rows: list[Row]) -> list[Row]:
+    """The rows of a write up to the first delete of each key: partial-update takes nulls of what follows for "as it
+    was", and where a flush or a compaction cut decides whether the delete lies between. So it is with Paimon."""
+    gone: set[int] = set()
+    kept = []
+    for row in rows:
+        if row[0] not in gone:
+            kept.append(row)
+        if row[3] == 3:
+            gone.add(row[0])
+    return kept
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_history_is_what_a_dict_says(engine: str) -> None:
     rows = rows_of(engine)
@@ -140,6 +153,8 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
             table, expected = create(folder, engine), {}
             for kind, given_rows, indexed in steps:
                 if kind == "put":
+                    if engine == "partial-update":
+                        given_rows = without_returns(given_rows)
                     put(table, given_rows, sizes, indexed)
                     expected = model(expected, engine, given_rows)
                 elif kind == "compact":
