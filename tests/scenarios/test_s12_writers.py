@@ -35,6 +35,14 @@ def test_many_partitions_make_one_file_a_bucket(lake: bucketlake.Lake, spelling:
     assert lake.table("db.t").read(where="pt = 7").count() == 100
 
 
+def test_a_backfill_of_a_table_with_one_partition_too(lake: bucketlake.Lake) -> None:
+    """What is there already says nothing of how many partitions come."""
+    lake.sql(create("TBLPROPERTIES", "db.t", "id BIGINT, pt INT, v STRING", "id, pt", "pt", bucket="2"))
+    lake.sql("INSERT INTO db.t VALUES (1, 1, 'a')")
+    lake.table("db.t").write(rows(lake))
+    assert len(lake.catalog.table("db.t").files()) <= 2 * PARTITIONS + 1
+
+
 def test_append_tables_too(lake: bucketlake.Lake) -> None:
     lake.sql("CREATE TABLE db.t (id BIGINT, pt INT, v STRING) PARTITIONED BY (pt)")
     lake.table("db.t").write(rows(lake))

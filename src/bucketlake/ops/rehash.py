@@ -36,7 +36,8 @@ def rehash(store: Store, messages: Sequence[CommitMessage], view: View) -> tuple
     stale = [m for m in messages if _is_hashed(m) and totals.get(m.partition, m.total_buckets) != m.total_buckets]
     if not stale:
         return tuple(messages)
-    result = [message for message in messages if message not in stale]
+    known = {id(message) for message in stale}
+    result = [message for message in messages if id(message) not in known]
     made: list[_Moved] = []
     try:
         for partition in dict.fromkeys(message.partition for message in stale):

@@ -55,7 +55,8 @@ def resettle(
     stale = [message for message in stale if replaced is not None or message.key_base is not None]
     if not stale or view.snapshot is None:
         return tuple(messages)
-    others = [message for message in messages if not any(message is known for known in stale)]
+    known = {id(message) for message in stale}
+    others = [message for message in messages if id(message) not in known]
     settling = _Settling(store, view, replaced)
     try:
         settled = settling.run(stale)
@@ -119,7 +120,7 @@ class _Settling:
     ) -> tuple[dict[BucketKey, Keys], pa.RecordBatch]:
         """This write's keys that others may have written too: by place, and once each as rows of the key columns."""
         fields, names = key_fields(self.store), self.store.schema.primary_keys
-        own: dict[BucketKey, Keys] = {}
+        own: dict[BucketKey, list[Keys]] = {}
         parts: list[pa.RecordBatch] = []
         for message in messages:
             place = (message.partition, message.bucket)
@@ -128,11 +129,11 @@ class _Settling:
                 if theirs is not None:
                     hit = theirs.rows_of(keys) >= 0
                     keys, columns = keys.take(hit), columns.filter(pa.array(hit))
-                own[place] = Keys.all_of([own.get(place, Keys.none(fields)), keys])
+                own.setdefault(place, []).append(keys)
                 parts.append(columns)
         whole = pa.concat_batches(parts)
         first = Keys.of(whole, fields).distinct()[1]
-        return own, whole.take(pa.array(first))
+        return {place: Keys.all_of(found) for place, found in own.items()}, whole.take(pa.array(first))
 
     def _elsewhere(self, own: Mapping[BucketKey, Keys], found: KeyRun) -> KeyRun:
         """Of the keys found those that this write has no row for in the place where they lie."""

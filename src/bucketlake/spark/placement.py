@@ -28,12 +28,12 @@ _COUNTED = 2_000_000  # more partitions than a write may have: the count stops t
 
 
 def count_partitions(spark: SparkSession, schema: TableSchema, frame: DataFrame, template: WriteTask) -> int | None:
-    """Into how many partitions the rows go: 1 without partition columns; counted where that costs little and the live
-    partitions do not say that it is of no consequence; None where it is not known."""
+    """Into how many partitions the rows go: 1 without partition columns; those that live, where these are enough for a
+    shuffle, which makes no more files than there are groups; else counted where that costs little; else None."""
     if not schema.partition_keys:
         return 1
     live = len({partition for partition, _ in template.sequence_start})
-    if live and tasks_for(live, max(schema.bucket, 1), template.tasks - 1) == template.tasks - 1:
+    if live * max(schema.bucket, 1) * (template.tasks - 1) > FEW_FILES_OF_PARTITIONS:
         return live
     if not is_cheap(spark, frame):
         return None
