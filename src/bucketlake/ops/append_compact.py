@@ -28,13 +28,13 @@ from bucketlake.ops.read import read_split
 from bucketlake.ops.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.scan import live_entries
 from bucketlake.ops.splits import deletion_files
-from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.store import Store
+from bucketlake.ops.units import run_units
 from bucketlake.ops.write import new_commit_user
 from bucketlake.options import TableOptions
 from bucketlake.schema import BucketMode
 
 ATTEMPTS = 5
-THREADS = 4
 FULL_MIN_FILES = 3
 Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]
 
@@ -320,20 +320,7 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
 
 def run_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
     """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
-
-    def attempt(unit: AppendUnit) -> CommitMessage | BucketlakeError:
-        try:
-            return compact_files(store, unit)
-        except BucketlakeError as error:
-            return error
-
-    results = parallel(attempt, units, THREADS)
-    messages = [result for result in results if isinstance(result, CommitMessage)]
-    for result in results:
-        if isinstance(result, BucketlakeError):
-            Commit(store, "").abort(messages)
-            raise result
-    return messages
+    return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
 
 
 def compact_append(

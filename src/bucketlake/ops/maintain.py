@@ -10,10 +10,8 @@ Spec: docs/spec/compaction.md#committing
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -37,6 +35,7 @@ from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.publish import is_commit
 from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
+from bucketlake.ops.units import run_units
 from bucketlake.ops.write import new_commit_user
 from bucketlake.schema import BucketMode
 
@@ -46,7 +45,6 @@ Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
 """Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
 
 ATTEMPTS = 8
-THREADS = min(4, os.cpu_count() or 1)
 
 Due = Callable[[Snapshot], list[CompactUnit]]
 
@@ -63,18 +61,7 @@ class Wanted:
 
 def run_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
     """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
-    if len(units) == 1:
-        found = compact_bucket(store, units[0])
-        return [] if found is None else [found]
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(compact_bucket, store, unit) for unit in units]
-    failed = next((error for future in futures if (error := future.exception()) is not None), None)
-    messages = [future.result() for future in futures if future.exception() is None]
-    made = [message for message in messages if message is not None]
-    if failed is not None:
-        Commit(store, "").abort(made)
-        raise failed
-    return made
+    return run_units(store, units, lambda store, unit: [compact_bucket(store, unit)])
 
 
 def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> Snapshot | None:

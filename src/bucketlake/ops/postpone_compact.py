@@ -14,7 +14,6 @@ Spec: docs/spec/postpone.md#compaction
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,13 +26,14 @@ from bucketlake.format.manifest import DataFile, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.conflicts import max_sequences
-from bucketlake.ops.maintain import ATTEMPTS, THREADS
+from bucketlake.ops.maintain import ATTEMPTS
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.read import read_key_values
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.store import Store
+from bucketlake.ops.units import run_units
 from bucketlake.ops.write import new_commit_user, renumber, sequence_floor, write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema import KIND_FIELD
@@ -152,14 +152,7 @@ def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
 
 def run_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
     """Place units in this process, several at a time. On an error the files of all units are removed."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(place_rows, store, unit) for unit in units]
-    failed = next((error for future in futures if (error := future.exception()) is not None), None)
-    messages = [message for future in futures if future.exception() is None for message in future.result()]
-    if failed is not None:
-        Commit(store, "").abort(messages)
-        raise failed
-    return messages
+    return run_units(store, units, place_rows)
 
 
 def place_pending(

@@ -15,10 +15,8 @@ Spec: docs/spec/rescale.md
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from bucketlake.errors import (
@@ -36,7 +34,6 @@ from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snap
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule
 from bucketlake.ops.advise import numbers_due
 from bucketlake.ops.append_compact import numbered
-from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, Planner, compact_bucket
 from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, max_sequences
 from bucketlake.ops.dynamic import remove_index
@@ -49,6 +46,7 @@ from bucketlake.ops.publish import Changes, Publisher, Request, View
 from bucketlake.ops.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
+from bucketlake.ops.units import run_units
 from bucketlake.ops.write import new_commit_user, remove_files
 from bucketlake.schema import BucketMode
 
@@ -59,7 +57,6 @@ Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 
 ATTEMPTS = 20
 ROUNDS = 10  # replays before the switch; what is left then is replayed within it
-THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +138,7 @@ def _check(store: Store, request: RescaleRequest) -> None:
 
 def run_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
     """Move rows in this process, several units at a time. On an error the files of all units are removed."""
-    if len(units) <= 1:
-        return [message for unit in units for message in move(store, unit)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(move, store, unit) for unit in units]
-    failed = next((error for future in futures if (error := future.exception()) is not None), None)
-    messages = [message for future in futures if future.exception() is None for message in future.result()]
-    if failed is not None:
-        Commit(store, "").abort(messages)
-        raise failed
-    return messages
+    return run_units(store, units, move)
 
 
 class _Overtaken(Exception):
