@@ -162,5 +162,7 @@ def test_pending_rows_of_sparks_writer(flink: FlinkPaimon, classic_session: Spar
     result = flink.sql(f"SELECT v, COUNT(*) FROM {turns.name} {HINT} WHERE k < 60000 GROUP BY v")
     assert sorted(map(tuple, result.rows)) == [("first", 15_000), ("last", 45_000)]
     compact_by_flink(turns)
-    found = turns.maker.table.refresh().to_arrow(where="k < 60000").group_by("v").aggregate([([], "count_all")]).to_pylist()
+    found = (
+        turns.maker.table.refresh().to_arrow(where="k < 60000").group_by("v").aggregate([([], "count_all")]).to_pylist()
+    )
     assert {row["v"]: row["count_all"] for row in found} == {"first": 15_000, "last": 45_000}
