@@ -149,7 +149,7 @@ def test_partitions_have_numbers_of_their_own(flink: FlinkPaimon, tmp_path: Path
 
 
 @pytest.mark.spark
-def test_pending_rows_of_sparks_writer(flink: FlinkPaimon, classic_session: SparkSession, tmp_path: Path) -> None:
+def test_pending_rows_of_spark_s_tasks(flink: FlinkPaimon, classic_session: SparkSession, tmp_path: Path) -> None:
     case = Case("spark", "", KV, lambda maker: None, [], ["k"], {"bucket": "-2", **PENDING})
     turns = Turns(flink, tmp_path, case)
     lake = bucketlake.connect(str(tmp_path), spark=classic_session)

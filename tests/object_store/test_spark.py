@@ -12,7 +12,7 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import NotFoundError
-from bucketlake.spark import live, native, reader, staged
+from bucketlake.spark import live, native, reader
 from bucketlake.spark.native import FileAt
 from bucketlake.spark.session import Lake
 
@@ -48,7 +48,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often the ways of Spark's own were taken."""
-    taken = {"scan": 0, "scan_with_positions": 0, "write_staged": 0}
+    taken = {"scan": 0, "scan_with_positions": 0}
 
     def counted(module: Any, name: str) -> None:
         real = getattr(module, name)
@@ -61,7 +61,6 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
     counted(native, "scan")
     counted(live, "scan_with_positions")
-    counted(staged, "write_staged")
     return taken
 
 
@@ -94,7 +93,6 @@ def test_large_writes_and_reads(
 ) -> None:
     table = made(lake, kind)
     store = table.table.store
-    assert not staged.is_possible(lake.spark, store)
     table.write(many(lake))
     files = [FileAt(found.path, found.file) for found in table.files()]
     assert all(found.path.startswith("s3://") for found in files)
@@ -109,7 +107,7 @@ def test_large_writes_and_reads(
     table.write(many(lake, 0, 100).where("p = 'a'"), mode="overwrite", partition={"p": "a"})
     assert table.read(where="p = 'a'").count() == 50
     assert summary(table.read(scan_snapshot_id=1)) == expected(range(MANY))
-    assert decisions == {"scan": 0, "scan_with_positions": 0, "write_staged": 0}
+    assert decisions == {"scan": 0, "scan_with_positions": 0}
 
 
 def _never(*given: Any) -> Any:
@@ -123,7 +121,7 @@ def test_small_writes_and_reads(lake: Lake, kind: str, decisions: dict[str, int]
     table.write(many(lake, 2, 2))
     found = sorted(tuple(row) for row in table.read().collect())
     assert found == sorted([("a", 1, 10), ("a", 2, 3), ("b", 2, 20), ("b", 3, 4)])
-    assert decisions == {"scan": 0, "scan_with_positions": 0, "write_staged": 0}
+    assert decisions == {"scan": 0, "scan_with_positions": 0}
 
 
 def test_sql(lake: Lake, decisions: dict[str, int]) -> None:
@@ -150,7 +148,7 @@ def test_sql(lake: Lake, decisions: dict[str, int]) -> None:
     assert lake.sql("SHOW TABLES").count() == 0
     lake.sql("DROP DATABASE db")
     assert lake.catalog.list_databases() == ["default"]
-    assert decisions == {"scan": 0, "scan_with_positions": 0, "write_staged": 0}
+    assert decisions == {"scan": 0, "scan_with_positions": 0}
 
 
 def test_rows_that_fail_leave_no_object(lake: Lake, s3: S3) -> None:
@@ -215,12 +213,11 @@ def test_file_uris_take_the_native_way(
     lake.sql("CREATE DATABASE db")
     lake.sql("USE db")
     table = made(lake, "unaware")
-    assert staged.is_possible(classic_session, table.table.store)
     table.write(many(lake))
     assert summary(table.read()) == expected(range(MANY))
     frame = classic_session.read.format("bucketlake").load(f"file://{table.path}")
     assert summary(frame) == expected(range(MANY))
-    assert decisions == {"scan": 1, "scan_with_positions": 0, "write_staged": 1}
+    assert decisions == {"scan": 1, "scan_with_positions": 0}
     keyed = lake.catalog.create_table("db.k", SCHEMA, ["p"], ["p", "k"], {"bucket": "1"})
     lake.table("k").write(many(lake))
     lake.table("k").write(many(lake, 10, 10))

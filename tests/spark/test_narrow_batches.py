@@ -54,7 +54,9 @@ def test_a_limit_that_was_set_holds(lake: Lake, monkeypatch: pytest.MonkeyPatch)
 def test_wide_rows_keep_the_limit(lake: Lake, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
     lake.sql(f"CREATE TABLE db.t (id BIGINT, v {column}) {KEYED}")
     seen = limits(lake, monkeypatch)
-    value = F.concat_ws(" ", F.transform(F.sequence(F.lit(0), F.lit(700)), lambda n: F.xxhash64("id", n).cast("string")))
+    value = F.concat_ws(
+        " ", F.transform(F.sequence(F.lit(0), F.lit(700)), lambda n: F.xxhash64("id", n).cast("string"))
+    )
     wide = value.cast("binary") if column == "BINARY" else F.array(value) if column.startswith("ARRAY") else value
     rows = lake.spark.range(0, 24_000, 1, 1).select("id", wide.alias("v"))
     lake.table("db.t").write(rows)

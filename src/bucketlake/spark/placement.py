@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone import writes_pending
-from bucketlake.ops.write_plan import overload, owners, tasks_for
+from bucketlake.ops.write_plan import MOST_LOAD, overload, owners, tasks_for
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.spark.bucketing import bucket_column, range_column, share_column
 from bucketlake.spark.counting import numbered_column
@@ -43,9 +43,9 @@ def count_partitions(spark: SparkSession, schema: TableSchema, frame: DataFrame,
 
 def planned(schema: TableSchema, template: WriteTask, partitions: int | None) -> WriteTask:
     """The task with as many others beside it as a write to so many partitions wants."""
-    if partitions is None or schema.bucket_mode is not BucketMode.FIXED:
+    if partitions is None or schema.bucket_mode not in (BucketMode.FIXED, BucketMode.UNAWARE):
         return template
-    return replace(template, tasks=tasks_for(partitions, schema.bucket, template.tasks - 1) + 1)
+    return replace(template, tasks=tasks_for(partitions, max(schema.bucket, 1), template.tasks - 1) + 1)
 
 
 def placed(
@@ -76,8 +76,10 @@ def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:
 
 def _shuffles_for_nothing(schema: TableSchema, template: WriteTask, partitions: int | None) -> bool:
     tasks, mode = template.tasks - 1, schema.bucket_mode
-    if mode is BucketMode.UNAWARE or writes_pending(schema) or tasks == 1:
+    if writes_pending(schema) or tasks == 1:
         return True
+    if mode is BucketMode.UNAWARE:
+        return partitions is None or partitions <= MOST_LOAD
     if mode is BucketMode.KEY_DYNAMIC or partitions is None:
         return False
     if mode is BucketMode.DYNAMIC:
@@ -102,6 +104,8 @@ def _owner(schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) ->
         owner = share_column(schema, template.assigners)
     elif schema.bucket_mode is BucketMode.POSTPONE:
         owner = numbered_column(schema, template.total_buckets, codes)
+    elif schema.bucket_mode is BucketMode.UNAWARE:
+        owner = F.lit(0)
     else:
         owner = bucket_column(schema, schema.bucket)
         if not schema.partition_keys and template.sequence_start and schema.bucket <= MOST_OWNERS:

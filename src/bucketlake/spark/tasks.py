@@ -113,7 +113,7 @@ def write_in_tasks(
         first = first_load(spark, store, frame, template)
         template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
         partitions = len(first)
-    if store.schema.bucket_mode is BucketMode.FIXED:
+    if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
         partitions = count_partitions(spark, store.schema, frame, template)
         template = planned(store.schema, template, partitions)
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:

@@ -1,7 +1,6 @@
 """A DataFrame into a table: choose the way, write files, commit.
 
-Rows that are in the driver already are written here; append tables without buckets go through Spark's own parquet
-writer where it writes what Paimon would; all else through Python tasks.
+Rows that are in the driver already are written here, all else by Python tasks.
 
 Spec: docs/spec/writing.md
 """
@@ -23,7 +22,7 @@ from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
 from bucketlake.schema import KIND_FIELD, TableSchema
-from bucketlake.spark import staged, tasks
+from bucketlake.spark import tasks
 from bucketlake.spark.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
 from bucketlake.table import Table
@@ -98,8 +97,6 @@ def _written(
     if request.local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    if staged.is_possible(spark, store, request.kinds):
-        return staged.write_staged(spark, store, rows, template)
     return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
 
 
