@@ -15,6 +15,7 @@ from bucketlake import NotFoundError
 from bucketlake.ops.orphans import remove_orphans
 from bucketlake.spark import live, native, reader, staged
 from bucketlake.spark.native import FileAt
+from bucketlake.spark.orphans import run_each
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -215,7 +216,7 @@ def test_maintenance_through_sql(lake: Lake, s3: S3) -> None:
     gone = f"{table.path}/p=a/bucket-0/data-gone-0.parquet"
     table.table.store.env.storage.write(gone, b"12345")
     assert lake.sql("CALL sys.remove_orphan_files('w')").collect() == [(0, 0)], "a day has not passed"
-    assert remove_orphans(table.table.store, 1 << 60).paths == (gone,)
+    assert remove_orphans(table.table.store, 1 << 60, run=run_each(lake.spark)).paths == (gone,)
     assert lake.sql("SELECT count(*), sum(v) FROM w").collect() == [(4000, 1333 + 2 * 1334)]
 
 
