@@ -26,6 +26,7 @@ from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone import pending_store, writes_pending
 from bucketlake.ops.postpone_write import pending_file
 from bucketlake.ops.roll import TARGET_APPEND, TARGET_KEYED, described, stats_modes
+from bucketlake.ops.scan import row_width
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.write import default_total, write_batches
 from bucketlake.ops.write_plan import MOST_LOAD, tasks_for
@@ -60,7 +61,6 @@ _FIELD_ID = "parquet.field.id"
 _WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 3, Root.FLOAT: 4, Root.DATE: 2}
 _OTHER_WIDTH = 6
 _TEXT_WIDTH = 10
-_ENOUGH_ROWS = 10_000
 _MOST_ROWS = (1 << 31) - 1
 _OVERSIZE = 2  # times the target
 _UNBOUNDED = 2147483647
@@ -159,17 +159,8 @@ def _column(item: DataField) -> Column:
 
 def _row_width(store: Store) -> float:
     """Bytes a row takes in a file, by the table's newest files or else by its types."""
-    snapshot = store.latest_snapshot()
-    if snapshot is not None:
-        added = [
-            entry.file
-            for manifest in store.manifests(store.manifest_list(snapshot.delta_manifest_list))
-            for entry in manifest
-        ]
-        rows = sum(file.row_count for file in added)
-        if rows >= _ENOUGH_ROWS:
-            return max(sum(file.file_size for file in added) / rows, 0.01)
-    return sum(_width(item.type) for item in store.schema.fields)
+    known = row_width(store)
+    return sum(_width(item.type) for item in store.schema.fields) if known is None else max(known, 0.01)
 
 
 def _width(t: DataType) -> float:
