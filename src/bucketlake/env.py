@@ -13,7 +13,8 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, TypeVar
 
@@ -75,6 +76,10 @@ class Storage(Protocol):
 
     def delete(self, path: str) -> None:
         """Remove a file; absent is fine."""
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        """Remove files with as few requests as the store allows; absent is fine. What cannot be removed stays: how many
+        did not."""
 
     def delete_tree(self, path: str) -> None:
         """Remove a folder with all that it holds; absent is fine."""
@@ -201,6 +206,10 @@ class LocalStorage:
         except OSError as error:
             raise _storage_error("cannot delete", path, error) from error
 
+    def delete_all(self, paths: Sequence[str]) -> int:
+        """See Storage."""
+        return deleted_one_by_one(self.delete, paths)
+
     def delete_tree(self, path: str) -> None:
         """See Storage."""
         try:
@@ -226,6 +235,16 @@ class LocalStorage:
             _in_folder(os.path.dirname(target), lambda: os.rename(source, target))
         except OSError as error:
             raise _storage_error("cannot rename", source, error) from error
+
+
+def deleted_one_by_one(delete: Callable[[str], None], paths: Sequence[str]) -> int:
+    """Call `delete` for each path; for how many it raised no StorageError."""
+    done = 0
+    for path in paths:
+        with suppress(StorageError):
+            delete(path)
+            done += 1
+    return done
 
 
 def _in_folder(folder: str, action: Callable[[], T]) -> T:

@@ -21,7 +21,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
@@ -32,7 +32,7 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.exceptions import NotFoundError as AbsentError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
-from bucketlake.env import Env, FileInfo, LocalStorage, Storage
+from bucketlake.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 
 READ_BUFFER = 1 << 18
@@ -163,6 +163,21 @@ class ObjectStorage:
         store, key = self._at(path)
         with _translated("cannot delete", path):
             _delete(store, [key])
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        """See Storage."""
+        buckets: dict[str, list[str]] = {}
+        for path in paths:
+            buckets.setdefault(self._bucket(path), []).append(path)
+        return sum(self._delete_batch(found) for found in buckets.values())
+
+    def _delete_batch(self, paths: Sequence[str]) -> int:
+        try:
+            with _translated("cannot delete", paths[0]):
+                _delete(self._at(paths[0])[0], [self._at(path)[1] for path in paths])
+        except StorageError:
+            return deleted_one_by_one(self.delete, paths)
+        return len(paths)
 
     def delete_tree(self, path: str) -> None:
         """See Storage."""
@@ -363,6 +378,8 @@ def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str],
     """obstore's settings for Paimon's S3 options, and whether plain HTTP is spoken."""
     given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES).items()}
     config = {key: given[key] for key in _S3_PASSED if key in given}
+    if given.get("multiobjectdelete_enable", "true").lower() == "false":
+        config["disable_bulk_delete"] = "true"
     endpoint = given.get("endpoint")
     if endpoint is None:
         return config, False
@@ -468,7 +485,7 @@ def _copy(store: Any, source: str, target: str) -> None:
 
 
 def _delete(store: Any, keys: list[str]) -> None:
-    """Remove objects; absent ones are fine."""
+    """Remove objects, many a request; absent ones are fine."""
     for start in range(0, len(keys), DELETE_BATCH):
         try:
             obstore.delete(store, keys[start : start + DELETE_BATCH])

@@ -138,6 +138,9 @@ def _check_scan_mode(options: TableOptions) -> None:
     if wanted is not None:
         found = [key for key in wanted if options.is_set(key)]
         _need(len(found) == 1, f"must set only one key in [{','.join(wanted)}] when you use {mode} for scan.mode")
+        others = ("scan.version", *dict.fromkeys(key for keys in _STARTS.values() for key in keys if key not in wanted))
+        given = [key for key in others[mode != "incremental" :] if options.is_set(key)]
+        _need(not given, f"[{','.join(given)}] must be null when you set [{','.join(found)}]")
         return
     for keys in _STARTS.values():
         for key in keys:
@@ -435,7 +438,7 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
         "scan.primary-branch",
     ):
         _refuse(bool(options.get(key)), key, options.text(key))
-    for key in ("incremental-to-auto-tag", "scan.creation-time-millis", "scan.file-creation-time-millis"):
+    for key in ("scan.creation-time-millis", "scan.file-creation-time-millis"):
         _refuse(options.is_set(key), key, options.text(key))
     if not for_writing:
         return

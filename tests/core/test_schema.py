@@ -167,6 +167,8 @@ def test_no_such_column():
         ({"file.format": "avro"}, (), (), "Avro supports timestamp precision up to 6"),
         ({"scan.mode": "from-timestamp"}, (), (), "must set only one key in [scan.timestamp-millis,scan.timestamp]"),
         ({"scan.mode": "latest", "scan.snapshot-id": 1}, (), (), "scan.snapshot-id must be null when you use latest"),
+        ({"scan.mode": "incremental", "incremental-between": "1,2", "scan.tag-name": "x"}, (), (), "must be null when you"),
+        ({"scan.mode": "incremental", "incremental-between": "1,2", "scan.version": "x"}, (), (), "must be null when you"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_table(options, partition, primary, message):

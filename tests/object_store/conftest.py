@@ -56,6 +56,11 @@ class S3:
         with urllib.request.urlopen(f"{self.endpoint}/-/log") as answer:
             return [tuple(put) for put in json.loads(answer.read()) if part in put[0]]
 
+    def deletes(self) -> list[str]:
+        """The methods of the requests that deleted something since `fail`: POST for lists, DELETE for single objects."""
+        with urllib.request.urlopen(f"{self.endpoint}/-/deletes") as answer:
+            return [method for method, _ in json.loads(answer.read())]
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[S3]:

@@ -1,7 +1,7 @@
 """moto's S3 as a process, behind a gate that watches, loses answers, and plays a store without conditional puts.
 
 `python server.py` prints the port that it listens on, at 127.0.0.1, and serves until it is killed. `POST /-/control` sets the
-faults, `GET /-/log` gives the puts that came since.
+faults, `GET /-/log` gives the puts that came since, `GET /-/deletes` the deletes.
 """
 
 from __future__ import annotations
@@ -25,22 +25,31 @@ class Gate:
     """A WSGI application around moto.
 
     `faults`: what happens to puts of paths with a part: "lose" (done, but the answer is an error), "refuse" (an error
-    and not done), each so many times. Puts with a condition are served one at a time: moto looks and writes in two steps.
+    and not done), each so many times; "refuse" of "?delete": requests that delete a list. Puts with a condition are served one at a time: moto looks and writes in two steps.
     """
 
     inner: Any
     faults: list[dict[str, Any]] = field(default_factory=list)
     puts: list[tuple[str, str, int]] = field(default_factory=list)  # path, condition, status
+    deletes: list[list[str]] = field(default_factory=list)  # method, path
     lock: Any = field(default_factory=threading.RLock)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/-/control":
             self.faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-            self.puts = []
+            self.puts, self.deletes = [], []
             return _answer(start_response, "200 OK", b"")
         if path == "/-/log":
             return _answer(start_response, "200 OK", json.dumps(self.puts).encode())
+        if path == "/-/deletes":
+            return _answer(start_response, "200 OK", json.dumps(self.deletes).encode())
+        if environ["REQUEST_METHOD"] == "DELETE" or _is_list_of_deletes(environ):
+            self.deletes.append([environ["REQUEST_METHOD"], path])
+            if environ["REQUEST_METHOD"] == "POST" and self._fault("?delete"):
+                return _answer(
+                    start_response, "501 Not Implemented", ERROR.replace(b"InternalError", b"NotImplemented")
+                )
         if environ["REQUEST_METHOD"] != "PUT":
             return self.inner(environ, start_response)
         if path.startswith(CARELESS):
@@ -66,6 +75,10 @@ class Gate:
                 fault["times"] -= 1
                 return fault["fault"]
         return None
+
+
+def _is_list_of_deletes(environ: dict[str, Any]) -> bool:
+    return environ["REQUEST_METHOD"] == "POST" and environ.get("QUERY_STRING", "").startswith("delete")
 
 
 def _answer(start_response: Any, status: str, body: bytes) -> Iterable[bytes]:

@@ -12,8 +12,10 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import NotFoundError
+from bucketlake.ops.orphans import remove_orphans
 from bucketlake.spark import live, native, reader
 from bucketlake.spark.native import FileAt
+from bucketlake.spark.orphans import run_each
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -191,6 +193,29 @@ def test_spark_s_own_reader_and_writer(lake: Lake, s3: S3, kind: str) -> None:
     assert lake.spark.read.format("bucketlake").options(**hadoop).load(other).count() == 10
     with pytest.raises(Exception, match="holds no table|no table"):
         lake.spark.read.format("bucketlake").options(**s3.options).load(table.path + "x").count()
+
+
+def test_maintenance_through_sql(lake: Lake, s3: S3) -> None:
+    lake.sql(
+        "CREATE TABLE w (k BIGINT, v BIGINT, p STRING) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'k,p',"
+        " 'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false', 'postpone.default-bucket-num' = '2')"
+    )
+    for turn in range(3):
+        lake.sql(f"INSERT INTO w SELECT id, {turn}, if(id % 2 = 0, 'a', 'b & c') FROM range(0, 4000, {turn + 1})")
+    lake.sql("CALL sys.compact('w')")
+    lake.sql("CALL sys.rescale(`table` => 'w', bucket_num => 4)")
+    table = lake.table("w")
+    assert {found.bucket for found in table.files()} == {0, 1, 2, 3}
+    counts = [tuple(row) for row in lake.sql("SELECT v, count(*) FROM w GROUP BY v ORDER BY v").collect()]
+    assert counts == [(0, 1333), (1, 1333), (2, 1334)]
+    before = len(table.snapshots())
+    expired = lake.sql("CALL sys.expire_snapshots(`table` => 'w', retain_max => 1, retain_min => 1)").collect()
+    assert expired == [(before - 1,)]
+    gone = f"{table.path}/p=a/bucket-0/data-gone-0.parquet"
+    table.table.store.env.storage.write(gone, b"12345")
+    assert lake.sql("CALL sys.remove_orphan_files('w')").collect() == [(0, 0)], "a day has not passed"
+    assert remove_orphans(table.table.store, 1 << 60, run=run_each(lake.spark)).paths == (gone,)
+    assert lake.sql("SELECT count(*), sum(v) FROM w").collect() == [(4000, 1333 + 2 * 1334)]
 
 
 def test_secrets_are_in_no_plan(lake: Lake, s3: S3, in_tasks: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import BlockSize
@@ -156,8 +156,59 @@ def test_spans_that_are_none(table: Table) -> None:
         between(table, "a,b")
     with pytest.raises(NotFoundError):
         between(table, "0,1", "diff")
-    with pytest.raises(UnsupportedError, match="incremental-to-auto-tag"):
-        table.to_arrow(incremental_to_auto_tag="2024-01-01")
+
+
+def to_tag(table: Table, name: str, **options: str) -> Rows:
+    found = table.with_options(options).to_arrow(incremental_to_auto_tag=name)
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def test_to_an_automatic_tag(tmp_path: Path) -> None:
+    table = create(tmp_path, **{"snapshot.num-retained.min": "1", "tag.creation-period": "daily"})
+    for number, name in enumerate(("2024-12-01", "2024-12-02", "2024-12-04"), 1):
+        put(table, [(1, number, number)])
+        tag(table, name, number)
+    put(table, [(1, 9, 9)])
+    tag(table, "other", 4)
+    for _ in range(2):
+        assert to_tag(table, "2024-12-01") == [] == to_tag(table, "2024-12-03")
+        assert to_tag(table, "2024-12-02") == [(1, 2, 2)]
+        assert to_tag(table, "2024-12-04") == [(1, 3, 3)]
+        table.expire_snapshots(retain_max=1, retain_min=1)
+    assert len(table.snapshots()) == 1
+    view = bucketlake.open(tmp_path).table("db.t$audit_log")
+    assert view.to_arrow(incremental_to_auto_tag="2024-12-04").to_pylist()[0]["rowkind"] == "+I"
+    for name in ("other", "2024-13-01", "2024-12-1", "20241204", ""):
+        with pytest.raises(InvalidError, match="is not an auto-created tag"):
+            to_tag(table, name)
+    with pytest.raises(InvalidError, match="must set only one key"):
+        between(table.with_options({"incremental-to-auto-tag": "2024-12-04", "scan.mode": "incremental"}), "1,2")
+
+
+@pytest.mark.parametrize(
+    ("period", "form", "earlier", "name"),
+    [
+        ("daily", "with_dashes", "2024-02-28", "2024-02-29"),
+        ("daily", "without_dashes", "20240228", "20240229 again"),
+        ("daily", "without_dashes_and_spaces", "20240228", "20240229"),
+        ("hourly", "with_dashes", "2023-12-31 23", "2024-01-01 00"),
+        ("hourly", "without_dashes", "20231231 23", "20240101 00"),
+        ("hourly", "without_dashes_and_spaces", "2023123123", "2024010100"),
+        ("two-hours", "without_dashes", "2024-01-01 00", "2024-01-01 02"),
+        ("15 min", "with_dashes", "202312312345", "202401010000"),
+    ],
+)
+def test_names_of_automatic_tags(tmp_path: Path, period: str, form: str, earlier: str, name: str) -> None:
+    duration = period.endswith("min")
+    options = {f"tag.creation-period{'-duration' if duration else ''}": period, "tag.period-formatter": form}
+    table = create(tmp_path, **options)
+    for number, text in enumerate((earlier, name), 1):
+        put(table, [(1, number, number)])
+        tag(table, text, number)
+    tag(table, "1999-01-01 00", 1)
+    assert to_tag(table, name) == [(1, 2, 2)]
+    with pytest.raises(InvalidError, match="is not an auto-created tag"):
+        to_tag(table, "2024.01.01")
 
 
 def test_other_numbers_of_buckets_do_not_compare(tmp_path: Path) -> None:

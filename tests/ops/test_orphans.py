@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_branch, put, rows_of, tag
@@ -12,10 +15,20 @@ from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fau
 from bucketlake import Table
 from bucketlake.env import Env, LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
-from bucketlake.ops.orphans import remove_orphans
+from bucketlake.ops import orphans
+from bucketlake.ops.orphans import Run, remove_orphans
 from bucketlake.ops.store import Store, clear_cache
 
 FUTURE = 1 << 60
+
+
+def in_pieces(action: Any, units: Sequence[Any]) -> list[Any]:
+    """As tasks elsewhere do it, in no order."""
+    shipped = pickle.dumps(action)
+    return [pickle.loads(pickle.dumps(pickle.loads(shipped)(unit))) for unit in reversed(units)]
+
+
+RUNS = pytest.mark.parametrize("run", [None, in_pieces], ids=["here", "in tasks"])
 
 
 def files(table: Table) -> set[str]:
@@ -66,8 +79,9 @@ OTHERS = (
 )
 
 
+@RUNS
 @pytest.mark.parametrize("kind", KINDS)
-def test_exactly_the_strays_go(tmp_path: Path, kind: str) -> None:
+def test_exactly_the_strays_go(tmp_path: Path, kind: str, run: Run | None) -> None:
     table = made(tmp_path, kind)
     history = History(table)
     for number in range(4):
@@ -83,9 +97,9 @@ def test_exactly_the_strays_go(tmp_path: Path, kind: str) -> None:
     table.expire_snapshots(retain_max=3, retain_min=1)
     before = files(table)
     strays, others = stray(table, *OURS), stray(table, *OTHERS)
-    dry = remove_orphans(table.store, FUTURE, dry_run=True)
+    dry = remove_orphans(table.store, FUTURE, dry_run=True, run=run)
     assert set(dry.paths) == strays and files(table) == before | strays | others
-    done = remove_orphans(table.store, FUTURE)
+    done = remove_orphans(table.store, FUTURE, run=run)
     assert (done.count, done.size) == (len(strays), 5 * len(strays)) == (dry.count, dry.size)
     assert files(table) == before | others
     assert not (Path(table.path) / "p=7").exists() and not (Path(table.path) / ".staging-x/p=1/part-0.parquet").exists()
@@ -104,7 +118,8 @@ def test_young_files_stay(tmp_path: Path) -> None:
         table.remove_orphan_files(older_than="2999-01-01")
 
 
-def test_files_elsewhere(tmp_path: Path) -> None:
+@RUNS
+def test_files_elsewhere(tmp_path: Path, run: Run | None) -> None:
     outside = tmp_path / "outside"
     options = {"data-file.path-directory": "data/here"}
     table = made(tmp_path / "warehouse", "append", **options)
@@ -115,12 +130,13 @@ def test_files_elsewhere(tmp_path: Path) -> None:
     (outside / "p=2" / "bucket-0" / "data-y-0.parquet").write_bytes(b"1")
     (outside / "p=2" / "data-z-0.parquet").write_bytes(b"1")
     placed = table.with_options({"data-file.external-paths": str(outside)})
-    done = remove_orphans(placed.store, FUTURE)
+    done = remove_orphans(placed.store, FUTURE, run=run)
     assert set(done.paths) == mine | {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
     assert rows_of(table) == [(1, 1, 1)]
 
 
-def test_nothing_goes_where_it_cannot_be_told(tmp_path: Path) -> None:
+@RUNS
+def test_nothing_goes_where_it_cannot_be_told(tmp_path: Path, run: Run | None) -> None:
     table = made(tmp_path, "append")
     put(table, (1, 1, 1))
     put(table, (1, 2, 2))
@@ -130,10 +146,10 @@ def test_nothing_goes_where_it_cannot_be_told(tmp_path: Path) -> None:
     os.unlink(store.paths.manifest(gone))
     clear_cache()
     with pytest.raises(CorruptError, match="a file is missing"):
-        remove_orphans(store, FUTURE)
+        remove_orphans(store, FUTURE, run=run)
     (Path(table.path) / "branch" / "branch-x").mkdir(parents=True)
     with pytest.raises(CorruptError, match="no schemas"):
-        remove_orphans(store, FUTURE)
+        remove_orphans(store, FUTURE, run=run)
     assert kept <= files(table)
 
 
@@ -149,6 +165,36 @@ def test_a_commit_during_the_cleaning_keeps_its_files(tmp_path: Path) -> None:
     store = Store(Env(Meanwhile(), table.store.env.clock), table.store.paths, table.store.schema, table.store.options)
     assert remove_orphans(store, FUTURE).count == 0
     assert rows_of(table) == [(1, 1, 1), (2, 2, 2)] and left_over(table) == ()
+
+    def meanwhile(action: Any, units: Sequence[Any]) -> list[Any]:
+        put(table, (1, 3, 3))
+        return in_pieces(action, units)
+
+    assert remove_orphans(table.store, FUTURE, run=meanwhile).count == 0
+    assert rows_of(table) == [(1, 1, 1), (1, 3, 3), (2, 2, 2)] and left_over(table) == ()
+
+
+def test_many_orphans_and_names_for_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orphans go in several tasks; names that are too many to travel lie in a file meanwhile."""
+    monkeypatch.setattr(orphans, "REMOVED_TOGETHER", 3)
+    monkeypatch.setattr(orphans, "SHIPPED_BYTES", 0)
+    table = made(tmp_path, "keyed")
+    put(table, (1, 1, 1), (2, 2, 2))
+    before = files(table)
+    strays = stray(table, *(name for name in OURS if not name.startswith("branch/")))
+    for path in (*strays, *before):
+        os.utime(path, (10**9, 10**9))
+    young = stray(table, "p=1/bucket-0/data-young-0.parquet")
+    stages: list[int] = []
+
+    def counted(action: Any, units: Sequence[Any]) -> list[Any]:
+        stages.append(len(units))
+        return in_pieces(action, units)
+
+    done = remove_orphans(table.store, 10**12 + 1000, run=counted)
+    assert set(done.paths) == strays and done.size == 5 * len(strays)
+    assert files(table) == before | young and not list(Path(table.path).glob(".staging-*/known"))
+    assert len(stages) == 2 and stages[1] == -(-len(strays) // 3)
 
 
 @pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-from bucketlake.env import FileInfo
+from bucketlake.env import FileInfo, deleted_one_by_one
 from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
 
 
@@ -71,6 +71,9 @@ class MapStorage:
 
     def delete(self, path: str) -> None:
         self.files.pop(path, None)
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        return deleted_one_by_one(self.delete, paths)
 
     def delete_tree(self, path: str) -> None:
         for info in self.walk(path):
@@ -150,6 +153,9 @@ class FaultStorage:
 
     def delete(self, path: str) -> None:
         self._call("delete", path)
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        return deleted_one_by_one(self.delete, paths)
 
     def delete_tree(self, path: str) -> None:
         self._call("delete_tree", path)

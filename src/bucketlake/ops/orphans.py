@@ -1,10 +1,11 @@
 """Removing what nothing refers to: files of writers that died, of commits that lost, of expiries that stopped midway.
 
-    remove_orphans(store, before, dry_run=False, threads=None) -> OrphanFiles
+    remove_orphans(store, before, dry_run=False, threads=None, run=None) -> OrphanFiles
 
 Read all that is referred to, walk the table's folders, and before anything goes read what was committed meanwhile. A
 file that a commit refers to afterwards was written lately, and is too young. Names are compared by 64-bit hashes: two
-alike keep a file that could go, never the other way round.
+alike keep a file that could go, never the other way round. With `run` folders are walked, and many files removed, in
+tasks; what is referred to is read in the driver all the same.
 
 Spec: docs/spec/expiry.md#orphans
 """
@@ -13,8 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from hashlib import blake2b
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +28,7 @@ from bucketlake.env import FileInfo
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.removal import MAIN, delete_files, readable_list, remove_empty_folders
 from bucketlake.ops.store import Store, parallel
 
@@ -30,13 +36,15 @@ __all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]
 
 DAY = 24 * 3600 * 1000
 BATCH = 20_000  # files that are looked up, and removed, together
+SHIPPED_BYTES = 1 << 20  # of hashes that travel with a task; more go through the storage
 STAGING = ".staging-"
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
+_TEMPORARY = re.compile(r"\.(.+\.[0-9a-f]{32}\.tmp|probe-[0-9a-f]{32})")
 _FOLDERS = ("manifest", "index", "statistics")
 _NAMED = {"snapshot": "snapshot-", "changelog": "changelog-", "schema": "", "tag": "", "consumer": ""}
 _HINTS = ("EARLIEST", "LATEST")
 
 Hashes = npt.NDArray[np.int64]
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # the results of an action for each unit, in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +77,36 @@ def oldest_kept(store: Store, older_than: int | None) -> int:
     return older_than
 
 
-def remove_orphans(store: Store, before: int, dry_run: bool = False, threads: int | None = None) -> OrphanFiles:
+def remove_orphans(
+    store: Store, before: int, dry_run: bool = False, threads: int | None = None, run: Run | None = None
+) -> OrphanFiles:
     """Remove files of the table, all branches, that nothing refers to and that were last written before `before`.
 
-    `before`: epoch milliseconds; a write that takes longer than from then till now is in danger. Memory: some bytes
-    for each file that is referred to, and the orphans' paths. Errors: CorruptError where files of what is there are
-    missing, or a branch has no schema; StorageError. What was removed until then were orphans.
+    `before`: epoch milliseconds; a write that takes longer than from then till now is in danger. `run`: how tasks are
+    run, None for this process. Memory: some bytes for each file that is referred to, and the orphans' paths. Errors:
+    CorruptError where files of what is there are missing, or a branch has no schema; StorageError. What was removed
+    until then were orphans.
     """
     references = _References(store)
     references.refresh()
+    if run is not None:
+        orphans = _found_by_tasks(references, before, run)
+        if dry_run or len(orphans) <= REMOVED_TOGETHER:
+            return _removed(store, dry_run, threads, orphans)
+        batches = [orphans[at : at + REMOVED_TOGETHER] for at in range(0, len(orphans), REMOVED_TOGETHER)]
+        return sum(run(partial(_removed, store, dry_run, threads), batches), OrphanFiles())
     done = OrphanFiles()
     files = _candidates(store, before)
     while batch := list(islice(files, BATCH)):
-        orphans = references.orphans(batch)
+        orphans = _unknown(batch, references.used)
         if orphans:
             references.refresh()
-            orphans = references.orphans(orphans)
-        done = done + _removed(store, orphans, dry_run, threads)
+            orphans = _unknown(orphans, references.used)
+        done = done + _removed(store, dry_run, threads, orphans)
     return done
 
 
-def _removed(store: Store, orphans: Sequence[_Candidate], dry_run: bool, threads: int | None) -> OrphanFiles:
+def _removed(store: Store, dry_run: bool, threads: int | None, orphans: Sequence[_Candidate]) -> OrphanFiles:
     infos = [orphan.info for orphan in orphans]
     if not dry_run:
         delete_files(store, [info.path for info in infos], threads)
@@ -97,6 +114,62 @@ def _removed(store: Store, orphans: Sequence[_Candidate], dry_run: bool, threads
         for folder in sorted({o.staging for o in orphans if o.staging}):
             store.env.storage.delete_empty(folder)
     return OrphanFiles(len(infos), sum(info.size for info in infos), tuple(info.path for info in infos))
+
+
+# ---------------------------------------------------------------------------------------------- in tasks
+
+
+def _found_by_tasks(references: _References, before: int, run: Run) -> list[_Candidate]:
+    """The orphans by path: names known before the walk, and once more afterwards, make none."""
+    store = references.store
+    folders, loose = _folders(store)
+    with _shared(store, references.used) as used:
+        found = run(partial(_strays, store, before, used), folders)
+    references.refresh()
+    orphans = _unknown([*_fitting(store, before, loose), *chain.from_iterable(found)], references.used)
+    return sorted(orphans, key=lambda orphan: orphan.info.path)
+
+
+def _folders(store: Store) -> tuple[list[tuple[str, str]], list[tuple[str, FileInfo]]]:
+    """What tasks walk, as (place, folder), and the files that lie in none of these folders."""
+    root, data_root = store.paths.root, store.paths.data_root
+    folders, loose = [], []
+    for place, top in [(root, root), *([(root, data_root)] if data_root != root else []), *_external(store)]:
+        for info in store.env.storage.list(top):
+            if not info.is_dir:
+                loose.append((place, info))
+            elif not f"{data_root}/".startswith(f"{info.path}/"):
+                folders.append((place, info.path))
+    return folders, loose
+
+
+def _external(store: Store) -> list[tuple[str, str]]:
+    return [(place, place) for place in _external_places(store)]
+
+
+@contextmanager
+def _shared(store: Store, used: Hashes) -> Iterator[Hashes | str]:
+    """Hashes for tasks: themselves, or the path of a file that goes afterwards."""
+    if used.nbytes <= SHIPPED_BYTES:
+        yield used
+        return
+    path = f"{store.paths.root}/{STAGING}{store.env.clock.new_uuid()}/known"
+    store.env.storage.write(path, used.tobytes())
+    try:
+        yield path
+    finally:
+        store.env.storage.delete_tree(path.rsplit("/", 1)[0])
+
+
+def _strays(store: Store, before: int, used: Hashes | str, unit: tuple[str, str]) -> list[_Candidate]:
+    """The files of a folder that are old enough and have no known name; what a task does."""
+    place, folder = unit
+    known = np.frombuffer(store.env.storage.read(used), np.int64) if isinstance(used, str) else used
+    files = _fitting(store, before, ((place, info) for info in store.env.storage.walk(folder)))
+    found: list[_Candidate] = []
+    while batch := list(islice(files, BATCH)):
+        found += _unknown(batch, known)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- what is there
@@ -114,15 +187,18 @@ class _Candidate:
 
 def _candidates(store: Store, before: int) -> Iterator[_Candidate]:
     """Files of the folders that a table owns, old enough; what lies elsewhere is not ours."""
+    places = [store.paths.root, *_external_places(store)]
+    return _fitting(store, before, ((place, info) for place in places for info in store.env.storage.walk(place)))
+
+
+def _fitting(store: Store, before: int, files: Iterable[tuple[str, FileInfo]]) -> Iterator[_Candidate]:
+    """The candidates among the files of places: the table's folder, and those outside."""
     root = store.paths.root
-    for info in store.env.storage.walk(root):
+    for place, info in files:
         if info.modified_millis < before:
-            found = _metadata(info, root) or _data(store, info, store.paths.data_root)
-            if found is not None:
-                yield found
-    for place in _external_places(store):
-        for info in store.env.storage.walk(place):
-            if info.modified_millis < before and (found := _data(store, info, place)) is not None:
+            inside = place == root
+            found = (inside and _metadata(info, root)) or _data(store, info, store.paths.data_root if inside else place)
+            if found:
                 yield found
 
 
@@ -176,15 +252,6 @@ class _References:
     manifests: dict[str, tuple[Hashes, Hashes]] = field(default_factory=dict)  # name → files added, files deleted
     roots: list[tuple[str, ...]] = field(default_factory=list)  # the manifests of each snapshot
     used: Hashes = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def orphans(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """Those that nothing refers to."""
-        names = _hashes(candidate.info.name for candidate in candidates)
-        places = np.searchsorted(self.used, names)
-        found = np.zeros(len(names), np.bool_)
-        inside = places < len(self.used)
-        found[inside] = self.used[places[inside]] == names[inside]
-        return [c for c, known in zip(candidates, found.tolist(), strict=True) if c.sure or not known]
 
     def refresh(self) -> None:
         """Add what there is that was not there before.
@@ -267,7 +334,7 @@ class _References:
         return True
 
     def _name(self, names: Iterable[str | None]) -> None:
-        self.names.update(hash(name) for name in names if name is not None)
+        self.names.update(_hashes(name for name in names if name is not None).tolist())
 
     def _settle(self) -> None:
         """Compute `used`: files that are added and never deleted, and of the others those live in a root."""
@@ -279,6 +346,16 @@ class _References:
             doubtful = {name: add[np.isin(add, deleted)] for name, (add, _) in self.manifests.items()}
             certain += [_live(root, doubtful, self.manifests) for root in self.roots]
         self.used = np.unique(np.concatenate(certain))
+
+
+def _unknown(candidates: Sequence[_Candidate], used: Hashes) -> list[_Candidate]:
+    """Those that nothing refers to, by the ascending hashes of what is used."""
+    names = _hashes(candidate.info.name for candidate in candidates)
+    places = np.searchsorted(used, names)
+    found = np.zeros(len(names), np.bool_)
+    inside = places < len(used)
+    found[inside] = used[places[inside]] == names[inside]
+    return [c for c, known in zip(candidates, found.tolist(), strict=True) if c.sure or not known]
 
 
 def _live(root: Sequence[str], added: dict[str, Hashes], manifests: dict[str, tuple[Hashes, Hashes]]) -> Hashes:
@@ -302,7 +379,12 @@ def _hashes_of(files: Iterable[DataFile]) -> Hashes:
 
 
 def _hashes(names: Iterable[str]) -> Hashes:
-    return np.fromiter((hash(name) for name in names), np.int64)
+    return np.frombuffer(b"".join(map(_digest, names)), np.int64)
+
+
+def _digest(name: str) -> bytes:
+    """8 bytes that are the same in every process."""
+    return blake2b(name.encode(), digest_size=8).digest()
 
 
 def _existing(ids: Sequence[int], find: Callable[[int], Snapshot | None], store: Store) -> list[Snapshot]:

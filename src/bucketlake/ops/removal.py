@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bucketlake.errors import NotFoundError, StorageError
+from bucketlake.errors import NotFoundError
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import Snapshot
@@ -24,6 +24,8 @@ from bucketlake.ops.store import Store, parallel
 
 FileKey = tuple[bytes, int, str]  # partition, bucket, file name
 MAIN = "main"
+BATCH = 1000  # files that one call of the storage deletes
+THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,15 +330,10 @@ def remove(store: Store, removal: Removal, clean_folders: bool = False) -> int:
 
 def delete_files(store: Store, paths: Sequence[str], threads: int | None = None) -> int:
     """Delete files, several at a time; how many the storage took. Failures leave them as orphans."""
-
-    def attempt(path: str) -> bool:
-        try:
-            store.env.storage.delete(path)
-        except StorageError:
-            return False
-        return True
-
-    return sum(parallel(attempt, paths, threads or store.options.get("file-operation.thread-num")))
+    threads = threads or store.options.get("file-operation.thread-num") or THREADS
+    size = min(BATCH, -(-len(paths) // threads)) or 1
+    batches = [paths[start : start + size] for start in range(0, len(paths), size)]
+    return sum(parallel(store.env.storage.delete_all, batches, threads))
 
 
 def remove_empty_folders(store: Store, buckets: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Which snapshot a batch read sees, by the `scan.*` options, or what came between two, by `incremental-between*`.
+"""Which snapshot a batch read sees, by the `scan.*` options, or what came between two, by `incremental-*`.
 
 Spec: docs/spec/commit.md#choosing-a-snapshot, docs/spec/incremental.md#choosing-the-span
 """
@@ -10,6 +10,7 @@ from datetime import datetime
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.snapshot import CommitKind, Snapshot
+from bucketlake.ops.auto_tags import earlier_tags, tag_time
 from bucketlake.ops.store import Store
 from bucketlake.options import TableOptions
 
@@ -20,6 +21,7 @@ TRAVEL_KEYS = (
     "scan.timestamp",
     "scan.timestamp-millis",
 )
+INCREMENTAL_KEYS = ("incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag")
 WATERMARK_PREFIX = "watermark-"
 
 
@@ -45,8 +47,8 @@ class Selection:
 
 
 def select_snapshot(store: Store, options: TableOptions | None = None) -> Selection:
-    """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between` or
-    `incremental-between-timestamp` does; without any, the newest snapshot.
+    """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between`,
+    `incremental-between-timestamp` or `incremental-to-auto-tag` does; without any, the newest snapshot.
 
     Errors: NotFoundError for a snapshot or tag that is not there, InvalidError for options that contradict each other
     or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
@@ -89,7 +91,7 @@ def _mode(options: TableOptions) -> str:
         return "from-file-creation-time"
     if options.is_set("scan.creation-time-millis"):
         return "from-creation-timestamp"
-    if options.is_set("incremental-between") or options.is_set("incremental-between-timestamp"):
+    if any(options.is_set(key) for key in INCREMENTAL_KEYS):
         return "incremental"
     return "latest-full"
 
@@ -192,6 +194,8 @@ def _incremental(store: Store, options: TableOptions) -> Selection:
         return _between_names(store, options)
     if options.is_set("incremental-between-timestamp"):
         return _between_times(store, options)
+    if options.is_set("incremental-to-auto-tag"):
+        return _to_auto_tag(store, options)
     raise UnsupportedError("Unknown incremental read mode.", remedy="set incremental-between")
 
 
@@ -270,6 +274,26 @@ def _between_times(store: Store, options: TableOptions) -> Selection:
         return _diff(store, first or earliest, last)
     before = earliest.id - 1 if first is None else first.id
     return Selection(last, span=Span(before, last.id, mode)) if before < last.id else Selection(None)
+
+
+def _to_auto_tag(store: Store, options: TableOptions) -> Selection:
+    """The difference from the automatic tag before to this one; nothing where either is not there."""
+    name = str(options.get("incremental-to-auto-tag"))
+    if tag_time(name, options) is None:
+        raise InvalidError(
+            f"Specified tag '{name}' is not an auto-created tag.",
+            period=options.get("tag.creation-period"),
+            formatter=options.get("tag.period-formatter"),
+            remedy="name a tag as 'tag.creation-period' and 'tag.period-formatter' form its name",
+        )
+    end = store.find_tag(name)
+    if end is None:
+        return Selection(None)
+    for earlier in earlier_tags(store, name, options):
+        start = store.find_tag(earlier)
+        if start is not None:
+            return _diff(store, start, end)
+    return Selection(None)
 
 
 def _millis(text: str) -> int:

@@ -18,7 +18,7 @@ from bucketlake.ops.scan import Plan
 from bucketlake.options import TableOptions
 from bucketlake.predicate import Predicate
 from bucketlake.schema import SchemaChange, TableSchema
-from bucketlake.spark import changes, compaction, reader, writer
+from bucketlake.spark import changes, compaction, orphans, reader, writer
 from bucketlake.table import Table, TableFile
 
 
@@ -185,9 +185,16 @@ class LakeTable:
         return self.table.expire_changelogs(retain_max, retain_min, older_than, max_deletes, everything)
 
     def remove_orphan_files(
-        self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
+        self,
+        older_than: str | datetime | None = None,
+        dry_run: bool = False,
+        threads: int | None = None,
+        distributed: bool = False,
     ) -> OrphanFiles:
-        """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`."""
+        """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`. `distributed`: Spark's tasks
+        list and remove, for tables of very many files."""
+        if distributed:
+            return orphans.remove_orphan_files(self.spark, self.table, older_than, dry_run, threads)
         return self.table.remove_orphan_files(older_than, dry_run, threads)
 
     # ---- look

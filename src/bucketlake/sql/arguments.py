@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql import names
-from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -20,10 +19,7 @@ Arguments = Mapping[str, str]  # those that are given and not empty
 
 def table_name(lake: Lake, text: str) -> str:
     """The full name of the lake table that a text names; NotFoundError, InvalidError."""
-    cursor = Cursor(text)
-    parts = cursor.name()
-    cursor.end()
-    return names.target(lake, parts).full
+    return names.target(lake, names.parts_of(text)).full
 
 
 def parse_options(text: str) -> dict[str, str]:

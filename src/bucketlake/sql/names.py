@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -34,6 +35,16 @@ class LakeName:
 
 def _quoted(part: str) -> str:
     return f"`{part}`" if "." in part else part
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The parts of a table's name that a literal holds, in backticks or without, `$` in them too; InvalidError."""
+    if "`" not in text:
+        return tuple(part.strip() for part in text.split("."))
+    cursor = Cursor(text)
+    parts = cursor.name()
+    cursor.end()
+    return parts
 
 
 def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:

@@ -67,7 +67,8 @@ def remove_orphan_files(lake: Lake, given: Arguments) -> DataFrame:
     for name in _tables(lake, given["table"]):
         table = lake.table(name)
         threads = whole_number(given, "parallelism")
-        done = done + table.remove_orphan_files(given.get("older_than"), flag(given, "dry_run"), threads)
+        distributed = given.get("mode", "LOCAL").upper() == "DISTRIBUTED"
+        done = done + table.remove_orphan_files(given.get("older_than"), flag(given, "dry_run"), threads, distributed)
     layout = "deletedFileCount bigint, deletedFileTotalLenInBytes bigint"
     return lake.spark.createDataFrame([(done.count, done.size)], layout)
 

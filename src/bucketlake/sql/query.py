@@ -6,7 +6,7 @@ alone. Both only prune files and columns: Spark still evaluates the statement it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate import parse_where
 from bucketlake.sql import names, text
+from bucketlake.sql.functions import Call, calls
 from bucketlake.sql.travel import Travel, session_options, travels
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Reference:
-    """One use of a lake table in a query: `text[start:end]` names it, `until` is where its hint or AS OF ends."""
+    """One use of a lake table in a query: `text[start:end]` names it, `until` is where its hint or AS OF ends.
+    `call`: the options of the table function that it stands in."""
 
     name: names.LakeName
     start: int
@@ -35,6 +37,7 @@ class Reference:
     until: int
     node: exp.Table | None = None
     options: dict[str, str] = field(default_factory=dict)
+    call: dict[str, str] = field(default_factory=dict)
 
     @property
     def exposed(self) -> str:
@@ -69,9 +72,11 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     tokens = text.tokenize(statement)
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
-    plain = text.blank(statement, [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found])
+    called = calls(statement, tokens)
+    cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
+    plain = text.blank(statement, cut + [(call.opens, call.end) for call in called.values()])
     tree = _parse(text.blank(plain, [_explain(tokens)]))
-    references = list(_from_tree(lake, tree) if tree is not None else _from_tokens(lake, plain))
+    references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
     if not references:
         return statement, {}
     for reference in references:
@@ -131,10 +136,18 @@ def _parse(statement: str) -> exp.Expr | None:
         return None
 
 
-def _from_tree(lake: Lake, tree: exp.Expr) -> Iterator[Reference]:
+def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
+    name, options = call.read(lake)
+    return Reference(name, call.start, call.end, call.end, node, call=options)
+
+
+def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
     for node in tree.find_all(exp.Table):
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         if len(parts) != len(node.parts) or not parts or "start" not in parts[0].meta:
+            continue
+        if parts[0].meta["start"] in called:
+            yield _of_call(lake, called[parts[0].meta["start"]], node)
             continue
         if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(node):
             continue
@@ -162,7 +175,7 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
     return visible
 
 
-def _from_tokens(lake: Lake, statement: str) -> Iterator[Reference]:
+def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
     """Names after FROM and JOIN, for statements that sqlglot cannot parse: Spark then says what is wrong with them."""
     cursor = text.Cursor(statement)
     ctes = {a.value.lower() for a, b in zip(cursor.tokens, cursor.tokens[1:], strict=False) if b.is_word("AS")}
@@ -174,20 +187,23 @@ def _from_tokens(lake: Lake, statement: str) -> Iterator[Reference]:
         if token is None or token.kind not in ("word", "quoted"):
             continue
         parts = cursor.name()
+        after = cursor.peek()
+        follows = after is not None and (after.is_word("AS") or after.kind == "quoted")
+        alias = exp.to_table("x", alias="x") if follows else None
+        if token.start in called:
+            yield _of_call(lake, called[token.start], alias)
+            continue
         if cursor.sees("(") or (len(parts) == 1 and parts[0].lower() in ctes):
             continue
         name = names.find(lake, parts)
         if name is not None:
             end = cursor.tokens[cursor.at - 1].end
-            after = cursor.peek()
-            follows = after is not None and (after.is_word("AS") or after.kind == "quoted")
-            alias = exp.to_table("x", alias="x") if follows else None
             yield Reference(name, token.start, end, end, alias)
 
 
 def _attach(lake: Lake, reference: Reference, plain: str, hints: list[text.Hint], found: list[Travel]) -> None:
-    """Give a reference the session's options, then the hint and AS OF that follow it directly."""
-    reference.options = session_options(lake, reference.name)
+    """Give a reference the session's options, its call's, then the hint and AS OF that follow it directly."""
+    reference.options = {**session_options(lake, reference.name), **reference.call}
     clauses: list[text.Hint | Travel] = [*hints, *found]
     moved = True
     while moved:
@@ -195,6 +211,10 @@ def _attach(lake: Lake, reference: Reference, plain: str, hints: list[text.Hint]
         for clause in clauses:
             follows = clause.start >= reference.until and not plain[reference.until : clause.start].strip()
             if follows and clause.end > reference.until:
+                if reference.call and isinstance(clause, Travel):
+                    raise InvalidError(
+                        "SQL: AS OF after a table function", clause=clause.value, remedy="leave out one of them"
+                    )
                 reference.until = clause.end
                 reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
                 moved = True
