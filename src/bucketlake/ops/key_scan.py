@@ -95,7 +95,7 @@ def live_run(
         parts = [Keys.none(fields)]
         for batch in read_split(store, split, store.schema.primary_keys):
             keys = Keys.of(batch, fields)
-            parts.append(keys if span is None else keys.take(_within(keys, span)))
+            parts.append(keys if span is None else keys.take(keys.within(span)))
         return Keys.all_of(parts)
 
     threads = store.options.get("cross-partition-upsert.bootstrap-parallelism")
@@ -104,11 +104,6 @@ def live_run(
     marks = [0, *(numbers.number((split.partition, split.bucket)) for split in splits)]
     places = np.repeat(np.array(marks, np.int32), counts)
     return _once(store, KeyRun.of(Keys.all_of(parts), places))
-
-
-def _within(keys: Keys, span: tuple[int, int]) -> Mask:
-    wide = keys.hashes.astype(np.int64)
-    return np.asarray((wide >= span[0]) & (wide < span[1]))
 
 
 def _once(store: Store, run: KeyRun) -> KeyRun:
@@ -143,13 +138,22 @@ def look_up(
     keys; `left_out`: partitions not to look into. Files and row groups that cannot hold them are not read."""
     fields = key_fields(store)
     keys = Keys.of(wanted, fields)
-    found = np.full(len(keys), ABSENT, np.int32)
     if snapshot is None or not len(keys):
-        return found
-    run = KeyRun.of(keys, np.arange(len(keys), dtype=np.int32))
+        return np.full(len(keys), ABSENT, np.int32)
     where = conjunction(_near(wanted.column(item.name), item) for item in fields if item.name in _trimmed(store))
     splits = key_splits(store, snapshot, where)
     splits = [split for split in splits if left_out is None or not left_out(split.partition)]
+    return find_live(store, splits, keys, numbers, where)
+
+
+def find_live(
+    store: Store, splits: Sequence[Split], keys: Keys, numbers: PlaceNumbers, where: Predicate | None = None
+) -> Places:
+    """The place of each of these distinct keys among the live rows of splits, ABSENT where there is none. `where`: over
+    key columns, what all of the keys fulfil."""
+    fields = key_fields(store)
+    found = np.full(len(keys), ABSENT, np.int32)
+    run = KeyRun.of(keys, np.arange(len(keys), dtype=np.int32))
 
     def read(split: Split) -> list[Places]:
         batches = read_split(store, split, store.schema.primary_keys, where)
