@@ -182,7 +182,8 @@ def values_of(words: I64, heap: bytes | None) -> pa.Array:
     """The keys: the words themselves, or the bytes in `heap` that they are the lengths of."""
     if heap is None:
         return pa.array(words)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(words)])
+    offsets = np.zeros(len(words) + 1, np.int64)
+    np.cumsum(words, out=offsets[1:])
     parts = [None, pa.py_buffer(offsets), pa.py_buffer(heap)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(words), parts)
 
@@ -258,20 +259,21 @@ class BlockReader:
 
     def _fill(self, data: bytes, bounds: I64, rows: int, out: Columns) -> bytes:
         """Decode blocks of so many keys each, which start at `bounds`, the last of which is an end."""
-        count = len(bounds) - 1
-        units = np.frombuffer(data, "<u8")
-        if self.whole:
-            fixed = units[int(bounds[0]) // _WORD : int(bounds[-1]) // _WORD].reshape(count, 2 * rows)
-        else:
-            fixed = units[(bounds[:-1] // _WORD)[:, None] + np.arange(2 * rows)]
+        count, size = len(bounds) - 1, rows * KEY_BYTES
+        view = memoryview(data)[int(bounds[0]) : int(bounds[-1])]
+        heap = b""
+        if not self.whole:
+            starts = (bounds[:-1] - bounds[0]).tolist()
+            heads = b"".join([view[start : start + size] for start in starts])
+            view, body = memoryview(heads), view
+        fixed = np.frombuffer(view, "<u8").reshape(count, 2 * rows)
         halves = fixed.view("<u4")
         keys = out.part(0, count * rows)
         keys.hashes.reshape(count, rows)[...] = halves[:, :rows]
         keys.places.reshape(count, rows)[...] = halves[:, rows : 2 * rows].view("<i4")
         keys.words.reshape(count, rows)[...] = fixed[:, rows:].view("<i8")
-        if self.whole:
-            return b""
-        starts = bounds[:-1] + rows * KEY_BYTES
-        stops = starts + keys.words.reshape(count, rows).sum(1)
-        view = memoryview(data)
-        return b"".join([view[low:high] for low, high in zip(starts.tolist(), stops.tolist(), strict=True)])
+        if not self.whole:
+            lengths = keys.words.reshape(count, rows).sum(1).tolist()
+            bodies = [body[s + size : s + size + length] for s, length in zip(starts, lengths, strict=True)]
+            heap = b"".join(bodies)
+        return heap

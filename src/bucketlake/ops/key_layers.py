@@ -34,9 +34,9 @@ from bucketlake.ops.key_run import ABSENT, KeyHashes, KeyRun, Keys, Mask, Places
 from bucketlake.ops.key_scan import key_fields
 from bucketlake.ops.store import Store
 
-BLOCK_ROWS = 512  # keys of a block: what is read for one key
+BLOCK_ROWS = 256  # keys of a block: what is read for one key
 WRITTEN_BLOCKS = 1 << 12  # encoded at a time
-READ_BYTES = 64 << 20  # at a time
+READ_BYTES = 16 << 20  # at a time
 DENSE = 4  # where one block of so many is wanted, all between are read: one read is quicker than many
 ALL = (0, HASHES)
 
