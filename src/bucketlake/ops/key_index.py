@@ -12,19 +12,21 @@ Spec: docs/spec/cross_partition.md#cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError, StorageError
 from bucketlake.format.key_index import (
     HASHES,
     KeyIndexFile,
     Layer,
+    LayerFile,
     decode_key_index,
     encode_key_index,
 )
@@ -56,6 +58,8 @@ RECENT_COMMITS = 10
 REBUILD_ROWS = 200_000  # so many new rows, if they are also more than the index has, are not worth catching up with
 KEPT = 2  # generations whose files stay, for writers that still read them
 Span = tuple[int, int]  # of hashes: low <= hash < high
+Counts = npt.NDArray[np.int64]
+Builder = Callable[[Store, Snapshot], KeyIndex]
 
 
 @dataclass(slots=True)
@@ -113,13 +117,14 @@ class IndexReader:
 # ---- opening
 
 
-def open_index(store: Store, snapshot: Snapshot) -> KeyIndex | None:
-    """The index as of a snapshot: the cache, brought up to date, else built anew; None where it cannot be stored."""
+def open_index(store: Store, snapshot: Snapshot, builder: Builder | None = None) -> KeyIndex | None:
+    """The index as of a snapshot: the cache, brought up to date, else built anew, by `builder` where one is given; None
+    where it cannot be stored."""
     found = cached_index(store, snapshot)
     if found is not None:
         return found
     try:
-        return _published(store, build(store, snapshot))
+        return _published(store, (builder or build)(store, snapshot))
     except StorageError:
         return None
 
@@ -173,36 +178,54 @@ def lifetime(store: Store) -> int | None:
 # ---- building
 
 
-def build(store: Store, snapshot: Snapshot) -> KeyIndex:
-    """Read the keys of all live rows (with `index-ttl`: of files not older) into a new layer; some shares of the hashes
-    at a time, so that memory stays bounded."""
+@dataclass(frozen=True, slots=True)
+class Building:
+    """What an index of a snapshot is built from: splits with the numbers of their places. `since`: with `index-ttl`,
+    splits of which every file is older are left out."""
+
+    snapshot: Snapshot
+    built: int
+    since: int | None
+    splits: tuple[Split, ...]
+    numbers: PlaceNumbers
+
+    @property
+    def rows(self) -> int:
+        """Rows to read."""
+        return sum(split.row_count for split in self.splits)
+
+    def index(self, store: Store, counts: Counts, files: Iterable[LayerFile]) -> KeyIndex:
+        """The index of these files. `counts`: keys by number of place."""
+        layer = Layer(tuple(sorted(files, key=lambda file: file.low)))
+        head = facts(store), self.snapshot.id, self.snapshot.delta_manifest_list, self.built, self.since
+        return KeyIndex(KeyIndexFile(*head, tuple(self.numbers.places), tuple(counts.tolist()), (layer,)))
+
+
+def building(store: Store, snapshot: Snapshot) -> Building:
+    """What an index of a snapshot is to be built from."""
     now, ttl = store.env.clock.now_millis(), lifetime(store)
     since = None if ttl is None else now - ttl
     splits = [split for split in key_splits(store, snapshot) if since is None or is_young(split, since)]
     numbers = PlaceNumbers()
-    counts = np.zeros(len({(split.partition, split.bucket) for split in splits}), np.int64)
-    rows = sum(split.row_count for split in splits)
+    for split in splits:
+        numbers.number((split.partition, split.bucket))
+    return Building(snapshot, now, since, tuple(splits), numbers)
+
+
+def build(store: Store, snapshot: Snapshot) -> KeyIndex:
+    """Read the keys of all live rows (with `index-ttl`: of files not older) into a new layer; some shares of the hashes
+    at a time, so that memory stays bounded."""
+    work = building(store, snapshot)
+    counts = np.zeros(len(work.numbers.places), np.int64)
 
     def runs() -> Iterator[KeyRun]:
-        spans = shares(-(-rows // PASS_ROWS))
+        spans = shares(-(-work.rows // PASS_ROWS))
         for span in spans:
-            run = live_run(store, splits, numbers, span if len(spans) > 1 else None)
+            run = live_run(store, work.splits, work.numbers, span if len(spans) > 1 else None)
             counts[:] += np.bincount(run.places, minlength=len(counts))
             yield run
 
-    layer = Layer((write_layer_file(store, runs()),))
-    places = (*numbers.places,)
-    file = KeyIndexFile(
-        facts(store),
-        snapshot.id,
-        snapshot.delta_manifest_list,
-        now,
-        since,
-        places,
-        tuple(counts[: len(places)].tolist()),
-        (layer,),
-    )
-    return KeyIndex(file)
+    return work.index(store, counts, [write_layer_file(store, runs())])
 
 
 def shares(count: int) -> list[Span]:

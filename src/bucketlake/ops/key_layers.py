@@ -32,7 +32,7 @@ from bucketlake.format.key_index import (
 )
 from bucketlake.ops.key_run import ABSENT, KeyHashes, KeyRun, Keys, Mask, Places, is_whole
 from bucketlake.ops.key_scan import key_fields
-from bucketlake.ops.store import Store
+from bucketlake.ops.store import Store, parallel
 
 BLOCK_ROWS = 256  # keys of a block: what is read for one key
 WRITTEN_BLOCKS = 1 << 12  # encoded at a time
@@ -113,10 +113,11 @@ class LayerReader:
         if len(self._files) == 1 and (self._files[0].file.low, self._files[0].file.high) == ALL:
             return self._files[0].find(keys)
         found = np.full(len(keys), ABSENT, np.int32)
-        for reader in self._files:
-            inside = np.flatnonzero(keys.within((reader.file.low, reader.file.high)))
-            if len(inside):
-                found[inside] = reader.find(keys.take(inside))
+        parts = [(reader, np.flatnonzero(keys.within((reader.file.low, reader.file.high)))) for reader in self._files]
+        parts = [(reader, inside) for reader, inside in parts if len(inside)]
+        places = parallel(lambda part: part[0].find(keys.take(part[1])), parts)
+        for (_, inside), there in zip(parts, places, strict=True):
+            found[inside] = there
         return found
 
     def span(self, low: int, high: int) -> KeyRun:

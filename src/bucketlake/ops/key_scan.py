@@ -103,25 +103,31 @@ def live_run(
     counts = [0, *(len(part) for part in parts[1:])]
     marks = [0, *(numbers.number((split.partition, split.bucket)) for split in splits)]
     places = np.repeat(np.array(marks, np.int32), counts)
-    return _once(store, KeyRun.of(Keys.all_of(parts), places))
+    run, torn = once(KeyRun.of(Keys.all_of(parts), places))
+    warn_of_torn(store, len(torn), torn.part(0, SHOWN).values.to_pylist())
+    return run
 
 
-def _once(store: Store, run: KeyRun) -> KeyRun:
-    """The run with each key once, with a warning where a table has one in two places."""
+def once(run: KeyRun) -> tuple[KeyRun, Keys]:
+    """A run with each key once, where it is first; and those that came again."""
     hashes = run.keys.hashes
     ties = np.flatnonzero(hashes[1:] == hashes[:-1])
     torn = ties[run.keys.same(ties, run.keys, ties + 1)] if len(ties) else ties
     if not len(torn):
-        return run
-    shown = run.keys.take(torn[:SHOWN]).values.to_pylist()
-    warnings.warn(
-        f"{len(torn)} keys of {store.paths.root} lie in two partitions or buckets (the first: {shown}): writers that "
-        "did not know of each other wrote to it; delete these keys and write them again",
-        stacklevel=2,
-    )
+        return run, run.keys.part(0, 0)
     kept = np.ones(len(run), np.bool_)
     kept[torn + 1] = False
-    return KeyRun(run.keys.take(kept), run.places[kept])
+    return run.take(kept), run.keys.take(torn)
+
+
+def warn_of_torn(store: Store, count: int, shown: Sequence[object]) -> None:
+    """Say that so many keys, `shown` some of them, lie in two places, if any do."""
+    if count:
+        warnings.warn(
+            f"{count} keys of {store.paths.root} lie in two partitions or buckets (the first: {shown}): writers that "
+            "did not know of each other wrote to it; delete these keys and write them again",
+            stacklevel=3,
+        )
 
 
 # ---- the keys wanted
