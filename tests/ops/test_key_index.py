@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -213,3 +214,17 @@ def test_few_keys_of_a_large_table_leave_a_cache_too(tmp_path: Path, monkeypatch
     table.write_arrow(row)
     assert list(Path(table.store.paths.key_index_dir).glob("index-*"))
     assert {row["k"]: row["pt"] for row in table.to_arrow().to_pylist()} == {k: k % 3 for k in range(20)} | {3: 2}
+
+
+def test_layers_of_writers_that_died_are_removed_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(tmp_path, pa.int64())
+    many(table, 20)
+    folder = Path(table.store.paths.key_index_dir)
+    folder.mkdir()
+    for name, age in (("layer-old", 3 * 86_400), ("layer-new", 60)):
+        (folder / name).write_bytes(b"x")
+        written = table.store.env.clock.now_millis() / 1000 - age
+        os.utime(folder / name, (written, written))
+    index = indexed(table)
+    kept = {path.name for path in folder.glob("layer-*")}
+    assert kept == {"layer-new", index.file.layers[0].files[0].name}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from bucketlake import Table
 from bucketlake.format.snapshot import Snapshot
@@ -15,7 +17,8 @@ from bucketlake.ops.key_index import IndexReader, build, cached_index
 from bucketlake.ops.key_run import KeyIndex, Keys
 from bucketlake.ops.key_scan import key_fields
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.spark import key_index
+from bucketlake.spark import key_index, writer
+from bucketlake.spark.key_index import LayerWriting
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -77,6 +80,8 @@ def test_a_write_uses_it_and_cleans_up_after_it(lake: Lake) -> None:
         numbers = lake.spark.range(0, ROWS, 1, 4)
         texts, parts = "concat('key-', id) AS name", f"CAST((id + {shift}) % 5 AS INT) AS pt"
         lake.table("db.t").write(numbers.selectExpr("id", texts, parts))
+        if shift == 2:
+            assert len(list(Path(table.store.paths.key_index_dir).glob("layer-*"))) > 3, "built by tasks"
     index = cached_index(table.store, latest(table))
     assert index is not None and sum(index.file.counts) == ROWS + 500
     found = lake.table("db.t").read().toArrow().to_pylist()
@@ -90,6 +95,35 @@ def test_a_write_uses_it_and_cleans_up_after_it(lake: Lake) -> None:
     named = {file.name for layer in index.file.layers for file in layer.files}
     assert named <= {path.name for path in folder.glob("layer-*")}
     assert len(list(folder.glob("index-*"))) <= 2
+
+
+def test_tasks_that_run_again_leave_files_that_nothing_names(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(lake, ["id"])
+
+    class Dying(LayerWriting):
+        def __call__(self, batches: Any) -> Any:
+            found = list(LayerWriting.__call__(self, batches))
+            context = TaskContext.get()
+            if context is not None and context.attemptNumber() == 0:
+                raise RuntimeError("this executor is gone")
+            return iter(found)
+
+    monkeypatch.setattr(key_index, "LayerWriting", Dying)
+    there = key_index.build_index(lake.spark, table.store, latest(table))
+    assert answers(table, there) == answers(table, build(table.store, latest(table)))
+    files = there.file.layers[0].files
+    assert sum(file.rows for file in files) == ROWS + 500
+    assert len(list(Path(table.store.paths.key_index_dir).glob("layer-*"))) == 2 * len(files) + 1
+
+
+def test_rows_in_the_driver_use_it_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(lake, ["id"])
+    monkeypatch.setattr(writer, "FEW_KEYS", 10)
+    lake.table("db.t").write(lake.spark.createDataFrame(rows(0, 11, shift=2)))
+    assert len(list(Path(table.store.paths.key_index_dir).glob("layer-*"))) > 3
+    found = lake.table("db.t").read().toArrow().to_pylist()
+    assert len(found) == ROWS + 500
+    assert all(row["pt"] == (row["id"] + 2) % 5 for row in found if row["id"] < 11)
 
 
 def test_a_key_in_two_places_is_warned_of_and_old_files_are_left_out(lake: Lake) -> None:

@@ -56,6 +56,7 @@ LAYERS = 8  # more are folded into one
 RECENT_ROWS = 2_000  # changes that travel with an index rather than in a layer of their own
 RECENT_COMMITS = 10
 REBUILD_ROWS = 200_000  # so many new rows, if they are also more than the index has, are not worth catching up with
+DEAD_MILLIS = 24 * 3600 * 1000  # a layer so old that no list has is nobody's
 KEPT = 2  # generations whose files stay, for writers that still read them
 Span = tuple[int, int]  # of hashes: low <= hash < high
 Counts = npt.NDArray[np.int64]
@@ -339,11 +340,11 @@ def _published(store: Store, index: KeyIndex) -> KeyIndex:
 
 
 def _clean(store: Store, delete: Callable[[str], None]) -> None:
-    """Remove all but the newest lists, and the layers that only those had."""
-    lists = _lists(store)
+    """Remove all but the newest lists, the layers that only those had, and old layers that none has: their writers
+    died before they listed them."""
     used: set[str] = set()
     gone: set[str] = set()
-    for place, (_, name) in enumerate(reversed(lists)):
+    for place, (_, name) in enumerate(reversed(_lists(store))):
         path = store.paths.key_index(name)
         try:
             file = decode_key_index(store.env.storage.read(path), path)
@@ -354,5 +355,9 @@ def _clean(store: Store, delete: Callable[[str], None]) -> None:
             used |= layers
         else:
             gone |= layers | {name}
+    dead = store.env.clock.now_millis() - DEAD_MILLIS
+    for info in store.env.storage.list(store.paths.key_index_dir):
+        if info.name.startswith("layer-") and 0 < info.modified_millis < dead:
+            gone.add(info.name)
     for name in gone - used:
         delete(store.paths.key_index(name))

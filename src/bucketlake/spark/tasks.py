@@ -118,7 +118,7 @@ def write_in_tasks(
         partitions = count_partitions(spark, store.schema, frame, template)
         template = planned(store.schema, template, partitions)
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        template = _indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
+        template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
     counts = counts_rows(store.schema, template.total_buckets)
     with evaluated_once(spark, frame) if counts else nullcontext(frame) as rows_in:
         codes: dict[bytes, int] = {}
@@ -165,7 +165,7 @@ def write_in_driver(
     return write_counted(store, batches, replace(template, task=template.tasks - 1), kinds, overwrite)
 
 
-def _indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
+def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
     """The task with what is known of the keys of its base, so that tasks load their shares of it."""
     base = store.find_snapshot(template.key_base or 0)
     if base is None:
