@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from tests.interop.cases import Case, Maker
 from tests.interop.catalogue import KV, kv
 from tests.interop.engines import DATABASE, listed_here, listing, read_by_flink, result_rows
@@ -144,3 +146,23 @@ def test_partitions_have_numbers_of_their_own(flink: FlinkPaimon, tmp_path: Path
     maker.table.compact()
     assert {(f.partition["pt"], f.total_buckets) for f in maker.table.files()} == {("a", 1), ("b", 3), ("c", 3)}
     assert read_by_flink(flink, [maker.table])[maker.table.name] == maker.expected()
+
+
+@pytest.mark.spark
+def test_pending_rows_of_sparks_writer(flink: FlinkPaimon, classic_session: SparkSession, tmp_path: Path) -> None:
+    case = Case("spark", "", KV, lambda maker: None, [], ["k"], {"bucket": "-2", **PENDING})
+    turns = Turns(flink, tmp_path, case)
+    lake = bucketlake.connect(str(tmp_path), spark=classic_session)
+    rows = classic_session.range(0, 60_000, 1, 2)
+    for value in ("first", "last"):
+        lake.table(turns.name).write(rows.select(F.col("id").alias("k"), F.lit(value).alias("v")))
+        rows = rows.where("id < 45000")
+    assert len(turns.pending()) == 4
+    turns.theirs(kv(60_000, 60_010, "theirs"))
+    result = flink.sql(f"SELECT v, COUNT(*) FROM {turns.name} {HINT} WHERE k < 60000 GROUP BY v")
+    assert sorted(map(tuple, result.rows)) == [("first", 15_000), ("last", 45_000)]
+    compact_by_flink(turns)
+    found = (
+        turns.maker.table.refresh().to_arrow(where="k < 60000").group_by("v").aggregate([([], "count_all")]).to_pylist()
+    )
+    assert {row["v"]: row["count_all"] for row in found} == {"first": 15_000, "last": 45_000}

@@ -13,10 +13,15 @@ from itertools import chain
 
 import pyarrow as pa
 
+from bucketlake.format.datafile import WrittenFile
+from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.format.stats import ColumnStats, encode_stats
 from bucketlake.ops.incoming import Incoming
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone import Amount, amounts, buckets_for_write, counts_rows, reads_pending, writes_pending
+from bucketlake.ops.roll import PENDING as PENDING_FILES
+from bucketlake.ops.roll import described
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.spill import Spill
 from bucketlake.ops.store import Store
@@ -73,6 +78,21 @@ def for_changes(store: Store, task: WriteTask) -> WriteTask:
         return task
     waiting = dict.fromkeys(pending_rows(store, snapshot), POSTPONE_BUCKET)
     return replace(task, total_buckets={**task.total_buckets, **waiting})
+
+
+def pending_file(store: Store, name: str, written: WrittenFile, bounds: tuple[bytes, bytes], sequence: int) -> DataFile:
+    """What a manifest says of a file of pending rows that another writer made, all with one sequence number.
+    `bounds`: its first and last key, or any, serialized."""
+    keys = store.schema.key_fields
+    unknown = replace(written, stats=tuple(ColumnStats() for _ in store.schema.fields))
+    return replace(
+        described(store, name, unknown, PENDING_FILES),
+        min_key=bounds[0],
+        max_key=bounds[1],
+        key_stats=encode_stats([ColumnStats() for _ in keys], [item.type for item in keys]),
+        min_sequence_number=sequence,
+        max_sequence_number=sequence,
+    )
 
 
 @dataclass(slots=True)

@@ -25,6 +25,8 @@ from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, restrict
 from bucketlake.schema import BucketMode
 
+ENOUGH_ROWS = 10_000  # for an average
+
 
 @dataclass(frozen=True)
 class EntryFilter:
@@ -218,3 +220,11 @@ def _read(store: Store, manifests: Sequence[ManifestFile], wanted: EntryFilter) 
     pruned = manifests if wanted is ALL else wanted.prune(store, manifests)
     entries = [entry for part in store.manifests(pruned) for entry in part]
     return entries if wanted is ALL else wanted.apply(store, entries)
+
+
+def row_width(store: Store) -> float | None:
+    """Bytes that a row takes in the files that the newest snapshot added; None where these are few rows."""
+    snapshot = store.latest_snapshot()
+    added = [] if snapshot is None else [entry.file for entry in delta_entries(store, snapshot)]
+    rows = sum(file.row_count for file in added)
+    return sum(file.file_size for file in added) / rows if rows >= ENOUGH_ROWS else None

@@ -1,4 +1,5 @@
-"""Decimals on their way to Python: as doubles, where these hold every value of the type.
+"""Rows on their way to Python: decimals as doubles, where these hold every value of the type, and batches that Spark
+does not measure after every row.
 
 Spark puts decimals into Arrow one big number at a time, which costs more than any other type. Up to 15 digits a double
 names one decimal, and its digits come back by rounding.
@@ -8,7 +9,8 @@ Spec: docs/spec/writing.md#tasks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,29 @@ from pyspark.sql import functions as F
 from bucketlake.spark.types import quoted
 from bucketlake.types import DataField, Root, arrow_type
 
+BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNLIMITED = str((1 << 31) - 1)  # the one value for which Spark does not look at a batch's size
+WIDE_ROW = 4 << 10  # bytes in a file
 _EXACT_DIGITS = 15
+_OF_ANY_SIZE = {Root.BINARY, Root.VARBINARY, Root.BLOB, Root.VARIANT, Root.ARRAY, Root.MAP, Root.ROW, Root.MULTISET}
+
+
+@contextmanager
+def unmeasured_batches(frame: DataFrame, fields: Sequence[DataField], row_width: float | None) -> Iterator[None]:
+    """While this lasts, batches of the frame's session end by their number of rows alone: adding up the sizes of all
+    columns after every row takes more of Spark's time than any column. Not where the session's user set the limit, and
+    not where rows may be wide. `row_width`: bytes that a row takes in the table's files, if known.
+    """
+    conf = frame.sparkSession.conf
+    wide = (row_width or 0) > WIDE_ROW or any(item.type.root in _OF_ANY_SIZE for item in fields)
+    if wide or conf.get(BATCH_BYTES, None) is not None:
+        yield
+        return
+    conf.set(BATCH_BYTES, UNLIMITED)
+    try:
+        yield
+    finally:
+        conf.unset(BATCH_BYTES)
 
 
 def narrowed(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:

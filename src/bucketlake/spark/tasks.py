@@ -26,6 +26,7 @@ from bucketlake.ops.key_index import open_index
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone import counts_rows
 from bucketlake.ops.postpone_write import with_numbers, write_counted
+from bucketlake.ops.scan import row_width
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import remove_files, write_batches
 from bucketlake.schema import BucketMode
@@ -33,7 +34,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tas
 from bucketlake.spark.counting import count_rows, evaluated_once
 from bucketlake.spark.first_load import first_load
 from bucketlake.spark.key_index import build_index
-from bucketlake.spark.narrow import narrowed, widened
+from bucketlake.spark.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.placement import count_partitions, placed, planned, warn_of_load
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -127,7 +128,8 @@ def write_in_tasks(
             template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
         rows_in = placed(rows_in, store.schema, template, codes, partitions)
         stage = WriteStage(store, template, template.tasks - 1, kinds)
-        results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
+        with unmeasured_batches(frame, store.schema.fields, row_width(store)):
+            results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
     try:
         for result in results:

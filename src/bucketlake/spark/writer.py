@@ -79,7 +79,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     if request.operation in CHANGES:
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
-    messages = _written(spark, store, rows, template, replace(request, local=local))
+    messages = _written(spark, store, rows, template, replace(request, local=local, kinds=kinds))
     count = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
     snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
@@ -101,8 +101,8 @@ def _written(
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = tasks.indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    if staged.is_possible(spark, store):
-        return staged.write_staged(spark, store, rows)
+    if staged.is_possible(spark, store, request.kinds):
+        return staged.write_staged(spark, store, rows, template)
     return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
 
 

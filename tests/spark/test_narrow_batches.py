@@ -1,0 +1,62 @@
+"""Rows on their way to Python."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as F
+
+from bucketlake.spark import tasks
+from bucketlake.spark.narrow import BATCH_BYTES, UNLIMITED
+from bucketlake.spark.session import Lake
+
+pytestmark = pytest.mark.spark
+KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"
+
+
+def limits(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """What the limit is while rows cross."""
+    seen: list[str | None] = []
+    run = tasks.run_tasks
+
+    def watched(*arguments: object) -> list[object]:
+        seen.append(lake.spark.conf.get(BATCH_BYTES, None))
+        return run(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tasks, "run_tasks", watched)
+    return seen
+
+
+def test_a_write_leaves_the_session_as_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.sql(f"CREATE TABLE db.t (id BIGINT, v STRING) {KEYED}")
+    rows = lake.spark.range(50_000).select("id", F.lit("v").alias("v"))
+    seen = limits(lake, monkeypatch)
+    lake.table("db.t").write(rows)
+    assert lake.spark.conf.get(BATCH_BYTES, None) is None
+    with pytest.raises(Exception, match="broken"):
+        lake.table("db.t").write(rows.withColumn("v", F.raise_error(F.lit("broken")).cast("string")))
+    assert lake.spark.conf.get(BATCH_BYTES, None) is None
+    assert seen == [UNLIMITED, UNLIMITED]
+    assert lake.table("db.t").read().count() == 50_000
+
+
+def test_a_limit_that_was_set_holds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.sql(f"CREATE TABLE db.t (id BIGINT) {KEYED}")
+    seen = limits(lake, monkeypatch)
+    lake.spark.conf.set(BATCH_BYTES, "1000000")
+    try:
+        lake.table("db.t").write(lake.spark.range(50_000))
+        assert lake.spark.conf.get(BATCH_BYTES) == "1000000" == seen[0]
+    finally:
+        lake.spark.conf.unset(BATCH_BYTES)
+
+
+@pytest.mark.parametrize("column", ["BINARY", "ARRAY<STRING>", "STRING"])
+def test_wide_rows_keep_the_limit(lake: Lake, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    lake.sql(f"CREATE TABLE db.t (id BIGINT, v {column}) {KEYED}")
+    seen = limits(lake, monkeypatch)
+    value = F.concat_ws(" ", F.transform(F.sequence(F.lit(0), F.lit(700)), lambda n: F.xxhash64("id", n).cast("string")))
+    wide = value.cast("binary") if column == "BINARY" else F.array(value) if column.startswith("ARRAY") else value
+    rows = lake.spark.range(0, 24_000, 1, 1).select("id", wide.alias("v"))
+    lake.table("db.t").write(rows)
+    lake.table("db.t").write(rows)
+    assert seen == [UNLIMITED if column == "STRING" else None, None], "of texts it is known once there are files"
