@@ -19,7 +19,7 @@ import pyarrow as pa
 import bucketlake
 
 PARTITIONS = 7
-STEP = 1_000_000
+STEPS = 10
 
 
 def rows(keys: np.ndarray) -> pa.Table:
@@ -28,14 +28,14 @@ def rows(keys: np.ndarray) -> pa.Table:
 
 
 def load(warehouse: str, count: int) -> None:
-    """A table of so many keys, in writes of a million."""
+    """A table of so many keys, in ten writes."""
     catalog = bucketlake.open(warehouse)
     catalog.create_database("db")
     table = catalog.create_table(
         "db.t", rows(np.arange(1)).schema, ["pt"], ["id"], {"bucket": "-1", "write-only": "true"}
     )
-    for start in range(0, count, STEP):
-        table.write_arrow(rows(np.arange(start, min(start + STEP, count), dtype=np.int64)))
+    for part in np.array_split(np.arange(count, dtype=np.int64), STEPS):
+        table.write_arrow(rows(part))
 
 
 def upsert(warehouse: str, seed: int, count: int) -> float:

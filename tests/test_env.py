@@ -68,6 +68,17 @@ def test_write_read_and_ranges(place):
     assert storage.read(f"{root}/a") == b""
 
 
+def test_several_ranges_of_a_file(place):
+    storage, root = place
+    storage.write(f"{root}/a", b"0123456789")
+    assert storage.read_ranges(f"{root}/a", [(0, 2), (3, 0), (4, 3), (9, 1)]) == [b"01", b"", b"456", b"9"]
+    assert storage.read_ranges(f"{root}/a", [(0, 2), (8, 100)]) == [b"01", b"89"]
+    assert storage.read_ranges(f"{root}/a", [(0, 1), (10, 5), (100, 5)]) == [b"0", b"", b""]
+    assert storage.read_ranges(f"{root}/a", []) == []
+    with pytest.raises(NotFoundError):
+        storage.read_ranges(f"{root}/nope", [(0, 1)])
+
+
 def test_missing_files(place):
     storage, root = place
     for action in (storage.read, storage.open_input):

@@ -36,6 +36,7 @@ from bucketlake.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 
 READ_BUFFER = 1 << 18
+NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
 PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
 
@@ -73,6 +74,19 @@ class ObjectStorage:
             size = obstore.head(store, key)["size"]
             end = size if length is None else min(size, offset + length)
             return bytes(obstore.get_range(store, key, start=offset, end=end)) if offset < end else b""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot read", path):
+            size = obstore.head(store, key)["size"]
+            ends = [(min(offset, size), min(offset + length, size)) for offset, length in ranges]
+            wanted = [(start, end) for start, end in ends if start < end]
+            if not wanted:
+                return [b""] * len(ranges)
+            starts, stops = map(list, zip(*wanted, strict=True))
+            parts = iter(obstore.get_ranges(store, key, starts=starts, ends=stops, coalesce=NEAR_BYTES))
+            return [bytes(next(parts)) if start < end else b"" for start, end in ends]
 
     def open_input(self, path: str) -> BinaryIO:
         """See Storage."""

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 import bucketlake
 from bucketlake import Table
 from bucketlake.env import SystemClock
-from bucketlake.ops import cross_partition, key_index
+from bucketlake.ops import cross_partition, key_index, key_layers
 from bucketlake.ops.key_index import IndexReader, cached_index, open_index
 from bucketlake.ops.key_run import ABSENT, GrowingRun, KeyRun, Keys
 from bucketlake.ops.key_scan import PlaceNumbers, key_fields, look_up
@@ -150,6 +150,8 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(cross_partition, "BATCH_ROWS", 1)
             patch.setattr(key_index, "RECENT_ROWS", sizes)
+            patch.setattr(key_layers, "BLOCK_ROWS", 1 + sizes % 3)
+            patch.setattr(cross_partition, "FEW_ROWS", 9 if sizes % 2 else cross_partition.FEW_ROWS)
             table, expected = create(folder, engine), {}
             for kind, given_rows, indexed in steps:
                 if kind == "put":

@@ -26,6 +26,9 @@ class MapStorage:
         data = self.files[path]
         return data[offset:] if length is None else data[offset : offset + length]
 
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(path, offset, length) for offset, length in ranges]
+
     def open_input(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
@@ -126,6 +129,9 @@ class FaultStorage:
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         return self._call("read", path, offset, length)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._call("read_ranges", path, ranges)
 
     def open_input(self, path: str) -> BinaryIO:
         return self._call("open_input", path)

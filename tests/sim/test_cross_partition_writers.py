@@ -19,7 +19,7 @@ from tests.sim.tables import create_table, make_store
 
 from bucketlake import Table
 from bucketlake.errors import CommitError, StorageError
-from bucketlake.ops import key_index, resettle
+from bucketlake.ops import key_index, key_layers, resettle
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.key_index import IndexReader, open_index
 from bucketlake.ops.key_run import Keys
@@ -273,6 +273,7 @@ def run_all(engine: str, faults: float, **options: str) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(resettle._Settling, "_sequences", spy)
                 patch.setattr(key_index, "RECENT_ROWS", seed % 3)
+                patch.setattr(key_layers, "BLOCK_ROWS", 1 + seed % 4)
                 store, inner, team = simulate(seed, engine, faults, **options)
             seen += check_run(store, team, engine)
             assert faults or not unreferenced(store, inner.files), "losers clean up"

@@ -24,7 +24,7 @@ from bucketlake.lsm.engines import is_retract
 from bucketlake.ops.assign import Assigner, Codes, partition_codes
 from bucketlake.ops.buckets import BucketRule, fill
 from bucketlake.ops.incoming import DELETE
-from bucketlake.ops.key_index import IndexReader, cached_index, open_index
+from bucketlake.ops.key_index import PASS_ROWS, IndexReader, cached_index, open_index
 from bucketlake.ops.key_run import ABSENT, GrowingRun, Keys, Mask, Places
 from bucketlake.ops.key_scan import PlaceNumbers, key_fields, look_up
 from bucketlake.ops.messages import CommitMessage, WriteTask
@@ -35,6 +35,7 @@ from bucketlake.types import arrow_schema
 
 BATCH_ROWS = 1 << 17
 FEW_KEYS = 5_000  # so many a task looks up in the table itself, where there is no cache
+FEW_ROWS = 500_000  # in a table of more an index is built for fewer keys too, if one pass of its rows does
 KEY_DYNAMIC_TOTAL = -1  # what manifest entries record as bucket number
 Groups = npt.NDArray[np.int64]
 
@@ -66,7 +67,7 @@ class CrossPartitionAssigner(Assigner):
     _reader: IndexReader | None = None
     _base: Snapshot | None = None
     _looked_up: int = 0
-    _opened: bool = False
+    _tried: bool | None = None  # to open an index: None not yet, True also to build one
 
     def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Codes]:
         """The rows to write, and the group number of each."""
@@ -126,22 +127,22 @@ class CrossPartitionAssigner(Assigner):
         return groups[places]
 
     def _open(self, wanted: int) -> None:
-        """Make ready what keys are looked up in: the index of the task, else the cache, else an index built where many
-        keys are wanted, else the table."""
-        self._looked_up += wanted
-        many = self._looked_up > FEW_KEYS
-        if self._opened and (self._reader is not None or not many):
-            return
+        """Make ready what keys are looked up in: the index of the task, else the cache, else an index built where that
+        pays, else the table."""
         base = self.task.key_base
         assert base is not None
         if self._base is None:
             self._base = self.store.snapshot(base)
+        self._looked_up += wanted
+        pays = self._looked_up > FEW_KEYS or FEW_ROWS < self._base.total_record_count <= PASS_ROWS
+        if self._reader is not None or self._tried is pays:
+            return
         index = self.task.key_index
         if index is None:
-            index = (open_index if many else cached_index)(self.store, self._base)
+            index = (open_index if pays else cached_index)(self.store, self._base)
         if index is not None:
             self._reader = IndexReader(self.store, index)
-        self._opened = True
+        self._tried = pays
 
     # ---- where rows go
 

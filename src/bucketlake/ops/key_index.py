@@ -12,36 +12,34 @@ Spec: docs/spec/cross_partition.md#cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, pairwise
-from zlib import crc32
+from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
 from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError, StorageError
 from bucketlake.format.key_index import (
-    PARTS,
+    HASHES,
     KeyIndexFile,
     Layer,
-    Part,
+    LayerFile,
     decode_key_index,
-    decode_part,
     encode_key_index,
-    encode_part,
-    part_schema,
 )
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.lsm.rules import removing_kinds
 from bucketlake.ops.entries import BucketKey
+from bucketlake.ops.key_layers import LayerReader, write_layer_file
 from bucketlake.ops.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys, Mask, Places
 from bucketlake.ops.key_scan import (
     Delta,
     PlaceNumbers,
     delta_since,
+    find_live,
     is_young,
     key_fields,
     key_splits,
@@ -58,65 +56,76 @@ LAYERS = 8  # more are folded into one
 RECENT_ROWS = 2_000  # changes that travel with an index rather than in a layer of their own
 RECENT_COMMITS = 10
 REBUILD_ROWS = 200_000  # so many new rows, if they are also more than the index has, are not worth catching up with
+DEAD_MILLIS = 24 * 3600 * 1000  # a layer so old that no list has is nobody's
 KEPT = 2  # generations whose files stay, for writers that still read them
-_BITS = 24  # of a hash, below the byte that names its part
-Spans = list[tuple[int, int]]
+Span = tuple[int, int]  # of hashes: low <= hash < high
+Counts = npt.NDArray[np.int64]
+Builder = Callable[[Store, Snapshot], KeyIndex]
 
 
 @dataclass(slots=True)
 class IndexReader:
-    """Finds keys, loading parts of the index as they are needed. `numbers`: what the places found mean."""
+    """Finds keys, reading of the index what they need, and keeping it. `numbers`: what the places found mean."""
 
     store: Store
     index: KeyIndex
     numbers: PlaceNumbers = field(default_factory=PlaceNumbers)
-    _loaded: set[int] = field(default_factory=set)
-    _runs: list[list[KeyRun]] = field(default_factory=list)  # by layer, newest first
+    _layers: list[LayerReader] = field(default_factory=list)  # newest first
+    _rebuilt: list[tuple[Span, KeyRun]] = field(default_factory=list)  # what the table says, where the cache is lost
 
     def __post_init__(self) -> None:
         self.numbers = PlaceNumbers.of(self.index.file.places)
-        self._runs = [[] for _ in self.index.file.layers]
+        self._layers = [LayerReader(self.store, layer) for layer in reversed(self.index.file.layers)]
 
     def find(self, keys: Keys) -> Places:
         """The place of each key, ABSENT where the index has none. Quickest for keys ascending by hash."""
-        self._load(np.unique(keys.hashes >> _BITS).tolist())
-        found = np.full(len(keys), ABSENT, np.int32)
-        recent = [self.index.recent] if self.index.recent is not None else []
-        for run in [*recent, *(run for runs in self._runs for run in runs)]:
-            unknown = np.flatnonzero(found == ABSENT)
-            found[unknown] = run.find(keys.take(unknown))
+        try:
+            found = self._in_layers(keys)
+        except (NotFoundError, CorruptError):
+            found = self._in_table(keys)
         found[found == GONE] = ABSENT
         return found
 
-    def _load(self, wanted: Sequence[int]) -> None:
-        missing = sorted(set(wanted) - self._loaded)
-        if len(missing) > PARTS // 8:  # most of a share: one read is quicker than many
-            missing = [part for part in range(missing[0], missing[-1] + 1) if part not in self._loaded]
-        for low, high in _stretches(missing):
-            try:
-                runs = [read_layer(self.store, layer, low, high) for layer in reversed(self.index.file.layers)]
-            except (NotFoundError, CorruptError):
-                runs = [self._rebuilt(low, high), *([] for _ in self._runs[1:])]
-            for known, found in zip(self._runs, runs, strict=True):
-                known += found
-            self._loaded.update(range(low, high))
+    def _in_layers(self, keys: Keys) -> Places:
+        found = np.full(len(keys), ABSENT, np.int32)
+        if self.index.recent is not None:
+            found = self.index.recent.find(keys)
+        told = np.zeros(len(keys), np.bool_)
+        for span, run in self._rebuilt:
+            inside = keys.within(span)
+            rows = np.flatnonzero(inside & ~told & (found == ABSENT))
+            found[rows] = run.find(keys.take(rows))
+            told |= inside
+        for layer in self._layers:
+            unknown = np.flatnonzero(~told & (found == ABSENT))
+            if not len(unknown):
+                break
+            found[unknown] = layer.find(keys if len(unknown) == len(keys) else keys.take(unknown))
+        return found
 
-    def _rebuilt(self, low: int, high: int) -> list[KeyRun]:
-        """The keys of some parts as the table has them, in place of a cache that is lost."""
-        snapshot = self.store.snapshot(self.index.snapshot)
-        return [live_run(self.store, key_splits(self.store, snapshot), self.numbers, (low << _BITS, high << _BITS))]
+    def _in_table(self, keys: Keys) -> Places:
+        """What the table says, in place of a cache that is lost: of all keys whose hashes are like these, for others
+        that may follow, unless they are too many."""
+        splits = key_splits(self.store, self.store.snapshot(self.index.snapshot))
+        low, high = int(keys.hashes.min()), int(keys.hashes.max()) + 1
+        if sum(split.row_count for split in splits) * (high - low) // HASHES > PASS_ROWS:
+            codes, first = keys.distinct()
+            return find_live(self.store, splits, keys.take(first), self.numbers)[codes]
+        self._rebuilt.append(((low, high), live_run(self.store, splits, self.numbers, (low, high))))
+        return self._in_layers(keys)
 
 
 # ---- opening
 
 
-def open_index(store: Store, snapshot: Snapshot) -> KeyIndex | None:
-    """The index as of a snapshot: the cache, brought up to date, else built anew; None where it cannot be stored."""
+def open_index(store: Store, snapshot: Snapshot, builder: Builder | None = None) -> KeyIndex | None:
+    """The index as of a snapshot: the cache, brought up to date, else built anew, by `builder` where one is given; None
+    where it cannot be stored."""
     found = cached_index(store, snapshot)
     if found is not None:
         return found
     try:
-        return _published(store, build(store, snapshot))
+        return _published(store, (builder or build)(store, snapshot))
     except StorageError:
         return None
 
@@ -170,60 +179,60 @@ def lifetime(store: Store) -> int | None:
 # ---- building
 
 
-def build(store: Store, snapshot: Snapshot) -> KeyIndex:
-    """Read the keys of all live rows (with `index-ttl`: of files not older) into a new layer; some shares of the hashes
-    at a time, so that memory stays bounded."""
+@dataclass(frozen=True, slots=True)
+class Building:
+    """What an index of a snapshot is built from: splits with the numbers of their places. `since`: with `index-ttl`,
+    splits of which every file is older are left out."""
+
+    snapshot: Snapshot
+    built: int
+    since: int | None
+    splits: tuple[Split, ...]
+    numbers: PlaceNumbers
+
+    @property
+    def rows(self) -> int:
+        """Rows to read."""
+        return sum(split.row_count for split in self.splits)
+
+    def index(self, store: Store, counts: Counts, files: Iterable[LayerFile]) -> KeyIndex:
+        """The index of these files. `counts`: keys by number of place."""
+        layer = Layer(tuple(sorted(files, key=lambda file: file.low)))
+        head = facts(store), self.snapshot.id, self.snapshot.delta_manifest_list, self.built, self.since
+        return KeyIndex(KeyIndexFile(*head, tuple(self.numbers.places), tuple(counts.tolist()), (layer,)))
+
+
+def building(store: Store, snapshot: Snapshot) -> Building:
+    """What an index of a snapshot is to be built from."""
     now, ttl = store.env.clock.now_millis(), lifetime(store)
     since = None if ttl is None else now - ttl
     splits = [split for split in key_splits(store, snapshot) if since is None or is_young(split, since)]
     numbers = PlaceNumbers()
-    counts = np.zeros(len({(split.partition, split.bucket) for split in splits}), np.int64)
-    rows = sum(split.row_count for split in splits)
+    for split in splits:
+        numbers.number((split.partition, split.bucket))
+    return Building(snapshot, now, since, tuple(splits), numbers)
 
-    def runs() -> Iterator[tuple[int, int, KeyRun]]:
-        for low, high in _passes([rows // PARTS + 1] * PARTS):
-            run = live_run(store, splits, numbers, None if high - low == PARTS else (low << _BITS, high << _BITS))
+
+def build(store: Store, snapshot: Snapshot) -> KeyIndex:
+    """Read the keys of all live rows (with `index-ttl`: of files not older) into a new layer; some shares of the hashes
+    at a time, so that memory stays bounded."""
+    work = building(store, snapshot)
+    counts = np.zeros(len(work.numbers.places), np.int64)
+
+    def runs() -> Iterator[KeyRun]:
+        spans = shares(-(-work.rows // PASS_ROWS))
+        for span in spans:
+            run = live_run(store, work.splits, work.numbers, span if len(spans) > 1 else None)
             counts[:] += np.bincount(run.places, minlength=len(counts))
-            yield low, high, run
+            yield run
 
-    layer = write_layer(store, runs())
-    places = (*numbers.places,)
-    file = KeyIndexFile(
-        facts(store),
-        snapshot.id,
-        snapshot.delta_manifest_list,
-        now,
-        since,
-        places,
-        tuple(counts[: len(places)].tolist()),
-        (layer,),
-    )
-    return KeyIndex(file)
+    return work.index(store, counts, [write_layer_file(store, runs())])
 
 
-def _passes(rows: Sequence[int]) -> Spans:
-    """Consecutive parts together, up to PASS_ROWS keys."""
-    spans: Spans = []
-    filled = 0
-    for part, count in enumerate(rows):
-        if not spans or filled + count > PASS_ROWS:
-            spans.append((part, part + 1))
-            filled = count
-        else:
-            spans[-1] = (spans[-1][0], part + 1)
-            filled += count
-    return spans
-
-
-def _stretches(parts: Sequence[int]) -> Spans:
-    """Ascending numbers as half-open ranges."""
-    spans: Spans = []
-    for part in parts:
-        if spans and spans[-1][1] == part:
-            spans[-1] = (spans[-1][0], part + 1)
-        else:
-            spans.append((part, part + 1))
-    return spans
+def shares(count: int) -> list[Span]:
+    """All hashes in so many ranges (at least one) of one size, ascending."""
+    edges = [HASHES * number // max(count, 1) for number in range(max(count, 1) + 1)]
+    return list(pairwise(edges))
 
 
 # ---- catching up
@@ -246,7 +255,7 @@ def _caught_up(store: Store, index: KeyIndex, snapshot: Snapshot) -> KeyIndex | 
     upper = sum(layer.rows for layer in file.layers[1:]) + len(moved.changes)
     if len(file.layers) >= LAYERS or 2 * upper > file.layers[0].rows:
         return _published(store, _folded(store, KeyIndex(file, moved.changes), np.zeros(len(file.places), np.bool_)))
-    layer = write_layer(store, [(0, PARTS, moved.changes)])
+    layer = Layer((write_layer_file(store, [moved.changes]),))
     return _published(store, KeyIndex(replace(file, layers=(*file.layers, layer))))
 
 
@@ -303,66 +312,21 @@ def _folded(store: Store, index: KeyIndex, drop: Mask) -> KeyIndex:
     """All layers as one, without keys that lie nowhere, or lay in a place to drop and were not put anywhere since."""
     file, recent = index.file, index.recent
     assert recent is not None
-    rows = [sum(layer.parts[part].rows for layer in file.layers) for part in range(PARTS)]
+    readers = [LayerReader(store, layer) for layer in reversed(file.layers)]
+    rows = sum(layer.rows for layer in file.layers)
 
-    def runs() -> Iterator[tuple[int, int, KeyRun]]:
-        for low, high in _passes(rows):
-            found = [run for layer in reversed(file.layers) for run in read_layer(store, layer, low, high)]
-            old = KeyRun.newest(found)
-            kept = (old.places >= 0) & ~drop[np.maximum(old.places, 0)]
-            start, stop = np.searchsorted(recent.keys.hashes.astype(np.int64), [low << _BITS, high << _BITS]).tolist()
-            news = KeyRun(recent.keys.part(start, stop), recent.places[start:stop])
-            run = KeyRun.newest([news, KeyRun(old.keys.take(kept), old.places[kept])])
+    def runs() -> Iterator[KeyRun]:
+        for low, high in shares(-(-rows // PASS_ROWS)):
+            old = KeyRun.newest([reader.span(low, high) for reader in readers])
+            old = old.take((old.places >= 0) & ~drop[np.maximum(old.places, 0)])
+            run = KeyRun.newest([recent.span(low, high), old])
             alive = run.places >= 0
-            yield low, high, run if alive.all() else KeyRun(run.keys.take(alive), run.places[alive])
+            yield run if alive.all() else run.take(alive)
 
-    return KeyIndex(replace(file, layers=(write_layer(store, runs()),)))
+    return KeyIndex(replace(file, layers=(Layer((write_layer_file(store, runs()),)),)))
 
 
 # ---- files
-
-
-def write_layer(store: Store, runs: Iterable[tuple[int, int, KeyRun]]) -> Layer:
-    """Write a layer: runs of consecutive ranges of parts, ascending and complete. Nothing is left on an error."""
-    name = store.paths.new_key_layer(store.env)
-    path = store.paths.key_index(name)
-    parts: list[Part] = []
-    out = store.env.storage.open_output(path)
-    try:
-        with out:
-            for low, high, run in runs:
-                for batch in _parts(run, low, high):
-                    data = encode_part(batch)
-                    offset = parts[-1].offset + parts[-1].length if parts else 0
-                    parts.append(Part(offset, len(data), crc32(data), batch.num_rows))
-                    out.write(data)
-    except BaseException:
-        with suppress(BucketlakeError):
-            store.env.storage.delete(path)
-        raise
-    return Layer(name, tuple(parts))
-
-
-def _parts(run: KeyRun, low: int, high: int) -> Iterator[pa.RecordBatch]:
-    bounds = np.searchsorted(run.keys.hashes.astype(np.int64), np.arange(low, high + 1) << _BITS).tolist()
-    columns = [pa.array(run.keys.hashes), pa.array(run.places, pa.int32()), run.keys.values]
-    whole = pa.RecordBatch.from_arrays(columns, schema=part_schema(run.keys.values.type))
-    for start, stop in pairwise(bounds):
-        yield whole.slice(start, stop - start)
-
-
-def read_layer(store: Store, layer: Layer, low: int, high: int) -> list[KeyRun]:
-    """The keys of some parts of a layer, as one run. NotFoundError, CorruptError."""
-    kind = Keys.none(key_fields(store)).values.type
-    parts, path = layer.parts[low:high], store.paths.key_index(layer.name)
-    data = memoryview(store.env.storage.read(path, parts[0].offset, sum(part.length for part in parts)))
-    ends = list(accumulate((part.length for part in parts), initial=0))
-    batches = [
-        decode_part(data[start : start + part.length], part, kind, path)
-        for start, part in zip(ends, parts, strict=False)
-    ]
-    keys = [Keys(batch.column(0).to_numpy(), batch.column(2)) for batch in batches]
-    return [KeyRun(Keys.all_of(keys), np.concatenate([batch.column(1).to_numpy() for batch in batches]))]
 
 
 def _published(store: Store, index: KeyIndex) -> KeyIndex:
@@ -376,19 +340,24 @@ def _published(store: Store, index: KeyIndex) -> KeyIndex:
 
 
 def _clean(store: Store, delete: Callable[[str], None]) -> None:
-    """Remove all but the newest lists, and the layers that only those had."""
-    lists = _lists(store)
+    """Remove all but the newest lists, the layers that only those had, and old layers that none has: their writers
+    died before they listed them."""
     used: set[str] = set()
     gone: set[str] = set()
-    for place, (_, name) in enumerate(reversed(lists)):
+    for place, (_, name) in enumerate(reversed(_lists(store))):
         path = store.paths.key_index(name)
         try:
-            layers = {layer.name for layer in decode_key_index(store.env.storage.read(path), path).layers}
+            file = decode_key_index(store.env.storage.read(path), path)
+            layers = {part.name for layer in file.layers for part in layer.files}
         except (CorruptError, NotFoundError):
             layers = set()
         if place < KEPT:
             used |= layers
         else:
             gone |= layers | {name}
+    dead = store.env.clock.now_millis() - DEAD_MILLIS
+    for info in store.env.storage.list(store.paths.key_index_dir):
+        if info.name.startswith("layer-") and 0 < info.modified_millis < dead:
+            gone.add(info.name)
     for name in gone - used:
         delete(store.paths.key_index(name))

@@ -75,6 +75,10 @@ class Keys:
         """A slice, without a copy."""
         return Keys(self.hashes[start:stop], self.values.slice(start, stop - start))
 
+    def within(self, span: tuple[int, int]) -> Mask:
+        """Which have low <= hash < high."""
+        return np.asarray((self.hashes >= np.uint32(span[0])) & (self.hashes <= np.uint32(span[1] - 1)))
+
     def same(self, rows: Rows, other: Keys, others: Rows) -> Mask:
         """Whether key `rows[i]` equals key `others[i]` of the other."""
         if pa.types.is_int64(self.values.type):
@@ -116,8 +120,33 @@ class KeyRun:
             keys, places = keys.take(first), places[first]
         return cls.of(keys, places)
 
+    @classmethod
+    def merged(cls, runs: Sequence[KeyRun]) -> KeyRun:
+        """One run of several (at least one) that share no key."""
+        return cls.of(Keys.all_of([run.keys for run in runs]), np.concatenate([run.places for run in runs]))
+
+    @classmethod
+    def following(cls, runs: Sequence[KeyRun]) -> KeyRun:
+        """Several runs (at least one), each of which goes on where the one before it ends, as one."""
+        if len(runs) == 1:
+            return runs[0]
+        return cls(Keys.all_of([run.keys for run in runs]), np.concatenate([run.places for run in runs]))
+
     def __len__(self) -> int:
         return len(self.places)
+
+    def take(self, rows: Rows | Mask) -> KeyRun:
+        """Some of them: ascending positions, or a mask."""
+        return KeyRun(self.keys.take(rows), self.places[rows])
+
+    def part(self, start: int, stop: int) -> KeyRun:
+        """A slice, without a copy."""
+        return KeyRun(self.keys.part(start, stop), self.places[start:stop])
+
+    def span(self, low: int, high: int) -> KeyRun:
+        """Those with low <= hash < high, without a copy."""
+        start = int(np.searchsorted(self.keys.hashes, np.uint32(low)))
+        return self.part(start, int(np.searchsorted(self.keys.hashes, np.uint32(high - 1), "right")))
 
     def rows_of(self, keys: Keys) -> Rows:
         """The row of each key in this run, -1 where it is not. Quickest for keys ascending by hash."""
@@ -170,9 +199,7 @@ class GrowingRun:
             return
         new = KeyRun.of(keys.take(left), places[left])
         while self.runs and len(self.runs[-1]) < 2 * len(new):
-            old = self.runs.pop()
-            both = Keys.all_of([old.keys, new.keys])
-            new = KeyRun.of(both, np.concatenate([old.places, new.places]))
+            new = KeyRun.merged([self.runs.pop(), new])
         self.runs.append(new)
 
 

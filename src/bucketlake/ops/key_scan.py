@@ -95,7 +95,7 @@ def live_run(
         parts = [Keys.none(fields)]
         for batch in read_split(store, split, store.schema.primary_keys):
             keys = Keys.of(batch, fields)
-            parts.append(keys if span is None else keys.take(_within(keys, span)))
+            parts.append(keys if span is None else keys.take(keys.within(span)))
         return Keys.all_of(parts)
 
     threads = store.options.get("cross-partition-upsert.bootstrap-parallelism")
@@ -103,30 +103,31 @@ def live_run(
     counts = [0, *(len(part) for part in parts[1:])]
     marks = [0, *(numbers.number((split.partition, split.bucket)) for split in splits)]
     places = np.repeat(np.array(marks, np.int32), counts)
-    return _once(store, KeyRun.of(Keys.all_of(parts), places))
+    run, torn = once(KeyRun.of(Keys.all_of(parts), places))
+    warn_of_torn(store, len(torn), torn.part(0, SHOWN).values.to_pylist())
+    return run
 
 
-def _within(keys: Keys, span: tuple[int, int]) -> Mask:
-    wide = keys.hashes.astype(np.int64)
-    return np.asarray((wide >= span[0]) & (wide < span[1]))
-
-
-def _once(store: Store, run: KeyRun) -> KeyRun:
-    """The run with each key once, with a warning where a table has one in two places."""
+def once(run: KeyRun) -> tuple[KeyRun, Keys]:
+    """A run with each key once, where it is first; and those that came again."""
     hashes = run.keys.hashes
     ties = np.flatnonzero(hashes[1:] == hashes[:-1])
     torn = ties[run.keys.same(ties, run.keys, ties + 1)] if len(ties) else ties
     if not len(torn):
-        return run
-    shown = run.keys.take(torn[:SHOWN]).values.to_pylist()
-    warnings.warn(
-        f"{len(torn)} keys of {store.paths.root} lie in two partitions or buckets (the first: {shown}): writers that "
-        "did not know of each other wrote to it; delete these keys and write them again",
-        stacklevel=2,
-    )
+        return run, run.keys.part(0, 0)
     kept = np.ones(len(run), np.bool_)
     kept[torn + 1] = False
-    return KeyRun(run.keys.take(kept), run.places[kept])
+    return run.take(kept), run.keys.take(torn)
+
+
+def warn_of_torn(store: Store, count: int, shown: Sequence[object]) -> None:
+    """Say that so many keys, `shown` some of them, lie in two places, if any do."""
+    if count:
+        warnings.warn(
+            f"{count} keys of {store.paths.root} lie in two partitions or buckets (the first: {shown}): writers that "
+            "did not know of each other wrote to it; delete these keys and write them again",
+            stacklevel=3,
+        )
 
 
 # ---- the keys wanted
@@ -143,13 +144,22 @@ def look_up(
     keys; `left_out`: partitions not to look into. Files and row groups that cannot hold them are not read."""
     fields = key_fields(store)
     keys = Keys.of(wanted, fields)
-    found = np.full(len(keys), ABSENT, np.int32)
     if snapshot is None or not len(keys):
-        return found
-    run = KeyRun.of(keys, np.arange(len(keys), dtype=np.int32))
+        return np.full(len(keys), ABSENT, np.int32)
     where = conjunction(_near(wanted.column(item.name), item) for item in fields if item.name in _trimmed(store))
     splits = key_splits(store, snapshot, where)
     splits = [split for split in splits if left_out is None or not left_out(split.partition)]
+    return find_live(store, splits, keys, numbers, where)
+
+
+def find_live(
+    store: Store, splits: Sequence[Split], keys: Keys, numbers: PlaceNumbers, where: Predicate | None = None
+) -> Places:
+    """The place of each of these distinct keys among the live rows of splits, ABSENT where there is none. `where`: over
+    key columns, what all of the keys fulfil."""
+    fields = key_fields(store)
+    found = np.full(len(keys), ABSENT, np.int32)
+    run = KeyRun.of(keys, np.arange(len(keys), dtype=np.int32))
 
     def read(split: Split) -> list[Places]:
         batches = read_split(store, split, store.schema.primary_keys, where)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from bucketlake.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
 from bucketlake.spark.counting import count_rows, evaluated_once
 from bucketlake.spark.first_load import first_load
+from bucketlake.spark.key_index import build_index
 from bucketlake.spark.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.placement import count_partitions, placed, planned, warn_of_load
 
@@ -117,7 +119,7 @@ def write_in_tasks(
         partitions = count_partitions(spark, store.schema, frame, template)
         template = planned(store.schema, template, partitions)
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        template = _indexed(store, replace(template, assigners=assigners_of(store.options, tasks)))
+        template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
     counts = counts_rows(store.schema, template.total_buckets)
     with evaluated_once(spark, frame) if counts else nullcontext(frame) as rows_in:
         codes: dict[bytes, int] = {}
@@ -165,10 +167,12 @@ def write_in_driver(
     return write_counted(store, batches, replace(template, task=template.tasks - 1), kinds, overwrite)
 
 
-def _indexed(store: Store, template: WriteTask) -> WriteTask:
+def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
     """The task with what is known of the keys of its base, so that tasks load their shares of it."""
     base = store.find_snapshot(template.key_base or 0)
-    return template if base is None else replace(template, key_index=open_index(store, base))
+    if base is None:
+        return template
+    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:

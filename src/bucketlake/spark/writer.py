@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
+from bucketlake.ops.cross_partition import FEW_KEYS
 from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
-from bucketlake.schema import KIND_FIELD, TableSchema
+from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import tasks
 from bucketlake.spark.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
@@ -96,6 +97,8 @@ def _written(
     overwrite = request.mode == "overwrite"
     if request.local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
+            template = tasks.indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
     return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
 
