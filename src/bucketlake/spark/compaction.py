@@ -22,6 +22,7 @@ from bucketlake.ops.append_compact import AppendUnit, compact_files
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.compact import CompactUnit, compact_bucket
 from bucketlake.ops.expire import after_commit
+from bucketlake.ops.memory import large_buffers
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.partitions import PartitionFilter
@@ -92,8 +93,9 @@ class CompactStage:
         """The messages of the units, or the error of one: then the task's own files are gone."""
         done: list[CommitMessage] = []
         try:
-            for unit in chain.from_iterable(unpickled(batches)):
-                done += messages_of(self.store, unit)
+            with large_buffers():
+                for unit in chain.from_iterable(unpickled(batches)):
+                    done += messages_of(self.store, unit)
         except BucketlakeError as error:
             Commit(self.store, "").abort(done)
             if isinstance(error, StorageError):

@@ -42,7 +42,8 @@ def unmeasured_batches(frame: DataFrame, fields: Sequence[DataField], row_width:
     try:
         yield
     finally:
-        conf.unset(BATCH_BYTES)
+        if conf.get(BATCH_BYTES, None) == UNLIMITED:  # nobody set another meanwhile
+            conf.unset(BATCH_BYTES)
 
 
 def narrowed(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
