@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from bucketlake.spark import tasks
+from bucketlake.spark import narrow, tasks
 from bucketlake.spark.narrow import BATCH_BYTES, UNLIMITED
 from bucketlake.spark.session import Lake
 
@@ -52,11 +52,10 @@ def test_a_limit_that_was_set_holds(lake: Lake, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("column", ["BINARY", "ARRAY<STRING>", "STRING"])
 def test_wide_rows_keep_the_limit(lake: Lake, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    monkeypatch.setattr(narrow, "WIDE_ROW", 40)
     lake.sql(f"CREATE TABLE db.t (id BIGINT, v {column}) {KEYED}")
     seen = limits(lake, monkeypatch)
-    value = F.concat_ws(
-        " ", F.transform(F.sequence(F.lit(0), F.lit(700)), lambda n: F.xxhash64("id", n).cast("string"))
-    )
+    value = F.concat(*[F.xxhash64("id", F.lit(n)).cast("string") for n in range(8)])
     wide = value.cast("binary") if column == "BINARY" else F.array(value) if column.startswith("ARRAY") else value
     rows = lake.spark.range(0, 24_000, 1, 1).select("id", wide.alias("v"))
     lake.table("db.t").write(rows)
