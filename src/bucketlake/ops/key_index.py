@@ -275,7 +275,7 @@ def _moved(store: Store, index: KeyIndex, delta: Delta, snapshot: Snapshot) -> _
     removes = partial(np.isin, test_elements=removing_kinds(store.options))
     for place, files in delta.added.items():
         if place not in delta.cleared:
-            keys, alive = last_states(store, place, files, removes)
+            keys, alive = last_states(store, place, files, removes, delta.committed)
             parts.append((keys, np.full(len(keys), numbers.number(place), np.int32), alive))
     cleared = sorted(numbers.number(place) for place in delta.cleared)
     if cleared:

@@ -199,6 +199,9 @@ class Delta:
     commits: int = 0
     added: dict[BucketKey, list[DataFile]] = field(default_factory=dict)
     cleared: set[BucketKey] = field(default_factory=set)
+    committed: dict[str, int] = field(
+        default_factory=dict
+    )  # snapshot by file name: numbers of an emptied bucket restart
 
     @property
     def rows(self) -> int:
@@ -219,6 +222,7 @@ def delta_since(store: Store, after: int, snapshot: Snapshot) -> Delta | None:
         for entry in delta_entries(store, step):
             if entry.kind == FileKind.ADD:
                 delta.added.setdefault(bucket_key(entry), []).append(entry.file)
+                delta.committed[entry.file.file_name] = number
             else:
                 delta.cleared.add(bucket_key(entry))
     return delta
@@ -250,17 +254,23 @@ def written_keys(store: Store, place: BucketKey, files: Sequence[DataFile]) -> K
 
 
 def last_states(
-    store: Store, place: BucketKey, files: Sequence[DataFile], removes: Callable[[Places], Mask]
+    store: Store,
+    place: BucketKey,
+    files: Sequence[DataFile],
+    removes: Callable[[Places], Mask],
+    committed: dict[str, int],
 ) -> tuple[Keys, Mask]:
     """The distinct keys of files of one place, and whether each lives after its last row. `removes`: which kinds of
     rows take a key away."""
     fields = key_fields(store)
-    batches = [batch for file in files for batch in file_rows(store, place, file)]
+    read = [(committed[file.file_name], batch) for file in files for batch in file_rows(store, place, file)]
+    batches = [batch for _, batch in read]
+    snapshots = np.repeat([number for number, _ in read], [batch.num_rows for batch in batches])
     keys = Keys.all_of([Keys.none(fields), *(Keys.of(batch, fields) for batch in batches)])
     empty = pa.array([], pa.int64())
     sequence = pa.concat_arrays([empty, *(batch.column(SEQUENCE_FIELD.name) for batch in batches)]).to_numpy()
     kinds = np.concatenate([np.zeros(0, np.int8), *(batch.column(KIND_FIELD.name).to_numpy() for batch in batches)])
     codes, first = keys.distinct()
-    order = np.lexsort((sequence, codes))
+    order = np.lexsort((sequence, snapshots, codes))
     ends = np.flatnonzero(np.diff(codes[order], append=-1))
     return keys.take(first), ~removes(kinds[order[ends]].astype(np.int32))
