@@ -16,12 +16,16 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
 
 T = TypeVar("T")
 
+_LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -307,9 +311,23 @@ def new_scratch_folder() -> str:
 
     It lies in the first of Spark's local folders where the process is an executor's, else in the system's own.
     """
+    return tempfile.mkdtemp(prefix="bucketlake-", dir=_scratch())
+
+
+def _scratch() -> str | None:
     local = os.environ.get("SPARK_LOCAL_DIRS") or os.environ.get("LOCAL_DIRS") or ""
     folder = local.split(",")[0].strip()
-    return tempfile.mkdtemp(prefix="bucketlake-", dir=folder if folder and os.path.isdir(folder) else None)
+    return folder if folder and os.path.isdir(folder) else None
+
+
+def scratch_array(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of no particular values; a large one in a nameless file on this machine's disk, so that the system can
+    put it there when memory is short. It goes with the last reference."""
+    kind = np.dtype(dtype)
+    if count * kind.itemsize < _LARGE_ARRAY:
+        return np.empty(count, kind)
+    with tempfile.TemporaryFile(prefix="bucketlake-", dir=_scratch()) as file:
+        return np.memmap(file, kind, "w+", shape=(count,))
 
 
 class Clock(Protocol):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from bucketlake import Table, UnsupportedError
 from bucketlake.ops.dynamic import hash_files, key_hashes, read_hashes
-from bucketlake.spark import tasks
+from bucketlake.spark import placement, tasks
 from bucketlake.spark.session import Lake
 from bucketlake.types import canonical_batch
 
@@ -106,3 +106,16 @@ def test_sparks_own_writer_is_refused(lake: Lake) -> None:
         frame(lake, 10, 1).write.format("bucketlake").mode("append").save(table.path)
     assert isinstance(caught.value, UnsupportedError) or "UnsupportedError" in str(caught.value)
     assert table.latest_snapshot() is None
+
+
+def test_a_large_first_load_is_not_shuffled_however_many_buckets_it_fills(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "FEW_FILES_OF_PARTITIONS", 1)
+    monkeypatch.setattr(placement, "LARGE_FILE_ROWS", 1_000)
+    table = create(classic, dynamic_bucket__target_row_num="20000", write_only="true")
+    classic.table("db.t").write(frame(classic, 100_000, 1))
+    check(table)
+    files = table.refresh().files()
+    assert len(files) == 2 * len({(file.partition["pt"], file.bucket) for file in files})  # one a task and bucket
+    assert classic.table("db.t").read().count() == 100_000

@@ -159,6 +159,11 @@ class DataFileWriter:
             self.flush()
 
     @property
+    def pending_bytes(self) -> int:
+        """Arrow bytes that are gathered and not encoded yet."""
+        return self._pending_bytes
+
+    @property
     def size_estimate(self) -> int:
         """Bytes written, and those that the rows not yet written are expected to take."""
         inside = self._inside_bytes * self.ratio if self.ratio else min(self._inside_bytes, self._form.group_bytes)

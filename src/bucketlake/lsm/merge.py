@@ -1,6 +1,7 @@
 """Merging sorted runs of one bucket, vectorised and in bounded memory.
 
     sort_and_merge(rows: RecordBatch, order: KeyOrder, engine, *, drop_deletes=False) -> RecordBatch
+    sorted_pieces(rows, order, engine, *, within=None) -> Iterator[RecordBatch]       the same, never whole
     merge_runs(runs: Sequence[Iterable[RecordBatch]], order, engine, *, drop_deletes=False, ordered=True,
                block=BlockSize()) -> Iterator[RecordBatch]
     slices(runs, order, block) -> Iterator[list[list[RecordBatch]]]     what both merges go through
@@ -32,11 +33,12 @@ from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.schema import KIND_FIELD
 
-__all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge"]
+__all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge", "sorted_pieces"]
 
 Indices = npt.NDArray[np.int64]
 
 
+PIECE_BYTES = 16 << 20  # what is gathered at a time where the whole need not be at once
 SLICE_BYTES = 256 << 20  # of all runs together: also keeps string columns of a slice below what 32-bit offsets reach
 
 
@@ -79,8 +81,32 @@ def sort_and_merge(
     Raises InvalidError naming a key column that holds nulls.
     Spec: docs/spec/merge.md#flush
     """
+    return _gathered(rows, _sorted(rows, order, engine, drop_deletes, within))
+
+
+def sorted_pieces(
+    rows: pa.RecordBatch, order: KeyOrder, engine: MergeEngine, *, within: Indices | None = None
+) -> Iterator[pa.RecordBatch]:
+    """What `sort_and_merge` gives, as consecutive batches of about 16 MiB: the rows and their copy are never in memory
+    both whole. Decided when the first is asked for."""
+    merged = _sorted(rows, order, engine, False, within)
+    count = rows.num_rows if merged.rows is None else len(merged.rows)
+    step = max(1, PIECE_BYTES * max(rows.num_rows, 1) // max(rows.nbytes, 1))
+    if count <= step:
+        yield _gathered(rows, merged)
+        return
+    for start in range(0, count, step):
+        picks = None if merged.rows is None else merged.rows[start : start + step]
+        part = Merged(picks, {name: column.slice(start, step) for name, column in merged.columns.items()})
+        yield _gathered(rows.slice(start, step) if picks is None else rows, part)
+
+
+def _sorted(
+    rows: pa.RecordBatch, order: KeyOrder, engine: MergeEngine, drop_deletes: bool, within: Indices | None
+) -> Merged:
+    """What becomes of rows in any order; picks are places in `rows`."""
     if within is None:
-        return _apply(rows, order.sort(rows), engine, drop_deletes)
+        return decided(Groups(*order.sort(rows), rows.num_rows, rows.column), engine, drop_deletes)
     places = pa.array(within)
     keys = pc.take(rows.select(order.columns), places)
 
@@ -89,7 +115,7 @@ def sort_and_merge(
 
     merged = decided(Groups(*order.sort(keys), keys.num_rows, column), engine, drop_deletes)
     picks = within if merged.rows is None else within[merged.rows]
-    return _gathered(rows, Merged(picks, merged.columns))
+    return Merged(picks, merged.columns)
 
 
 def merge_runs(

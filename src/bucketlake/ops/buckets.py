@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bucketlake.env import scratch_array
 from bucketlake.errors import InvalidError
 from bucketlake.format.hash_index import ascending
 from bucketlake.format.hashing import Hashes, bucket_of
+from bucketlake.ops.hash_spill import HashSpill
 from bucketlake.options import TableOptions
 
 Buckets = npt.NDArray[np.int64]  # -1: none
@@ -81,7 +83,8 @@ class Run:
         """Both, which share no hash."""
         places = np.searchsorted(self.hashes, other.hashes) + np.arange(len(other.hashes))
         total = len(self.hashes) + len(other.hashes)
-        hashes, buckets, own = np.empty(total, np.int32), np.empty(total, np.uint16), np.ones(total, np.bool_)
+        hashes, buckets = scratch_array(total, np.int32), scratch_array(total, np.uint16)
+        own = np.ones(total, np.bool_)
         own[places] = False
         hashes[places], buckets[places] = other.hashes, other.buckets
         hashes[own], buckets[own] = self.hashes, self.buckets
@@ -99,7 +102,7 @@ def run_of(files: Iterable[tuple[int, Hashes]]) -> tuple[Run, Hashes]:
     """
     parts = [(bucket, ascending(hashes)) for bucket, hashes in files]
     total = sum(len(hashes) for _, hashes in parts)
-    hashes, buckets = np.empty(total, np.int32), np.empty(total, np.uint16)
+    hashes, buckets = scratch_array(total, np.int32), scratch_array(total, np.uint16)
     slices = SLICES if total > _LEAST_SLICE else 1
     bounds = (np.arange(1, slices) * (_SPAN // slices) - (_SPAN >> 1)).astype(np.int32)
     cuts = [[0, *np.searchsorted(part, bounds).tolist(), len(part)] for _, part in parts]
@@ -143,7 +146,7 @@ class PartitionBuckets:
     counts: dict[int, int] = field(default_factory=dict)
     loaded: set[int] = field(default_factory=set)
     _runs: list[Run] = field(default_factory=list)
-    _new: dict[int, list[Hashes]] = field(default_factory=dict)
+    _new: HashSpill = field(default_factory=HashSpill)
 
     def missing(self, hashes: Hashes) -> set[int]:
         """The assigners of these hashes whose known hashes were not given yet."""
@@ -170,8 +173,11 @@ class PartitionBuckets:
 
     def added(self, bucket: int) -> Hashes:
         """The hashes that were new to a bucket, ascending."""
-        parts = self._new.get(bucket)
-        return ascending(np.concatenate(parts)) if parts else EMPTY_RUN.hashes
+        return self._new.of(bucket)
+
+    def clear(self) -> None:
+        """Remove what was put aside on local disk; what was new is forgotten."""
+        self._new.clear()
 
     def _find(self, hashes: Hashes) -> Buckets:
         found = np.full(len(hashes), -1, np.int64)
@@ -199,7 +205,7 @@ class PartitionBuckets:
             at = 0
             for bucket, count in shares.items():
                 self.counts[bucket] = self.counts.get(bucket, 0) + count
-                self._new.setdefault(bucket, []).append(hashes[mine[at : at + count]])
+                self._new.add(bucket, hashes[mine[at : at + count]])
                 at += count
         return result
 

@@ -25,6 +25,7 @@ from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.ops.assign import Assigner, Codes, slices
 from bucketlake.ops.buckets import BucketRule, PartitionBuckets, Run, first_load_buckets, run_of
 from bucketlake.ops.conflicts import HASH
+from bucketlake.ops.hash_spill import HashSpill
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.store import Store, parallel
 from bucketlake.types import DataField
@@ -83,7 +84,7 @@ class DynamicAssigner(Assigner):
     index_base: str | None = None
     occupied: Collection[tuple[bytes, int]] = ()
     first_load: Mapping[bytes, int] = field(default_factory=dict)
-    _loaded: dict[tuple[bytes, int], list[Hashes]] = field(default_factory=dict)
+    _loaded: HashSpill = field(default_factory=HashSpill)
     _index: dict[bytes, dict[int, IndexFile]] | None = None
     _occupied: dict[bytes, list[int]] | None = None
     _partitions: dict[bytes, PartitionBuckets] = field(default_factory=dict)
@@ -119,13 +120,12 @@ class DynamicAssigner(Assigner):
         buckets = first_load_buckets(hashes, count)
         order, spans = slices(buckets)
         for bucket, start, end in spans:
-            self._loaded.setdefault((partition, bucket), []).append(ascending(np.sort(hashes[order[start:end]])))
+            self._loaded.add((partition, bucket), hashes[order[start:end]])
         return buckets
 
     def _added(self, partition: bytes, bucket: int) -> Hashes:
-        loaded = self._loaded.get((partition, bucket))
-        if loaded is not None:
-            return ascending(np.sort(np.concatenate(loaded)))
+        if partition in self.first_load:
+            return self._loaded.of((partition, bucket))
         known = self._partitions.get(partition)
         return np.zeros(0, np.int32) if known is None else np.asarray(known.added(bucket), np.int32)
 
@@ -158,6 +158,7 @@ class DynamicAssigner(Assigner):
             if len(added):
                 message = self._with_index(message, added)
             result.append(message)
+        self._clear()
         return result
 
     def _with_index(self, message: CommitMessage, added: Hashes) -> CommitMessage:
@@ -168,8 +169,14 @@ class DynamicAssigner(Assigner):
         self._written.append((partition, bucket, file))
         return replace(message, new_index_files=(file,), deleted_index_files=() if old is None else (old,))
 
+    def _clear(self) -> None:
+        self._loaded.clear()
+        for known in self._partitions.values():
+            known.clear()
+
     def abort(self) -> None:
         """Remove the index files that were written."""
+        self._clear()
         for partition, bucket, file in self._written:
             remove_index(self.store, partition, bucket, file)
 

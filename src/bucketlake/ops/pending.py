@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from bucketlake.lsm.engines import MergeEngine
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.merge import sort_and_merge
+from bucketlake.lsm.merge import sorted_pieces
 from bucketlake.ops.assign import Codes, slices
+from bucketlake.ops.memory import joined
 from bucketlake.ops.spill import Spill
 
 Placed = Callable[[pa.RecordBatch], Codes]
@@ -33,7 +34,7 @@ class PendingRuns:
     spill: Spill
     _buffer: list[tuple[pa.RecordBatch, Codes]] = field(default_factory=list)
     _bytes: int = 0
-    _last: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    _last: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""
@@ -50,13 +51,13 @@ class PendingRuns:
 
     def close(self) -> set[int]:
         """Sort what is left; the buckets that have rows."""
-        self._last = dict(self._sorted())
+        self._last = {bucket: list(pieces) for bucket, pieces in self._sorted()}
         return self.spill.groups() | self._last.keys()
 
     def runs(self, bucket: int) -> list[Iterator[pa.RecordBatch]]:
         """A bucket's sorted runs, oldest first; at most one row a key in each."""
         last = self._last.get(bucket)
-        return self.spill.runs(bucket) + ([] if last is None else [iter([last])])
+        return self.spill.runs(bucket) + ([] if last is None else [iter(last)])
 
     def clear(self) -> None:
         """Forget all rows and remove what lies on disk."""
@@ -64,15 +65,16 @@ class PendingRuns:
         self._last.clear()
         self.spill.clear()
 
-    def _sorted(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """What is buffered, by bucket, sorted and merged; the buffer is empty afterwards."""
+    def _sorted(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """What is buffered, by bucket, sorted and merged, in pieces; the buffer is empty afterwards."""
         if not self._buffer:
             return
-        rows = pa.concat_batches([batch for batch, _ in self._buffer])
         buckets = np.concatenate([part for _, part in self._buffer])
+        parts = [batch for batch, _ in self._buffer]
         self._buffer.clear()
+        rows = joined(parts)
         self._bytes = 0
         order, found = slices(buckets)
         for bucket, start, end in found:
             within = None if end - start == len(buckets) else order[start:end]
-            yield bucket, sort_and_merge(rows, self.order, self.engine, within=within)
+            yield bucket, sorted_pieces(rows, self.order, self.engine, within=within)

@@ -89,7 +89,7 @@ class _Counted:
         self._kept.append(batch)
         self._bytes += batch.nbytes
         if self._bytes > self.budget:
-            self.spill.write((0, kept) for kept in self._kept)
+            self.spill.write([(0, self._kept)])
             self._kept.clear()
             self._bytes = 0
 

@@ -95,6 +95,16 @@ class Roller:
         """The files closed so far."""
         return tuple(self._files)
 
+    @property
+    def pending(self) -> int:
+        """Arrow bytes of rows that were given and are not encoded yet."""
+        return 0 if self._open is None else self._open.writer.pending_bytes
+
+    def flush(self) -> None:
+        """Encode what is pending, as a row group of its own."""
+        if self._open is not None:
+            self._open.writer.flush()
+
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows, closing and opening files as they fill."""
         start = 0

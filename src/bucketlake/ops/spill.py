@@ -31,8 +31,8 @@ class Spill:
         """How many flushes lie on disk: the most runs that one group can have."""
         return len(self._files)
 
-    def write(self, groups: Iterable[tuple[int, pa.RecordBatch]]) -> None:
-        """Put one flush aside: one batch (or several, in order) of each group that has rows."""
+    def write(self, groups: Iterable[tuple[int, Iterable[pa.RecordBatch]]]) -> None:
+        """Put one flush aside: the batches of each group that has rows, in order."""
         storage = LocalStorage()
         if self._folder is None:
             self._folder = new_scratch_folder()
@@ -41,13 +41,12 @@ class Spill:
         count = 0
         with storage.open_output(path) as sink:
             writer: pa.RecordBatchFileWriter | None = None
-            for group, batch in groups:
+            for group, piece in ((g, p) for g, batches in groups for b in batches for p in pieces(b, BATCH_BYTES)):
                 if writer is None:
-                    writer = pa.ipc.new_file(sink, batch.schema, options=self._options())
-                for piece in pieces(batch, BATCH_BYTES):
-                    writer.write_batch(piece)
-                    index.setdefault(group, []).append(count)
-                    count += 1
+                    writer = pa.ipc.new_file(sink, piece.schema, options=self._options())
+                writer.write_batch(piece)
+                index.setdefault(group, []).append(count)
+                count += 1
             if writer is not None:
                 writer.close()
         found = storage.info(path)

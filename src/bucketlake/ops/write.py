@@ -19,13 +19,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.lsm.merge import merge_runs, sort_and_merge
+from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.buckets import assigners_of
@@ -33,7 +34,7 @@ from bucketlake.ops.conflicts import max_sequences
 from bucketlake.ops.cross_partition import cross_partition_assigner
 from bucketlake.ops.dynamic import dynamic_assigner
 from bucketlake.ops.incoming import Incoming
-from bucketlake.ops.memory import large_buffers
+from bucketlake.ops.memory import give_back, joined, large_buffers
 from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone import pending_store, real_totals, writes_pending
 from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
@@ -48,6 +49,7 @@ from bucketlake.types import arrow_schema
 
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
 PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices
+PART_BYTES = 8 << 20  # rows are taken up in parts of this size, each column in memory of its own
 MAX_RUNS = 128  # spilled runs merged at once; more are written out as files
 
 
@@ -103,8 +105,9 @@ class TaskWriter:
         self._pends = self._keyed and totals == {POSTPONE_BUCKET}
         self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
         self._tells = self._keyed and task.changelog and options.get("changelog-producer") == "input"
-        self._buffer: list[tuple[pa.RecordBatch, Codes]] = []
+        self._buffer: list[tuple[pa.RecordBatch, npt.NDArray[np.int32]]] = []
         self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self._bytes = 0
         self._groups: list[_Group] = []
 
@@ -113,13 +116,18 @@ class TaskWriter:
         for piece in pieces(batch, self._budget):
             rows = self._incoming.rows(piece)
             self._waiting.append(rows)
-            waiting = sum(part.num_rows for part in self._waiting) if self._assigner.batch_rows else 0
-            if waiting >= self._assigner.batch_rows or self._bytes + rows.nbytes >= self._budget:
+            self._waiting_bytes += rows.nbytes
+            enough = self._waiting_bytes >= PART_BYTES and (
+                sum(part.num_rows for part in self._waiting) >= self._assigner.batch_rows
+            )
+            if enough or self._bytes + self._waiting_bytes >= self._budget:
                 self._take()
 
     def close(self) -> list[CommitMessage]:
         """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
         self._take()
+        if self._spill.files and self._bytes > self._budget // 4:
+            self._flush()  # so that merging has the buffer's memory
         self._emit(self._drain())
         messages = []
         for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
@@ -141,11 +149,11 @@ class TaskWriter:
     def _take(self) -> None:
         if not self._waiting:
             return
-        rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
-        self._waiting.clear()
+        rows = joined(self._waiting)
+        self._waiting_bytes = 0
         rows, codes = self._assigner.place(rows)
         self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
-        self._buffer.append((rows, codes))
+        self._buffer.append((rows, codes.astype(np.int32)))
         self._bytes += rows.nbytes
         self._buffered = self._buffered or len(self._groups) > self._max_writers
         if self._bytes >= (self._budget if self._buffered else min(self._budget, PASS_BYTES)):
@@ -155,23 +163,26 @@ class TaskWriter:
         """Empty the buffer: to spilled runs, or to files."""
         grouped = self._drain()
         if not self._buffered:
-            for number, batch in grouped:
-                self._append(self._groups[number], number, [batch])
+            for number, batches in grouped:
+                self._append(self._groups[number], number, batches)
+            self._relieve()
         elif not self._spillable:
             self._emit(grouped)
         else:
             self._close_rollers()
             self._spill.write(grouped)
+            give_back()
             if self._spill.files >= MAX_RUNS or self._spill.size >= self._max_spill:
                 self._emit(iter(()))
 
-    def _drain(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The buffered rows by group: numbered, and for primary-key tables sorted and merged."""
+    def _drain(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """The buffered rows by group, in pieces: numbered, and for primary-key tables sorted and merged."""
         if not self._buffer:
             return
-        batch = pa.concat_batches([rows for rows, _ in self._buffer])
         codes = np.concatenate([part for _, part in self._buffer])
+        parts = [rows for rows, _ in self._buffer]
         self._buffer.clear()
+        batch = joined(parts)
         self._bytes = 0
         order, found = slices(codes)
         spans = list(found)
@@ -183,9 +194,9 @@ class TaskWriter:
             if self._tells and merges:
                 self._tell(number, batch if within is None else batch.take(pa.array(within)))
             if merges:
-                yield number, sort_and_merge(batch, self._order, self._engine, within=within)
+                yield number, sorted_pieces(batch, self._order, self._engine, within=within)
             else:
-                yield number, batch if within is None else batch.take(pa.array(within))
+                yield number, iter([batch]) if within is None else _taken(batch, within)
 
     def _numbered_rows(
         self, rows: pa.RecordBatch, order: Codes, spans: Sequence[tuple[int, int, int]]
@@ -218,14 +229,14 @@ class TaskWriter:
     def _start(self, number: int) -> int:
         return self._task.sequence_start.get(self._assigner.groups[number], self._task.first_sequence)
 
-    def _emit(self, grouped: Iterator[tuple[int, pa.RecordBatch]]) -> None:
+    def _emit(self, grouped: Iterator[tuple[int, Iterator[pa.RecordBatch]]]) -> None:
         """Write the rows given and what was spilled before them into files, group by group."""
         spilled = self._spill.groups()
 
         def groups() -> Iterator[tuple[int, list[Iterator[pa.RecordBatch]]]]:
-            for number, batch in grouped:
+            for number, batches in grouped:
                 spilled.discard(number)
-                yield number, [*self._spill.runs(number), iter([batch])]
+                yield number, [*self._spill.runs(number), batches]
             for number in sorted(spilled):
                 yield number, self._spill.runs(number)
 
@@ -241,7 +252,8 @@ class TaskWriter:
         if not merges:
             rows = chain.from_iterable(runs)
         else:
-            rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine)
+            size = BlockSize(bytes=max(1, min(DEFAULT_BLOCK.bytes, self._budget // (4 * len(runs)))))
+            rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine, block=size)
         self._append(group, number, rows)
         if merges or self._buffered:
             self._close_roller(group, number)
@@ -254,6 +266,16 @@ class TaskWriter:
             group.roller = Roller(store, partition, bucket, PENDING if pending else NEW_FILES)
         for batch in batches:
             group.roller.write(batch)
+
+    def _relieve(self) -> None:
+        """Encode what the open files have gathered, the most first, while it is more than the buffer may hold."""
+        while True:
+            waiting = {number: group.roller.pending for number, group in enumerate(self._groups) if group.roller}
+            if sum(waiting.values()) <= self._budget:
+                return
+            largest = self._groups[max(waiting, key=waiting.__getitem__)].roller
+            if largest is not None:
+                largest.flush()
 
     def _close_rollers(self) -> None:
         for number, group in enumerate(self._groups):
@@ -276,6 +298,13 @@ class TaskWriter:
         group.rows += file.row_count
         last = first + step * (file.row_count - 1)
         return replace(file, min_sequence_number=first, max_sequence_number=last)
+
+
+def _taken(batch: pa.RecordBatch, rows: Codes) -> Iterator[pa.RecordBatch]:
+    """The rows of these numbers, in pieces."""
+    step = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
+    for start in range(0, len(rows), step):
+        yield batch.take(pa.array(rows[start : start + step]))
 
 
 def in_threads(action: Callable[..., None], calls: Iterator[tuple[Any, ...]], threads: int) -> None:

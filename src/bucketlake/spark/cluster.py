@@ -42,7 +42,6 @@ S = TypeVar("S", bound=_Sized)
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 _USUAL_MEMORY = 4 << 30
 _BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes twice as much again
-_MOST_BUFFER = 1 << 30
 
 _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
@@ -169,14 +168,17 @@ def memory_bytes() -> int:
 
 
 def roomy(store: Store) -> Store:
-    """The store with a write buffer that uses the machine's memory, unless the table says how large it should be.
+    """The store with a write buffer of twice the usual size, where the machine has the memory and the table does not
+    say how large it should be.
 
-    A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files.
+    A buffer that holds all rows of a task spares it the spill, which costs as much as encoding the files. A task's
+    memory stays below three times `write-buffer-size` and 300 MB (docs/spec/writing.md#memory).
     """
     if store.options.is_set("write-buffer-size"):
         return store
+    usual = store.options.get("write-buffer-size")
     room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
-    size = max(store.options.get("write-buffer-size"), min(room, _MOST_BUFFER))
+    size = max(usual, min(room, 2 * usual))
     return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
 
 

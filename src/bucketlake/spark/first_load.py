@@ -31,33 +31,37 @@ _CHEAP = re.compile(
 _NODE = re.compile(r"^[ :+\-]*(?:\*\(\d+\) |\* )?(?=\S)")
 
 
-def first_load(spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask) -> dict[bytes, int]:
-    """How many buckets each partition of the rows gets, by its bytes; empty where one of them has a bucket already, or
-    where counting would cost too much. `frame`: the table's columns in their Spark types."""
+def first_load(
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask
+) -> tuple[dict[bytes, int], int | None]:
+    """How many buckets each partition of the rows gets, by its bytes, and how many rows there are; nothing where one of
+    them has a bucket already, or where counting would cost too much. `frame`: the table's columns in their Spark
+    types."""
     schema = store.schema
     if (template.index_base is not None or template.sequence_start) and not schema.partition_keys:
-        return {}
+        return {}, None
     if not is_cheap(spark, frame):
-        return {}
+        return {}, None
     keys = [F.col(quoted(name)) for name in schema.trimmed_primary_keys]
     counted = frame.groupBy(*[F.col(quoted(name)) for name in schema.partition_keys]).agg(
         F.count(F.lit(1)).alias("__rows"), F.approx_count_distinct(F.xxhash64(*keys), _ERROR).alias("__keys")
     )
     found: pa.Table = counted.limit(MOST_PARTITIONS + 1).toArrow()
     if not 0 < found.num_rows <= MOST_PARTITIONS:
-        return {}
+        return {}, None
     batch = found.combine_chunks().to_batches()[0]
     codes, partitions = partition_codes(canonical_batch(batch, schema.partition_fields), schema.partition_fields)
     known = {partition for partition, _ in template.sequence_start}
     if known & set(partitions):
-        return {}
+        return {}, None
     rule = BucketRule.of(store.options)
     least = store.options.get("dynamic-bucket.initial-buckets") or 1
     counts = zip(codes.tolist(), batch.column("__rows").to_pylist(), batch.column("__keys").to_pylist(), strict=True)
+    found_rows = int(sum(batch.column("__rows").to_pylist()))
     return {
         partitions[code]: max(first_load_count(min(rows, round(keys * _MARGIN)), rule), min(least, rule.most or least))
         for code, rows, keys in counts
-    }
+    }, found_rows
 
 
 def is_cheap(spark: SparkSession, frame: DataFrame) -> bool:

@@ -23,6 +23,8 @@ from bucketlake.spark.types import quoted
 
 FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
 FEW_FILES_OF_PARTITIONS = 128  # tasks x partitions x buckets, the same in partitioned tables
+FEW_RUNS = 4  # files of one bucket from as many tasks: less than what is compacted at once
+LARGE_FILE_ROWS = 200_000  # files of so many rows are read as fast as larger ones
 MOST_OWNERS = 10_000  # buckets whose owners are listed in the plan
 _COUNTED = 2_000_000  # more partitions than a write may have: the count stops there
 
@@ -49,12 +51,17 @@ def planned(schema: TableSchema, template: WriteTask, partitions: int | None) ->
 
 
 def placed(
-    frame: DataFrame, schema: TableSchema, template: WriteTask, codes: dict[bytes, int], partitions: int | None = None
+    frame: DataFrame,
+    schema: TableSchema,
+    template: WriteTask,
+    codes: dict[bytes, int],
+    partitions: int | None = None,
+    rows: int | None = None,
 ) -> DataFrame:
     """The rows with the task that writes them. `codes`: hashes of counted partitions of postpone tables; `partitions`:
-    as `count_partitions` says."""
+    as `count_partitions` says; `rows`: how many there are, where it is known."""
     tasks = template.tasks - 1
-    if _shuffles_for_nothing(schema, template, len(codes) or partitions):
+    if _shuffles_for_nothing(schema, template, len(codes) or partitions, rows):
         return frame.coalesce(tasks)
     return frame.repartitionById(tasks, _owner(schema, template, codes))
 
@@ -74,7 +81,7 @@ def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:
         warnings.warn(text, stacklevel=2)
 
 
-def _shuffles_for_nothing(schema: TableSchema, template: WriteTask, partitions: int | None) -> bool:
+def _shuffles_for_nothing(schema: TableSchema, template: WriteTask, partitions: int | None, rows: int | None) -> bool:
     tasks, mode = template.tasks - 1, schema.bucket_mode
     if writes_pending(schema) or tasks == 1:
         return True
@@ -88,6 +95,8 @@ def _shuffles_for_nothing(schema: TableSchema, template: WriteTask, partitions: 
         groups = partitions * max((1, *template.total_buckets.values()))
     else:
         groups = partitions * schema.bucket
+    if groups and rows and tasks <= FEW_RUNS and rows >= tasks * groups * LARGE_FILE_ROWS:
+        return True
     return 0 < tasks * groups <= (FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES)
 
 

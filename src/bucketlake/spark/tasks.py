@@ -111,8 +111,9 @@ def write_in_tasks(
     ensure_package(spark)
     tasks, whole = template.tasks - 1, template.assigners
     partitions: int | None = None
+    rows: int | None = None
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        first = first_load(spark, store, frame, template)
+        first, rows = first_load(spark, store, frame, template)
         template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
         partitions = len(first)
     if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
@@ -126,7 +127,7 @@ def write_in_tasks(
         if counts:
             counted = count_rows(store, rows_in)
             template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
-        rows_in = placed(rows_in, store.schema, template, codes, partitions)
+        rows_in = placed(rows_in, store.schema, template, codes, partitions, rows)
         stage = WriteStage(store, template, template.tasks - 1, kinds)
         with unmeasured_batches(frame, store.schema.fields, row_width(store)):
             results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
@@ -135,11 +136,11 @@ def write_in_tasks(
         for result in results:
             if isinstance(result, BucketlakeError):
                 raise result
-        rows = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
+        left = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
         warn_of_load(messages, template.tasks - 1)
-        messages = messages + write_in_driver(store, rows, template, kinds, overwrite)
+        messages = messages + write_in_driver(store, left, template, kinds, overwrite)
         return joined(store, messages) if template.first_load else messages
     except BaseException:
         discard(store, messages)
