@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors"},
     {"types", "types_arrow", "types_ids"},
-    {"options", "options_model", "options_table", "options_table_m_z"},
+    {"options", "options_model", "options_table", "options_table_engines", "options_table_m_z", "options_catalog"},
     {"schema", "schema_change", "schema_evolution", "schema_file_index", "schema_validation"},
     {"predicate", "predicate_eval", "predicate_sql", "predicate_tree"},
     {"env", "env_object"},

@@ -5,15 +5,37 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options_model import HONOURED, KEPT, REFUSED, Option
+from bucketlake.options_model import (
+    CLUSTERS_PART,
+    DONE,
+    DONE_PART,
+    ENGINE,
+    EXPIRY,
+    EXPIRY_PART,
+    HONOURED,
+    INTERNAL,
+    PLAN_TAG,
+    READS,
+    SORTS,
+    SORTS_PART,
+    SPEED,
+    STREAMS,
+    TAGS,
+    TAGS_PART,
+    VARIANTS,
+    WRITES,
+    Option,
+    call,
+    of,
+)
 
 ROWS_M_Z = (
-    Option("manifest-sort.enabled", "bool", "false", KEPT, "Sort entries when manifests are merged."),
-    Option("manifest-sort.max-rewrite-size", "memory", "256 mb", KEPT, "Most bytes rewritten by one such sort."),
-    Option("manifest-sort.partition-field", "string", None, KEPT, "Partition column of that sort."),
+    Option("manifest-sort.enabled", "bool", "false", SORTS, "Sort entries when manifests are merged."),
+    Option("manifest-sort.max-rewrite-size", "memory", "256 mb", SORTS_PART, "Most bytes rewritten by one such sort."),
+    Option("manifest-sort.partition-field", "string", None, SORTS_PART, "Partition column of that sort."),
     Option("manifest.compression", "string", "zstd", HONOURED, "Compression of manifests."),
     Option("manifest.delete-file-drop-stats", "bool", "false", HONOURED, "Deleted entries carry no statistics."),
-    Option("manifest.format", "string", "avro", HONOURED, "Format of manifests: avro."),
+    Option("manifest.format", "string", "avro", READS, "Format of manifests: avro."),
     Option(
         "manifest.full-compaction-threshold-size",
         "memory",
@@ -23,14 +45,18 @@ ROWS_M_Z = (
     ),
     Option("manifest.merge-min-count", "int", "30", HONOURED, "Small manifests that are merged together."),
     Option("manifest.target-file-size", "memory", "8 mb", HONOURED, "Size of a manifest."),
-    Option("materialized-table.definition-query", "string", None, KEPT, "Query of a materialized table."),
-    Option("materialized-table.interval-freshness", "string", None, KEPT, "Freshness of a materialized table."),
-    Option("materialized-table.interval-freshness.time-unit", "string", None, KEPT, "Unit of that freshness."),
-    Option("materialized-table.logical-refresh-mode", "string", None, KEPT, "Wanted refresh of a materialized table."),
-    Option("materialized-table.refresh-handler-bytes", "string", None, KEPT, "Refresh job of a materialized table."),
-    Option("materialized-table.refresh-handler-description", "string", None, KEPT, "Words for that job."),
-    Option("materialized-table.refresh-mode", "string", None, KEPT, "Refresh of a materialized table."),
-    Option("materialized-table.refresh-status", "string", None, KEPT, "State of that refresh."),
+    Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
+    Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
+    Option("materialized-table.interval-freshness.time-unit", "string", None, of("type"), "Unit of that freshness."),
+    Option(
+        "materialized-table.logical-refresh-mode", "string", None, of("type"), "Wanted refresh of a materialized table."
+    ),
+    Option(
+        "materialized-table.refresh-handler-bytes", "string", None, of("type"), "Refresh job of a materialized table."
+    ),
+    Option("materialized-table.refresh-handler-description", "string", None, of("type"), "Words for that job."),
+    Option("materialized-table.refresh-mode", "string", None, of("type"), "Refresh of a materialized table."),
+    Option("materialized-table.refresh-status", "string", None, of("type"), "State of that refresh."),
     Option(
         "merge-engine",
         "enum",
@@ -45,19 +71,20 @@ ROWS_M_Z = (
             "first-row",
         ),
     ),
+    Option("metadata.iceberg.storage", "string", "disabled", WRITES, "Write Iceberg's metadata too."),
     Option("metadata.stats-dense-store", "bool", "true", HONOURED, "Statistics only for the columns that have them."),
     Option(
         "metadata.stats-keep-first-n-columns", "int", "-1", HONOURED, "Only the first columns get statistics; -1 all."
     ),
     Option("metadata.stats-mode", "string", "truncate(16)", HONOURED, "Statistics: none, counts, truncate(n) or full."),
     Option("metadata.stats-mode.per.level", "map", None, HONOURED, "Statistics by level."),
-    Option("metastore.partitioned-table", "bool", "false", KEPT, "The metastore knows the partitions."),
-    Option("metastore.tag-to-partition", "string", None, KEPT, "Tags appear as partitions in the metastore."),
+    Option("metastore.partitioned-table", "bool", "false", ENGINE, "The metastore knows the partitions."),
+    Option("metastore.tag-to-partition", "string", None, ENGINE, "Tags appear as partitions in the metastore."),
     Option(
         "metastore.tag-to-partition.preview",
         "enum",
         "none",
-        KEPT,
+        ENGINE,
         "Which tags appear before they are made.",
         values=(
             "none",
@@ -70,7 +97,7 @@ ROWS_M_Z = (
     Option("num-sorted-run.compaction-trigger", "int", "5", HONOURED, "Sorted runs at which compaction starts."),
     Option("num-sorted-run.stop-trigger", "int", None, HONOURED, "Sorted runs at which writing waits."),
     Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
-    Option("page-size", "memory", "64 kb", KEPT, "Size of memory pages."),
+    Option("page-size", "memory", "64 kb", SPEED, "Size of memory pages."),
     Option("parquet.enable.dictionary", "bool", None, HONOURED, "Dictionary encoding of parquet."),
     Option(
         "partial-update.remove-record-on-delete",
@@ -98,37 +125,41 @@ ROWS_M_Z = (
         HONOURED,
         "Folder name of null and blank partition values.",
     ),
-    Option("partition.end-input-to-done", "bool", "false", HONOURED, "Mark partitions done when a bounded write ends."),
-    Option("partition.expiration-batch-size", "int", None, HONOURED, "Partitions expired in one commit."),
+    Option("partition.end-input-to-done", "bool", "false", DONE, "Mark partitions done when a bounded write ends."),
+    Option("partition.expiration-batch-size", "int", None, EXPIRY_PART, "Partitions expired in one commit."),
     Option(
         "partition.expiration-check-interval",
         "duration",
         "1 h",
-        HONOURED,
+        EXPIRY_PART,
         "Pause between looks for expired partitions.",
     ),
-    Option("partition.expiration-max-num", "int", "100", HONOURED, "Most partitions expired at once."),
+    Option("partition.expiration-max-num", "int", "100", EXPIRY_PART, "Most partitions expired at once."),
     Option(
         "partition.expiration-strategy",
         "string",
         "values-time",
-        HONOURED,
+        EXPIRY_PART,
         "Age of a partition: by its values or its last write.",
     ),
-    Option("partition.expiration-time", "duration", None, HONOURED, "Age at which a partition is dropped."),
+    Option("partition.expiration-time", "duration", None, EXPIRY, "Age at which a partition is dropped."),
     Option(
-        "partition.idle-time-to-report-statistic", "duration", "0 ms", KEPT, "Idle time before a partition is reported."
+        "partition.idle-time-to-report-statistic",
+        "duration",
+        "0 ms",
+        ENGINE,
+        "Idle time before a partition is reported.",
     ),
     Option("partition.legacy-name", "bool", "true", HONOURED, "Partition folders name dates by epoch day."),
-    Option("partition.mark-done-action", "string", "success-file", HONOURED, "What marking a partition done does."),
-    Option("partition.mark-done-action.custom.class", "string", None, HONOURED, "Java class of a custom marking."),
-    Option("partition.mark-done-action.http.params", "string", None, HONOURED, "Arguments of marking by HTTP."),
-    Option("partition.mark-done-action.http.url", "string", None, HONOURED, "Address of marking by HTTP."),
+    Option("partition.mark-done-action", "string", "success-file", DONE_PART, "What marking a partition done does."),
+    Option("partition.mark-done-action.custom.class", "string", None, DONE_PART, "Java class of a custom marking."),
+    Option("partition.mark-done-action.http.params", "string", None, DONE_PART, "Arguments of marking by HTTP."),
+    Option("partition.mark-done-action.http.url", "string", None, DONE_PART, "Address of marking by HTTP."),
     Option(
         "partition.sink-strategy",
         "enum",
         "none",
-        KEPT,
+        WRITES,
         "How rows are spread before partitions are written.",
         values=(
             "none",
@@ -136,17 +167,23 @@ ROWS_M_Z = (
             "partition-dynamic",
         ),
     ),
-    Option("partition.timestamp-format.strict", "bool", "false", HONOURED, "Refuse partition values that are no time."),
-    Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
-    Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
-    Option("path", "string", None, HONOURED, "Folder of the table."),
-    Option("pk-bitmap.index.columns", "string", None, REFUSED, "Columns of a bitmap index on a keyed table."),
-    Option("pk-btree.index.columns", "string", None, REFUSED, "Columns of a tree index on a keyed table."),
     Option(
-        "pk-clustering-override", "bool", "false", REFUSED, "Cluster a keyed table by other columns.", mutable=False
+        "partition.timestamp-format.strict", "bool", "false", EXPIRY_PART, "Refuse partition values that are no time."
     ),
-    Option("pk-full-text.index.columns", "string", None, REFUSED, "Columns of a full-text index on a keyed table."),
-    Option("pk-vector.index.columns", "string", None, REFUSED, "Columns of a vector index on a keyed table."),
+    Option("partition.timestamp-formatter", "string", None, EXPIRY_PART, "Form of time in partition values."),
+    Option("partition.timestamp-pattern", "string", None, EXPIRY_PART, "Partition columns that make up the time."),
+    Option(
+        "path",
+        "string",
+        None,
+        call("leave it out: a table lies in its warehouse; open another folder by its own path"),
+        "Folder of the table.",
+    ),
+    Option("pk-bitmap.index.columns", "string", None, WRITES, "Columns of a bitmap index on a keyed table."),
+    Option("pk-btree.index.columns", "string", None, WRITES, "Columns of a tree index on a keyed table."),
+    Option("pk-clustering-override", "bool", "false", READS, "Cluster a keyed table by other columns.", mutable=False),
+    Option("pk-full-text.index.columns", "string", None, WRITES, "Columns of a full-text index on a keyed table."),
+    Option("pk-vector.index.columns", "string", None, WRITES, "Columns of a vector index on a keyed table."),
     Option(
         "postpone.batch-write-fixed-bucket",
         "bool",
@@ -178,20 +215,24 @@ ROWS_M_Z = (
         "Bytes for which a new partition gets one more bucket.",
     ),
     Option("primary-key", "string", None, HONOURED, "Key columns, moved into the schema at creation.", mutable=False),
-    Option("query-auth.enabled", "bool", "false", REFUSED, "A catalog service authorises queries."),
-    Option("read.batch-size", "int", "1024", KEPT, "Rows of a batch when reading."),
+    Option("query-auth.enabled", "bool", "false", READS, "A catalog service authorises queries."),
+    Option("read.batch-size", "int", "1024", SPEED, "Rows of a batch when reading."),
     Option("record-level.expire-time", "duration", None, HONOURED, "Age at which single rows expire."),
     Option("record-level.time-field", "string", None, HONOURED, "Column that holds a row's time."),
-    Option("row-tracking.enabled", "bool", "false", REFUSED, "Rows have ids.", mutable=False),
+    Option("row-tracking.enabled", "bool", "false", READS, "Rows have ids.", mutable=False),
     Option(
-        "row-tracking.partition-group-on-commit", "bool", "true", KEPT, "Row ids are given out partition by partition."
+        "row-tracking.partition-group-on-commit",
+        "bool",
+        "true",
+        of("row-tracking.enabled"),
+        "Row ids are given out partition by partition.",
     ),
     Option("rowkind.field", "string", None, HONOURED, "Column that says what kind of change a row is.", mutable=False),
     Option(
         "scalar-index.search-mode",
         "enum",
         "fast",
-        KEPT,
+        of("row-tracking.enabled"),
         "Search of a scalar index.",
         values=(
             "fast",
@@ -199,22 +240,28 @@ ROWS_M_Z = (
             "detail",
         ),
     ),
-    Option("scan.bounded.watermark", "int", None, HONOURED, "Watermark at which a stream ends."),
+    Option("scan.bounded.watermark", "int", None, STREAMS, "Watermark at which a stream ends."),
     Option("scan.bucket", "int", None, HONOURED, "Only this bucket is read."),
     Option(
         "scan.creation-time-millis", "int", None, HONOURED, "Read files made after this time, or from its snapshot."
     ),
-    Option("scan.fallback-branch", "string", None, HONOURED, "Branch that has the partitions that this one lacks."),
+    Option("scan.fallback-branch", "string", None, READS, "Branch that has the partitions that this one lacks."),
     Option(
-        "scan.fallback-branch.read-fail-fast", "bool", "false", HONOURED, "Fail where both branches cannot be read."
+        "scan.fallback-branch.read-fail-fast",
+        "bool",
+        "false",
+        of("scan.fallback-branch"),
+        "Fail where both branches cannot be read.",
     ),
-    Option("scan.fallback-delta-branch", "string", None, KEPT, "Delta branch of a chain table."),
-    Option("scan.fallback-snapshot-branch", "string", None, KEPT, "Snapshot branch of a chain table."),
+    Option("scan.fallback-delta-branch", "string", None, of("chain-table.enabled"), "Delta branch of a chain table."),
+    Option(
+        "scan.fallback-snapshot-branch", "string", None, of("chain-table.enabled"), "Snapshot branch of a chain table."
+    ),
     Option("scan.file-creation-time-millis", "int", None, HONOURED, "Read only files made after this time."),
     Option("scan.ignore-corrupt-files", "bool", "false", HONOURED, "Skip files that cannot be read."),
     Option("scan.ignore-lost-files", "bool", "false", HONOURED, "Skip files that are missing."),
     Option("scan.manifest.parallelism", "int", None, HONOURED, "Threads that read manifests."),
-    Option("scan.max-splits-per-task", "int", "10", KEPT, "Splits that one task holds."),
+    Option("scan.max-splits-per-task", "int", "10", SPEED, "Splits that one task holds."),
     Option(
         "scan.mode",
         "enum",
@@ -237,10 +284,10 @@ ROWS_M_Z = (
         fallback=("log.scan",),
     ),
     Option(
-        "scan.plan-auto-tag-for-read.time-retained", "duration", None, KEPT, "Life of the tag that protects a plan."
+        "scan.plan-auto-tag-for-read.time-retained", "duration", None, PLAN_TAG, "Life of the tag that protects a plan."
     ),
-    Option("scan.plan-sort-partition", "bool", "false", KEPT, "Order of splits by partition."),
-    Option("scan.primary-branch", "string", None, HONOURED, "Branch whose partitions come first."),
+    Option("scan.plan-sort-partition", "bool", "false", SPEED, "Order of splits by partition."),
+    Option("scan.primary-branch", "string", None, READS, "Branch whose partitions come first."),
     Option("scan.snapshot-id", "int", None, HONOURED, "Snapshot to read."),
     Option("scan.tag-name", "string", None, HONOURED, "Tag to read."),
     Option("scan.timestamp", "string", None, HONOURED, "Time to read at, as text."),
@@ -267,8 +314,8 @@ ROWS_M_Z = (
         ),
     ),
     Option("sequence.snapshot-ordering", "bool", "false", HONOURED, "The later snapshot wins.", mutable=False),
-    Option("sink.process-time-zone", "string", None, KEPT, "Zone of processing time in tags."),
-    Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),
+    Option("sink.process-time-zone", "string", None, TAGS_PART, "Zone of processing time in tags."),
+    Option("sink.watermark-time-zone", "string", "UTC", TAGS_PART, "Zone of the watermark in tags."),
     Option(
         "snapshot.clean-empty-directories",
         "bool",
@@ -281,7 +328,7 @@ ROWS_M_Z = (
         "snapshot.expire.execution-mode",
         "enum",
         "sync",
-        HONOURED,
+        SPEED,
         "Whether a commit waits for expiry.",
         values=(
             "sync",
@@ -294,20 +341,20 @@ ROWS_M_Z = (
     Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep."),
     Option("snapshot.time-retained", "duration", "1 h", HONOURED, "How long snapshots are kept."),
     Option(
-        "snapshot.watermark-idle-timeout", "duration", None, HONOURED, "Time after which an idle watermark moves on."
+        "snapshot.watermark-idle-timeout", "duration", None, TAGS_PART, "Time after which an idle watermark moves on."
     ),
     Option(
         "sort-compaction.local-sample.magnification",
         "int",
         "1000",
-        HONOURED,
+        CLUSTERS_PART,
         "Sample of a sort compaction, times its tasks.",
     ),
     Option(
         "sort-compaction.range-strategy",
         "enum",
         "size",
-        HONOURED,
+        CLUSTERS_PART,
         "Whether ranges are equal in size or in rows.",
         values=(
             "size",
@@ -318,32 +365,32 @@ ROWS_M_Z = (
         "sort-engine",
         "enum",
         "loser-tree",
-        KEPT,
+        SPEED,
         "How sorted runs are merged.",
         values=(
             "min-heap",
             "loser-tree",
         ),
     ),
-    Option("sort-spill-buffer-size", "memory", "64 mb", KEPT, "Memory of a spilling sort."),
-    Option("sort-spill-threshold", "int", None, KEPT, "Readers of a merge before it spills."),
+    Option("sort-spill-buffer-size", "memory", "64 mb", SPEED, "Memory of a spilling sort."),
+    Option("sort-spill-threshold", "int", None, SPEED, "Readers of a merge before it spills."),
     Option("source.split.open-file-cost", "memory", "4 mb", HONOURED, "Bytes that opening a file counts for."),
     Option("source.split.target-size", "memory", "128 mb", HONOURED, "Bytes of a split."),
     Option("spill-compression", "string", "zstd", HONOURED, "Compression of spilled rows."),
     Option("spill-compression.zstd-level", "int", "1", HONOURED, "Level of zstd for spilled rows."),
-    Option("stream-scan-mode", "string", "none", KEPT, "Internal: how a streaming plan starts."),
+    Option("stream-scan-mode", "string", "none", INTERNAL, "Internal: how a streaming plan starts."),
     Option(
-        "streaming-read-append-overwrite", "bool", "false", HONOURED, "Streams of append tables read overwrites too."
+        "streaming-read-append-overwrite", "bool", "false", STREAMS, "Streams of append tables read overwrites too."
     ),
-    Option("streaming-read-overwrite", "bool", "false", HONOURED, "Streams read the changes of overwrites."),
-    Option("streaming.read.snapshot.delay", "duration", None, KEPT, "Streams stay this far behind."),
+    Option("streaming-read-overwrite", "bool", "false", STREAMS, "Streams read the changes of overwrites."),
+    Option("streaming.read.snapshot.delay", "duration", None, STREAMS, "Streams stay this far behind."),
     Option("table-read.sequence-number.enabled", "bool", "false", HONOURED, "System tables show sequence numbers."),
-    Option("tag.automatic-completion", "bool", "false", HONOURED, "Make up for automatic tags that were missed."),
+    Option("tag.automatic-completion", "bool", "false", TAGS_PART, "Make up for automatic tags that were missed."),
     Option(
         "tag.automatic-creation",
         "enum",
         "none",
-        HONOURED,
+        TAGS,
         "What makes tags by itself.",
         values=(
             "none",
@@ -352,11 +399,11 @@ ROWS_M_Z = (
             "batch",
         ),
     ),
-    Option("tag.batch.customized-name", "string", None, HONOURED, "Name of the tag that a batch write makes."),
-    Option("tag.callback.#.param", "string", None, REFUSED, "Argument of a tag call-back class."),
-    Option("tag.callbacks", "string", None, REFUSED, "Java classes called after a tag is made."),
-    Option("tag.create-success-file", "bool", "false", HONOURED, "Write a success file beside an automatic tag."),
-    Option("tag.creation-delay", "duration", "0 ms", HONOURED, "How late automatic tags are made."),
+    Option("tag.batch.customized-name", "string", None, TAGS_PART, "Name of the tag that a batch write makes."),
+    Option("tag.callback.#.param", "string", None, WRITES, "Argument of a tag call-back class."),
+    Option("tag.callbacks", "string", None, WRITES, "Java classes called after a tag is made."),
+    Option("tag.create-success-file", "bool", "false", TAGS_PART, "Write a success file beside an automatic tag."),
+    Option("tag.creation-delay", "duration", "0 ms", TAGS_PART, "How late automatic tags are made."),
     Option(
         "tag.creation-period",
         "enum",
@@ -370,8 +417,8 @@ ROWS_M_Z = (
         ),
     ),
     Option("tag.creation-period-duration", "duration", None, HONOURED, "The same, as a duration."),
-    Option("tag.default-time-retained", "duration", None, HONOURED, "Life of tags that name none."),
-    Option("tag.num-retained-max", "int", None, HONOURED, "Most automatic tags to keep."),
+    Option("tag.default-time-retained", "duration", None, TAGS, "Life of tags that name none."),
+    Option("tag.num-retained-max", "int", None, TAGS_PART, "Most automatic tags to keep."),
     Option(
         "tag.period-formatter",
         "enum",
@@ -384,7 +431,7 @@ ROWS_M_Z = (
             "without_dashes_and_spaces",
         ),
     ),
-    Option("tag.time-expire-enabled", "bool", "true", HONOURED, "Drop tags whose life is over."),
+    Option("tag.time-expire-enabled", "bool", "true", TAGS, "Drop tags whose life is over."),
     Option("target-file-row-num", "int", "9223372036854775807", HONOURED, "Rows at which a new file starts."),
     Option(
         "target-file-size",
@@ -397,7 +444,7 @@ ROWS_M_Z = (
         "type",
         "enum",
         "table",
-        REFUSED,
+        READS,
         "What the name stands for; only table is served.",
         mutable=False,
         values=(
@@ -409,49 +456,57 @@ ROWS_M_Z = (
             "iceberg-table",
         ),
     ),
-    Option("upsert-key", "string", None, REFUSED, "Key of an append table for upserts."),
-    Option("variant.inferShreddingSchema", "bool", "false", KEPT, "Infer how variants are shredded."),
+    Option("upsert-key", "string", None, WRITES, "Key of an append table for upserts."),
+    Option("variant.inferShreddingSchema", "bool", "false", VARIANTS, "Infer how variants are shredded."),
     Option(
-        "variant.shredding.adaptive.maxInferBufferRow", "int", "256", KEPT, "Rows that an adaptive inference looks at."
+        "variant.shredding.adaptive.maxInferBufferRow",
+        "int",
+        "256",
+        VARIANTS,
+        "Rows that an adaptive inference looks at.",
     ),
     Option(
-        "variant.shredding.adaptive.retentionRatio", "float", "0.05", KEPT, "Share of rows that keeps a field shredded."
+        "variant.shredding.adaptive.retentionRatio",
+        "float",
+        "0.05",
+        VARIANTS,
+        "Share of rows that keeps a field shredded.",
     ),
     Option(
         "variant.shredding.inferenceMode",
         "enum",
         "per-file",
-        KEPT,
+        VARIANTS,
         "Whether shredding is inferred anew for each file.",
         values=(
             "per-file",
             "adaptive",
         ),
     ),
-    Option("variant.shredding.maxInferBufferRow", "int", "4096", KEPT, "Rows that an inference looks at."),
-    Option("variant.shredding.maxSchemaDepth", "int", "50", KEPT, "Depth of a shredded variant."),
-    Option("variant.shredding.maxSchemaWidth", "int", "300", KEPT, "Fields of a shredded variant."),
+    Option("variant.shredding.maxInferBufferRow", "int", "4096", VARIANTS, "Rows that an inference looks at."),
+    Option("variant.shredding.maxSchemaDepth", "int", "50", VARIANTS, "Depth of a shredded variant."),
+    Option("variant.shredding.maxSchemaWidth", "int", "300", VARIANTS, "Fields of a shredded variant."),
     Option(
         "variant.shredding.minFieldCardinalityRatio",
         "float",
         "0.1",
-        KEPT,
+        VARIANTS,
         "Share of rows from which a field is shredded.",
     ),
     Option(
         "variant.shreddingSchema",
         "string",
         None,
-        KEPT,
+        VARIANTS,
         "How variants are shredded.",
         fallback=("parquet.variant.shreddingSchema",),
     ),
-    Option("vector-field", "string", None, REFUSED, "Columns stored as vectors."),
+    Option("vector-field", "string", None, READS, "Columns stored as vectors."),
     Option(
         "vector-index.search-mode",
         "enum",
         "fast",
-        KEPT,
+        of("row-tracking.enabled"),
         "Search of a vector index.",
         values=(
             "fast",
@@ -459,15 +514,27 @@ ROWS_M_Z = (
             "detail",
         ),
     ),
-    Option("vector-search.distribute.enabled", "bool", "false", KEPT, "Spread a vector search over tasks."),
-    Option("vector-search.lateral-join.batch-size", "int", "256", KEPT, "Rows of a batch in a vector join."),
-    Option("vector.file.format", "string", None, KEPT, "Format of vector files."),
-    Option("vector.target-file-size", "memory", None, KEPT, "Size of vector files."),
-    Option("visibility-callback.check-interval", "duration", "10 s", KEPT, "Pause between looks for visibility."),
     Option(
-        "visibility-callback.enabled", "bool", "false", REFUSED, "A commit waits until its rows are visible elsewhere."
+        "vector-search.distribute.enabled", "bool", "false", of("vector-field"), "Spread a vector search over tasks."
     ),
-    Option("visibility-callback.timeout", "duration", "30 min", KEPT, "How long it waits."),
+    Option(
+        "vector-search.lateral-join.batch-size", "int", "256", of("vector-field"), "Rows of a batch in a vector join."
+    ),
+    Option("vector.file.format", "string", None, of("vector-field"), "Format of vector files."),
+    Option("vector.target-file-size", "memory", None, of("vector-field"), "Size of vector files."),
+    Option(
+        "visibility-callback.check-interval",
+        "duration",
+        "10 s",
+        of("visibility-callback.enabled"),
+        "Pause between looks for visibility.",
+    ),
+    Option(
+        "visibility-callback.enabled", "bool", "false", WRITES, "A commit waits until its rows are visible elsewhere."
+    ),
+    Option(
+        "visibility-callback.timeout", "duration", "30 min", of("visibility-callback.enabled"), "How long it waits."
+    ),
     Option("write-buffer-for-append", "bool", "false", HONOURED, "Append writers buffer rows too."),
     Option("write-buffer-size", "memory", "256 mb", HONOURED, "Memory of a writer before it flushes."),
     Option(
@@ -493,9 +560,9 @@ ROWS_M_Z = (
         "Writers neither compact nor expire.",
         fallback=("write.compaction-skip",),
     ),
-    Option("write.batch-memory", "memory", "128 mb", KEPT, "Memory of a batch when writing."),
+    Option("write.batch-memory", "memory", "128 mb", SPEED, "Memory of a batch when writing."),
     Option(
-        "write.batch-size", "int", "1024", HONOURED, "Rows of a batch when writing.", fallback=("orc.write.batch-size",)
+        "write.batch-size", "int", "1024", SPEED, "Rows of a batch when writing.", fallback=("orc.write.batch-size",)
     ),
     Option(
         "write.sequence-number-init-mode",
@@ -508,5 +575,5 @@ ROWS_M_Z = (
             "snapshot",
         ),
     ),
-    Option("zorder.var-length-contribution", "int", "8", HONOURED, "Bytes of a text that count in a z-order."),
+    Option("zorder.var-length-contribution", "int", "8", CLUSTERS_PART, "Bytes of a text that count in a z-order."),
 )

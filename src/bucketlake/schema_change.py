@@ -198,6 +198,10 @@ class _Draft:
     # ---- options
 
     def set_option(self, key: str, value: str) -> None:
+        if key == "comment":  # Spark's word for it among properties
+            self.comment = value
+            self.options.pop(key, None)
+            return
         present = self.schema.options.get(key)
         if present == value or self.means_the_same(key, present, value):
             return
@@ -214,6 +218,8 @@ class _Draft:
         return keys is not None and [part.strip() for part in value.split(",") if part.strip()] == list(keys)
 
     def remove_option(self, key: str) -> None:
+        if key == "comment":
+            self.comment = None
         if key == "type" or (self.has_snapshots and immutable(key)):
             raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table)
         if self.has_snapshots and key == "bucket":

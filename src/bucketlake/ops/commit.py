@@ -99,7 +99,12 @@ class Commit:
         notes = notes or CommitProperties()
         rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
         published: Snapshot | None = None
-        allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
+        options = self._store.options
+        allow_empty = (
+            allow_empty
+            or bool(options.get("commit.force-create-snapshot"))
+            or options.get("snapshot.ignore-empty-commit") is False
+        )
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
