@@ -7,6 +7,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -103,7 +104,7 @@ def _parse_value(option: Option, text: str) -> Any:
     try:
         if kind == "bool":
             return {"true": True, "false": False}[text.strip().lower()]
-        if kind == "int":
+        if kind in ("int", "long"):
             return int(text)
         if kind == "float":
             return float(text)
@@ -130,13 +131,41 @@ def _plain(text: str) -> str:
 
 _KIND_TEXT = {
     "bool": "true | false",
-    "int": "a whole number",
+    "int": "a whole number of 32 bits",
+    "long": "a whole number of 64 bits",
     "float": "a number",
     "memory": "a size such as 128 mb",
     "duration": "a duration such as 10 s",
     "map": "key:value,key:value",
     "enum": "a listed value",
 }
+
+
+def _check_value(option: Option, text: str) -> None:
+    """Refuse to set what other engines could not read, or what no reader of the option can mean.
+
+    Values that stand in a schema already are taken as they are: another engine may have its own view.
+    """
+    value = _parse_value(option, text)
+    kind, least, most = option.kind, option.least, option.most
+    if kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        fits = re.fullmatch(r"[+-]?[0-9]+", text) is not None and -(1 << bits) <= value < 1 << bits
+    elif kind == "float":
+        fits = math.isfinite(value)
+    else:
+        named = kind == "string" and option.effect == HONOURED and option.default is not None
+        fits = not named or bool(text.strip()) or option.key.endswith(".prefix")
+    if not fits:
+        raise InvalidError(
+            "option has an invalid value",
+            option=option.key,
+            value=text,
+            remedy=f"use {_KIND_TEXT.get(kind, 'a text that is not blank')}",
+        )
+    if (least is not None and value < least) or (most is not None and value > most):
+        bounds = f"at least {least}" + (f" and at most {most}" if most is not None else "")
+        raise InvalidError("option is out of range", option=option.key, value=text, remedy=f"use {bounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +265,7 @@ def validate(options: Mapping[str, str]) -> list[str]:
         if option is not None:
             if option.effect == REFUSED and _asks(option, key, value):
                 raise _refusal(option, key, value)
-            _parse_value(option, value)
+            _check_value(option, value)
     _refuse_formats(options)
     return near_misses(options)
 

@@ -81,8 +81,9 @@ AUTO_CREATE = call("create the table first")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `kind`: bool, int, float, string, enum, memory, duration or map; `default` as text; `mutable` False
-    if a table with snapshots cannot alter it; `fallback`: older names that are read too."""
+    """One option. `kind`: bool, int (32 bits), long, float, string, enum, memory, duration or map; `default` as text;
+    `mutable` False if a table with snapshots cannot alter it; `fallback`: older names that are read too; `least`,
+    `most`: what may be set."""
 
     key: str
     kind: str
@@ -92,3 +93,5 @@ class Option:
     mutable: bool = True
     values: tuple[str, ...] = ()
     fallback: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None

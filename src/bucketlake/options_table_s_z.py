@@ -1,4 +1,4 @@
-"""The rows of the option table: keys from M to Z. One row, one option; `options` gives them meaning.
+"""The rows of the option table: keys from S to Z. One row, one option; `options` gives them meaning.
 
 Spec: docs/spec/schema.md#options
 """
@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from bucketlake.options_model import (
     CLUSTERS_PART,
-    DONE,
-    DONE_PART,
-    ENGINE,
-    EXPIRY,
-    EXPIRY_PART,
     HONOURED,
     INTERNAL,
     PLAN_TAG,
     READS,
-    SORTS,
-    SORTS_PART,
     SPEED,
     STREAMS,
     TAGS,
@@ -25,209 +18,10 @@ from bucketlake.options_model import (
     VARIANTS,
     WRITES,
     Option,
-    call,
     of,
 )
 
-ROWS_M_Z = (
-    Option("manifest-sort.enabled", "bool", "false", SORTS, "Sort entries when manifests are merged."),
-    Option("manifest-sort.max-rewrite-size", "memory", "256 mb", SORTS_PART, "Most bytes rewritten by one such sort."),
-    Option("manifest-sort.partition-field", "string", None, SORTS_PART, "Partition column of that sort."),
-    Option("manifest.compression", "string", "zstd", HONOURED, "Compression of manifests."),
-    Option("manifest.delete-file-drop-stats", "bool", "false", HONOURED, "Deleted entries carry no statistics."),
-    Option("manifest.format", "string", "avro", READS, "Format of manifests: avro."),
-    Option(
-        "manifest.full-compaction-threshold-size",
-        "memory",
-        "16 mb",
-        HONOURED,
-        "Size of changed manifests at which all are merged.",
-    ),
-    Option("manifest.merge-min-count", "int", "30", HONOURED, "Small manifests that are merged together."),
-    Option("manifest.target-file-size", "memory", "8 mb", HONOURED, "Size of a manifest."),
-    Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
-    Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
-    Option("materialized-table.interval-freshness.time-unit", "string", None, of("type"), "Unit of that freshness."),
-    Option(
-        "materialized-table.logical-refresh-mode", "string", None, of("type"), "Wanted refresh of a materialized table."
-    ),
-    Option(
-        "materialized-table.refresh-handler-bytes", "string", None, of("type"), "Refresh job of a materialized table."
-    ),
-    Option("materialized-table.refresh-handler-description", "string", None, of("type"), "Words for that job."),
-    Option("materialized-table.refresh-mode", "string", None, of("type"), "Refresh of a materialized table."),
-    Option("materialized-table.refresh-status", "string", None, of("type"), "State of that refresh."),
-    Option(
-        "merge-engine",
-        "enum",
-        "deduplicate",
-        HONOURED,
-        "What becomes of rows with the same key.",
-        mutable=False,
-        values=(
-            "deduplicate",
-            "partial-update",
-            "aggregation",
-            "first-row",
-        ),
-    ),
-    Option("metadata.iceberg.storage", "string", "disabled", WRITES, "Write Iceberg's metadata too."),
-    Option("metadata.stats-dense-store", "bool", "true", HONOURED, "Statistics only for the columns that have them."),
-    Option(
-        "metadata.stats-keep-first-n-columns", "int", "-1", HONOURED, "Only the first columns get statistics; -1 all."
-    ),
-    Option("metadata.stats-mode", "string", "truncate(16)", HONOURED, "Statistics: none, counts, truncate(n) or full."),
-    Option("metadata.stats-mode.per.level", "map", None, HONOURED, "Statistics by level."),
-    Option("metastore.partitioned-table", "bool", "false", ENGINE, "The metastore knows the partitions."),
-    Option("metastore.tag-to-partition", "string", None, ENGINE, "Tags appear as partitions in the metastore."),
-    Option(
-        "metastore.tag-to-partition.preview",
-        "enum",
-        "none",
-        ENGINE,
-        "Which tags appear before they are made.",
-        values=(
-            "none",
-            "process-time",
-            "watermark",
-            "batch",
-        ),
-    ),
-    Option("num-levels", "int", None, HONOURED, "Levels of the tree; else one more than the compaction trigger."),
-    Option("num-sorted-run.compaction-trigger", "int", "5", HONOURED, "Sorted runs at which compaction starts."),
-    Option("num-sorted-run.stop-trigger", "int", None, HONOURED, "Sorted runs at which writing waits."),
-    Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
-    Option("page-size", "memory", "64 kb", SPEED, "Size of memory pages."),
-    Option("parquet.enable.dictionary", "bool", None, HONOURED, "Dictionary encoding of parquet."),
-    Option(
-        "partial-update.remove-record-on-delete",
-        "bool",
-        "false",
-        HONOURED,
-        "Partial update: a delete removes the whole row.",
-        mutable=False,
-    ),
-    Option(
-        "partial-update.remove-record-on-sequence-group",
-        "string",
-        None,
-        HONOURED,
-        "Sequence groups whose delete removes the row.",
-        mutable=False,
-    ),
-    Option(
-        "partition", "string", None, HONOURED, "Partition columns, moved into the schema at creation.", mutable=False
-    ),
-    Option(
-        "partition.default-name",
-        "string",
-        "__DEFAULT_PARTITION__",
-        HONOURED,
-        "Folder name of null and blank partition values.",
-    ),
-    Option("partition.end-input-to-done", "bool", "false", DONE, "Mark partitions done when a bounded write ends."),
-    Option("partition.expiration-batch-size", "int", None, EXPIRY_PART, "Partitions expired in one commit."),
-    Option(
-        "partition.expiration-check-interval",
-        "duration",
-        "1 h",
-        EXPIRY_PART,
-        "Pause between looks for expired partitions.",
-    ),
-    Option("partition.expiration-max-num", "int", "100", EXPIRY_PART, "Most partitions expired at once."),
-    Option(
-        "partition.expiration-strategy",
-        "string",
-        "values-time",
-        EXPIRY_PART,
-        "Age of a partition: by its values or its last write.",
-    ),
-    Option("partition.expiration-time", "duration", None, EXPIRY, "Age at which a partition is dropped."),
-    Option(
-        "partition.idle-time-to-report-statistic",
-        "duration",
-        "0 ms",
-        ENGINE,
-        "Idle time before a partition is reported.",
-    ),
-    Option("partition.legacy-name", "bool", "true", HONOURED, "Partition folders name dates by epoch day."),
-    Option("partition.mark-done-action", "string", "success-file", DONE_PART, "What marking a partition done does."),
-    Option("partition.mark-done-action.custom.class", "string", None, DONE_PART, "Java class of a custom marking."),
-    Option("partition.mark-done-action.http.params", "string", None, DONE_PART, "Arguments of marking by HTTP."),
-    Option("partition.mark-done-action.http.url", "string", None, DONE_PART, "Address of marking by HTTP."),
-    Option(
-        "partition.sink-strategy",
-        "enum",
-        "none",
-        WRITES,
-        "How rows are spread before partitions are written.",
-        values=(
-            "none",
-            "hash",
-            "partition-dynamic",
-        ),
-    ),
-    Option(
-        "partition.timestamp-format.strict", "bool", "false", EXPIRY_PART, "Refuse partition values that are no time."
-    ),
-    Option("partition.timestamp-formatter", "string", None, EXPIRY_PART, "Form of time in partition values."),
-    Option("partition.timestamp-pattern", "string", None, EXPIRY_PART, "Partition columns that make up the time."),
-    Option(
-        "path",
-        "string",
-        None,
-        call("leave it out: a table lies in its warehouse; open another folder by its own path"),
-        "Folder of the table.",
-    ),
-    Option("pk-bitmap.index.columns", "string", None, WRITES, "Columns of a bitmap index on a keyed table."),
-    Option("pk-btree.index.columns", "string", None, WRITES, "Columns of a tree index on a keyed table."),
-    Option("pk-clustering-override", "bool", "false", READS, "Cluster a keyed table by other columns.", mutable=False),
-    Option("pk-full-text.index.columns", "string", None, WRITES, "Columns of a full-text index on a keyed table."),
-    Option("pk-vector.index.columns", "string", None, WRITES, "Columns of a vector index on a keyed table."),
-    Option(
-        "postpone.batch-write-fixed-bucket",
-        "bool",
-        "true",
-        HONOURED,
-        "Batch writes to postpone tables go to real buckets.",
-    ),
-    Option(
-        "postpone.batch-write-fixed-bucket.max-parallelism",
-        "int",
-        "2048",
-        HONOURED,
-        "Most buckets that such a write opens.",
-    ),
-    Option("postpone.default-bucket-num", "int", "1", HONOURED, "Buckets of a partition compacted for the first time."),
-    Option("postpone.merge-on-read", "bool", "false", HONOURED, "Batch reads see pending rows."),
-    Option(
-        "postpone.target-row-num-per-bucket",
-        "int",
-        None,
-        HONOURED,
-        "Rows for which a new partition gets one more bucket.",
-    ),
-    Option(
-        "postpone.target-size-per-bucket",
-        "memory",
-        "1 gb",
-        HONOURED,
-        "Bytes for which a new partition gets one more bucket.",
-    ),
-    Option("primary-key", "string", None, HONOURED, "Key columns, moved into the schema at creation.", mutable=False),
-    Option("query-auth.enabled", "bool", "false", READS, "A catalog service authorises queries."),
-    Option("read.batch-size", "int", "1024", SPEED, "Rows of a batch when reading."),
-    Option("record-level.expire-time", "duration", None, HONOURED, "Age at which single rows expire."),
-    Option("record-level.time-field", "string", None, HONOURED, "Column that holds a row's time."),
-    Option("row-tracking.enabled", "bool", "false", READS, "Rows have ids.", mutable=False),
-    Option(
-        "row-tracking.partition-group-on-commit",
-        "bool",
-        "true",
-        of("row-tracking.enabled"),
-        "Row ids are given out partition by partition.",
-    ),
-    Option("rowkind.field", "string", None, HONOURED, "Column that says what kind of change a row is.", mutable=False),
+ROWS_S_Z = (
     Option(
         "scalar-index.search-mode",
         "enum",
@@ -240,10 +34,10 @@ ROWS_M_Z = (
             "detail",
         ),
     ),
-    Option("scan.bounded.watermark", "int", None, STREAMS, "Watermark at which a stream ends."),
-    Option("scan.bucket", "int", None, HONOURED, "Only this bucket is read."),
+    Option("scan.bounded.watermark", "long", None, STREAMS, "Watermark at which a stream ends."),
+    Option("scan.bucket", "int", None, HONOURED, "Only this bucket is read.", least=0),
     Option(
-        "scan.creation-time-millis", "int", None, HONOURED, "Read files made after this time, or from its snapshot."
+        "scan.creation-time-millis", "long", None, HONOURED, "Read files made after this time, or from its snapshot."
     ),
     Option("scan.fallback-branch", "string", None, READS, "Branch that has the partitions that this one lacks."),
     Option(
@@ -257,10 +51,10 @@ ROWS_M_Z = (
     Option(
         "scan.fallback-snapshot-branch", "string", None, of("chain-table.enabled"), "Snapshot branch of a chain table."
     ),
-    Option("scan.file-creation-time-millis", "int", None, HONOURED, "Read only files made after this time."),
+    Option("scan.file-creation-time-millis", "long", None, HONOURED, "Read only files made after this time."),
     Option("scan.ignore-corrupt-files", "bool", "false", HONOURED, "Skip files that cannot be read."),
     Option("scan.ignore-lost-files", "bool", "false", HONOURED, "Skip files that are missing."),
-    Option("scan.manifest.parallelism", "int", None, HONOURED, "Threads that read manifests."),
+    Option("scan.manifest.parallelism", "int", None, HONOURED, "Threads that read manifests.", least=1),
     Option("scan.max-splits-per-task", "int", "10", SPEED, "Splits that one task holds."),
     Option(
         "scan.mode",
@@ -288,19 +82,19 @@ ROWS_M_Z = (
     ),
     Option("scan.plan-sort-partition", "bool", "false", SPEED, "Order of splits by partition."),
     Option("scan.primary-branch", "string", None, READS, "Branch whose partitions come first."),
-    Option("scan.snapshot-id", "int", None, HONOURED, "Snapshot to read."),
+    Option("scan.snapshot-id", "long", None, HONOURED, "Snapshot to read."),
     Option("scan.tag-name", "string", None, HONOURED, "Tag to read."),
     Option("scan.timestamp", "string", None, HONOURED, "Time to read at, as text."),
     Option(
         "scan.timestamp-millis",
-        "int",
+        "long",
         None,
         HONOURED,
         "Time to read at, in epoch milliseconds.",
         fallback=("log.scan.timestamp-millis",),
     ),
     Option("scan.version", "string", None, HONOURED, "Snapshot id, tag or watermark to read, whichever the text is."),
-    Option("scan.watermark", "int", None, HONOURED, "First snapshot with this watermark is read."),
+    Option("scan.watermark", "long", None, HONOURED, "First snapshot with this watermark is read."),
     Option("sequence.field", "string", None, HONOURED, "Columns that decide which row of a key is newest."),
     Option(
         "sequence.field.sort-order",
@@ -335,10 +129,10 @@ ROWS_M_Z = (
             "async",
         ),
     ),
-    Option("snapshot.expire.limit", "int", "50", HONOURED, "Most snapshots expired at once."),
+    Option("snapshot.expire.limit", "int", "50", HONOURED, "Most snapshots expired at once.", least=1),
     Option("snapshot.ignore-empty-commit", "bool", None, HONOURED, "No snapshot for a commit without changes."),
-    Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Most snapshots to keep."),
-    Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep."),
+    Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Most snapshots to keep.", least=1),
+    Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep.", least=1),
     Option("snapshot.time-retained", "duration", "1 h", HONOURED, "How long snapshots are kept."),
     Option(
         "snapshot.watermark-idle-timeout", "duration", None, TAGS_PART, "Time after which an idle watermark moves on."
@@ -375,9 +169,11 @@ ROWS_M_Z = (
     Option("sort-spill-buffer-size", "memory", "64 mb", SPEED, "Memory of a spilling sort."),
     Option("sort-spill-threshold", "int", None, SPEED, "Readers of a merge before it spills."),
     Option("source.split.open-file-cost", "memory", "4 mb", HONOURED, "Bytes that opening a file counts for."),
-    Option("source.split.target-size", "memory", "128 mb", HONOURED, "Bytes of a split."),
+    Option("source.split.target-size", "memory", "128 mb", HONOURED, "Bytes of a split.", least=1),
     Option("spill-compression", "string", "zstd", HONOURED, "Compression of spilled rows."),
-    Option("spill-compression.zstd-level", "int", "1", HONOURED, "Level of zstd for spilled rows."),
+    Option(
+        "spill-compression.zstd-level", "int", "1", HONOURED, "Level of zstd for spilled rows.", least=-131072, most=22
+    ),
     Option("stream-scan-mode", "string", "none", INTERNAL, "Internal: how a streaming plan starts."),
     Option(
         "streaming-read-append-overwrite", "bool", "false", STREAMS, "Streams of append tables read overwrites too."
@@ -432,13 +228,14 @@ ROWS_M_Z = (
         ),
     ),
     Option("tag.time-expire-enabled", "bool", "true", TAGS, "Drop tags whose life is over."),
-    Option("target-file-row-num", "int", "9223372036854775807", HONOURED, "Rows at which a new file starts."),
+    Option("target-file-row-num", "long", "9223372036854775807", HONOURED, "Rows at which a new file starts.", least=1),
     Option(
         "target-file-size",
         "memory",
         None,
         HONOURED,
         "Bytes at which a new file starts; 128 mb with a key, 256 mb without.",
+        least=1,
     ),
     Option(
         "type",
@@ -536,7 +333,7 @@ ROWS_M_Z = (
         "visibility-callback.timeout", "duration", "30 min", of("visibility-callback.enabled"), "How long it waits."
     ),
     Option("write-buffer-for-append", "bool", "false", HONOURED, "Append writers buffer rows too."),
-    Option("write-buffer-size", "memory", "256 mb", HONOURED, "Memory of a writer before it flushes."),
+    Option("write-buffer-size", "memory", "256 mb", HONOURED, "Memory of a writer before it flushes.", least=1),
     Option(
         "write-buffer-spill.max-disk-size",
         "memory",
@@ -551,6 +348,7 @@ ROWS_M_Z = (
         "10",
         HONOURED,
         "Open append writers from which rows are buffered and spilled.",
+        least=0,
     ),
     Option(
         "write-only",
