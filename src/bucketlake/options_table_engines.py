@@ -136,7 +136,7 @@ _FORMATS = (
         None,
         HONOURED,
         "Level of zstd in parquet.",
-        least=-131072,
+        least=1,
         most=22,
     ),
     Option("parquet.dictionary.page.size", "memory", None, HONOURED, "Most bytes of a dictionary page.", least=1),
