@@ -17,7 +17,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"errors"},
     {"types", "types_arrow", "types_ids"},
-    {"options", "options_model", "options_table", "options_table_m_z"},
+    {
+        *("options", "options_catalog", "options_model", "options_table", "options_table_a_c", "options_table_d_l"),
+        *("options_table_engines", "options_table_m_r", "options_table_s_z"),
+    },
     {"schema", "schema_change", "schema_evolution", "schema_file_index", "schema_validation"},
     {"predicate", "predicate_eval", "predicate_sql", "predicate_tree"},
     {"env", "env_object"},

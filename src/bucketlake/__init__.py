@@ -50,7 +50,7 @@ def connect(
     from bucketlake.spark.session import connect as connect_spark
     from bucketlake.sql import run
 
-    return connect_spark(warehouse, spark=spark, runner=run, **{**(options or {}), **more})
+    return connect_spark(warehouse, spark=spark, runner=run, options={**(options or {}), **more})
 
 
 def register(spark: SparkSession) -> None:

@@ -18,12 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from bucketlake.env import Env
-from bucketlake.env_object import open_env
+from bucketlake.env_object import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.ops.system_tables import ROW_VIEWS, view_of
+from bucketlake.options import option_keys
+from bucketlake.options_catalog import catalog_options, table_defaults
 from bucketlake.paths import TablePaths
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
-from bucketlake.table import Table, open_table, option_keys
+from bucketlake.table import Table, open_table
 from bucketlake.types import DataField, from_arrow_type
 
 DEFAULT_DATABASE = "default"
@@ -216,7 +218,9 @@ class Catalog:
             if ignore_if_exists:
                 return self.table(name)
             raise AlreadyExistsError("table exists", table=found.text)
-        created = new_schema(schema, partition_keys, primary_keys, {**self._defaults(), **(options or {})}, comment)
+        created = new_schema(
+            schema, partition_keys, primary_keys, {**table_defaults(self.options), **(options or {})}, comment
+        )
         return self._publish_first(found, path, created, ignore_if_exists)
 
     def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
@@ -281,10 +285,6 @@ class Catalog:
             f"Cannot '{action}' for system table '{found.text}', please use data table.", table=found.text
         )
 
-    def _defaults(self) -> dict[str, str]:
-        prefix = "table-default."
-        return {key[len(prefix) :]: value for key, value in self.options.items() if key.startswith(prefix)}
-
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
@@ -303,9 +303,15 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
 
     `options`: storage options (`s3.endpoint`, …), `table-default.<option>` for new tables. Nothing is made yet: the
     warehouse appears with its first database or table.
+    Raises: UnsupportedError naming an option of Paimon's that would change where tables lie, how they are named or who
+    locks them; InvalidError for another warehouse among the options.
+    Spec: docs/spec/catalog.md#options
     """
-    given = {key: str(value) for key, value in {**(options or {}), **more}.items()}
+    given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
     env, root = open_env(fspath(warehouse), given)
+    other = given.get("warehouse")
+    if other is not None and storage_for(other, given)[1].rstrip("/") != root.rstrip("/"):
+        raise InvalidError("two warehouses", warehouse=root, remedy="leave the option 'warehouse' out")
     found = env.storage.info(root)
     if found is not None and not found.is_dir:
         raise InvalidError("warehouse is a file", warehouse=root, remedy="name a folder")

@@ -7,7 +7,9 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -15,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options_model import ENGINE, READS, SPEED, WRITES, Effect, of
 from bucketlake.options_table import HONOURED, KEPT, REFUSED, ROWS, Option
 
 __all__ = [
@@ -22,14 +25,21 @@ __all__ = [
     "KEPT",
     "OPTIONS",
     "REFUSED",
+    "Effect",
     "Option",
     "TableOptions",
     "find_option",
     "immutable",
+    "near_key",
+    "near_misses",
+    "option_keys",
+    "option_text",
     "parse_duration",
     "parse_memory_size",
     "refuse_options",
+    "undone",
     "validate",
+    "warn_of_undone",
 ]
 
 OPTIONS: Mapping[str, Option] = MappingProxyType({row.key: row for row in ROWS})
@@ -94,7 +104,7 @@ def _parse_value(option: Option, text: str) -> Any:
     try:
         if kind == "bool":
             return {"true": True, "false": False}[text.strip().lower()]
-        if kind == "int":
+        if kind in ("int", "long"):
             return int(text)
         if kind == "float":
             return float(text)
@@ -121,13 +131,41 @@ def _plain(text: str) -> str:
 
 _KIND_TEXT = {
     "bool": "true | false",
-    "int": "a whole number",
+    "int": "a whole number of 32 bits",
+    "long": "a whole number of 64 bits",
     "float": "a number",
     "memory": "a size such as 128 mb",
     "duration": "a duration such as 10 s",
     "map": "key:value,key:value",
     "enum": "a listed value",
 }
+
+
+def _check_value(option: Option, text: str) -> None:
+    """Refuse to set what other engines could not read, or what no reader of the option can mean.
+
+    Values that stand in a schema already are taken as they are: another engine may have its own view.
+    """
+    value = _parse_value(option, text)
+    kind, least, most = option.kind, option.least, option.most
+    if kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        fits = re.fullmatch(r"[+-]?[0-9]+", text) is not None and -(1 << bits) <= value < 1 << bits
+    elif kind == "float":
+        fits = math.isfinite(value)
+    else:
+        named = kind == "string" and option.effect == HONOURED and option.default is not None
+        fits = not named or bool(text.strip()) or option.key.endswith(".prefix")
+    if not fits:
+        raise InvalidError(
+            "option has an invalid value",
+            option=option.key,
+            value=text,
+            remedy=f"use {_KIND_TEXT.get(kind, 'a text that is not blank')}",
+        )
+    if (least is not None and value < least) or (most is not None and value > most):
+        bounds = f"at least {least}" + (f" and at most {most}" if most is not None else "")
+        raise InvalidError("option is out of range", option=option.key, value=text, remedy=f"use {bounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,27 +215,22 @@ def option_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_PATTERNS = (
-    (re.compile(r"metadata\.iceberg\..+"), REFUSED),
-    (re.compile(r"(commit|tag)\.callback\..+\.param"), REFUSED),
-    (re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\..+)"), REFUSED),
-    (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), REFUSED),
-    (
-        re.compile(
-            r"fields\..+\.(aggregate-function|ignore-retract|distinct|list-agg-delimiter|nested-key|count-limit)"
-        ),
-        HONOURED,
-    ),
-    (
-        re.compile(r"fields\..+\.(sequence-group|nested-sequence-field|nested-key-null-strategy|ts-field|stats-mode)"),
-        HONOURED,
-    ),
+_FIELD_KEYS = (
+    *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key", "count-limit"),
+    *("sequence-group", "nested-sequence-field", "nested-key-null-strategy", "ts-field", "stats-mode"),
+)
+_FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
+    (re.compile(r"metadata\.iceberg\..+"), WRITES),
+    (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
+    (re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\..+)"), READS),
+    (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
+    (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
     (re.compile(r"file-index\..+"), HONOURED),
-    (re.compile(r"(parquet|orc|avro)\..+"), HONOURED),
-    (
-        re.compile(r"(bucketlake|flink|hive|spark|sink|source|lookup|log|kafka|unaware-bucket|precommit|csv|json)\..+"),
-        KEPT,
-    ),
+    (re.compile(r"parquet\.(enable\.dictionary|compression)#.+"), HONOURED),
+    (re.compile(r"parquet\.(encryption|crypto)\..+"), WRITES),
+    (re.compile(r"(parquet|orc|avro)\..+"), SPEED),
+    (re.compile(r"(csv|json|text)\..+"), of("type")),
+    (re.compile(r"(bucketlake|flink|hive|spark|sink|source|lookup|log|kafka|unaware-bucket|precommit)\..+"), ENGINE),
 )
 
 
@@ -206,7 +239,7 @@ def find_option(key: str) -> Option | None:
     option = OPTIONS.get(key) or _FALLBACKS.get(key)
     if option is not None:
         return option
-    for pattern, effect in _PATTERNS:
+    for pattern, effect in _FAMILIES:
         if pattern.fullmatch(key):
             return Option(key, "string", None, effect, "One of a family of keys.")
     return None
@@ -221,64 +254,138 @@ def immutable(key: str) -> bool:
     return option is not None and not option.mutable
 
 
-def validate(options: Mapping[str, str], *, for_writing: bool = True) -> list[str]:
-    """Check every value's form, refuse what is not honoured, and warn of keys that look like typing errors.
+def validate(options: Mapping[str, str]) -> list[str]:
+    """Check options that are being set: every value's form, and that none is refused. Keys that look like typing
+    errors, one sentence each.
 
     Raises: InvalidError for a malformed value; UnsupportedError naming a refused option.
     """
-    warnings = []
     for key, value in options.items():
         option = find_option(key)
-        if option is None:
-            near = get_close_matches(key, OPTIONS, n=1, cutoff=0.85)
-            if near:
-                warnings.append(f"option '{key}' is not known and has no effect; did you mean '{near[0]}'?")
-            continue
-        _parse_value(option, value)
-    refuse_options(options, for_writing=for_writing)
-    return warnings
+        if option is not None:
+            if option.effect == REFUSED and _asks(option, key, value):
+                raise _refusal(option, key, value)
+            _check_value(option, value)
+    _refuse_formats(options)
+    return near_misses(options)
 
 
+def near_misses(options: Mapping[str, str]) -> list[str]:
+    """One sentence for each key that is unknown and looks like one that is known."""
+    found = []
+    for key in options:
+        near = None if find_option(key) is not None else near_key(key)
+        if near is not None:
+            found.append(f"option '{key}' is not known and has no effect; did you mean '{near}'?")
+    return found
+
+
+def near_key(key: str) -> str | None:
+    """The known key that an unknown one looks like, whatever its case and signs."""
+    parts = _spelling(key).split(".")
+    if parts[0] == "fields" and len(parts) > 2:
+        near = get_close_matches(parts[-1], _FIELD_KEYS, n=1, cutoff=0.75)
+        return ".".join((*key.split(".")[:-1], near[0])) if near else None
+    near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.85)
+    return _SPELLINGS[near[0]] if near else None
+
+
+def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`); InvalidError
+    for those that spell none."""
+    return {_option_key(key): value for key, value in given.items()}
+
+
+_PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
+
+
+def _option_key(key: str) -> str:
+    if key in OPTIONS or "-" in key or "." in key:
+        return key
+    found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
+    if found is None:
+        near = get_close_matches(key, _PYTHON_NAMES, 1)
+        raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
+    return found
+
+
+def _spelling(key: str) -> str:
+    return key.strip().lower().replace("_", "-")
+
+
+_SPELLINGS = {_spelling(key): key for key in (*OPTIONS, *_FALLBACKS)}
 _DATA_FORMATS = ("parquet", "orc", "avro")
-# Refused, but reading the rows is not affected by them.
-_READ_SAFE = re.compile(
-    r"commit\.callback.*|tag\.callback.*|metadata\.iceberg\..*|upsert-key|visibility-callback\.enabled|pk-.*\.index\..*"
-    r"|fields\..+\.pk-.*|blob-descriptor\.source-table"
-)
 
 
 def refuse_options(options: Mapping[str, str], *, for_writing: bool = True) -> None:
-    """Raise UnsupportedError naming the first option that is refused (for reading: that changes rows)."""
+    """Raise UnsupportedError naming the first option of a table without which rows would be read, or `for_writing`
+    written, wrongly. What only a call is about, and work beside the rows, does not count: see `undone`.
+    """
+    stakes = ("reads", "writes") if for_writing else ("reads",)
     for key, value in options.items():
         option = find_option(key)
-        if option is None or not _asks(option, key, value):
+        if option is not None and option.effect.stake in stakes and _asks(option, key, value):
+            raise _refusal(option, key, value)
+    _refuse_formats(options)
+
+
+def undone(options: Mapping[str, str]) -> list[str]:
+    """The options of a table that ask for work which writers here leave undone, though the rows come out right."""
+    if TableOptions(options).get("write-only"):
+        return []  # the work is another job's
+    found = []
+    for key, value in options.items():
+        option = find_option(key)
+        if option is None or option.effect.stake != "upkeep" or not _asks(option, key, value):
             continue
-        if for_writing or not _READ_SAFE.fullmatch(key):
-            raise UnsupportedError(
-                f"option '{key}' is not supported", option=key, value=value, remedy="use a table without it"
-            )
+        master = option.effect.only_with
+        if not master or _asks(OPTIONS[master], master, TableOptions(options).text(master) or ""):
+            found.append(key)
+    return found
+
+
+_warned: set[tuple[str, str]] = set()  # of this process: a table's folder and an option
+
+
+def warn_of_undone(name: str, path: str, options: Mapping[str, str]) -> None:
+    """Say once a process and table which work beside the rows its options ask for that writers here leave undone."""
+    found = [(path, key) for key in undone(options)]
+    if set(found) <= _warned:
+        return
+    _warned.update(found)
+    warnings.warn(
+        f"{name} is written, but work beside its rows that these options ask for is not supported and left undone: "
+        f"{', '.join(key for _, key in found)}; leave it to the engine that made the table, or reset them",
+        stacklevel=4,
+    )
+
+
+def _refusal(option: Option, key: str, value: str) -> UnsupportedError:
+    """The error that names a refused option; texts, which may be secrets, stay out of it."""
+    shown = {"value": value} if option.kind != "string" or option.default is not None else {}
+    remedy = option.effect.remedy or "use a table without it"
+    return UnsupportedError(f"option '{key}' is not supported", option=key, **shown, remedy=remedy)
+
+
+def _refuse_formats(options: Mapping[str, str]) -> None:
     typed = TableOptions(options)
-    formats = [
-        ("file.format", typed.text("file.format")),
-        ("changelog-file.format", typed.text("changelog-file.format")),
-    ]
+    formats = [(key, typed.text(key)) for key in ("file.format", "changelog-file.format")]
     formats += [("file.format.per.level", value) for value in (typed.get("file.format.per.level") or {}).values()]
     for key, name in formats:
         if name is not None and name.strip().lower() not in _DATA_FORMATS:
             raise UnsupportedError(
                 "file format is not supported", option=key, format=name, remedy="use parquet, orc or avro"
             )
-    if (typed.text("manifest.format") or "avro").lower() != "avro":
-        raise UnsupportedError(
-            "manifest format is not supported", format=typed.text("manifest.format"), remedy="use avro"
-        )
 
 
 def _asks(option: Option, key: str, value: str) -> bool:
     """Whether a refused option is set to something other than what it is without being set."""
-    if option.effect != REFUSED:
-        return False
-    if key.endswith("map.storage-layout"):
-        return value.strip().lower() == "shared-shredding"
     text = value.strip().lower()
-    return text not in ("", "false") if option.default is None else text != option.default.lower()
+    if key.endswith("map.storage-layout"):
+        return text == "shared-shredding"
+    if option.default is None:
+        return text not in ("", "false")
+    try:
+        return bool(_parse_value(option, value) != _parse_value(option, option.default)) and text != option.default
+    except InvalidError:
+        return True

@@ -1,22 +1,97 @@
-"""The form of one option's row."""
+"""The form of one option's row, and what becomes of an option: its effect, and why.
+
+Spec: docs/spec/schema.md#options
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-HONOURED, KEPT, REFUSED = "honoured", "kept", "refused"
+# What is at stake where a refused option is not honoured, and so what a table that another engine made with it allows.
+Stake = Literal["", "reads", "writes", "upkeep", "calls"]
+
+
+class Effect(str):
+    """`honoured`, `kept` or `refused`, as text, and why.
+
+    `stake`, of refused ones. reads: rows would be read wrongly, so such a table is neither read nor written; writes:
+    rows or files would be written otherwise, so it is only read; upkeep: work beside the rows is left undone, so
+    writing warns; calls: only the call that sets it is at stake.
+    `why`, of kept ones: what makes them harmless. `only_with`: the option without which the key means nothing.
+    `remedy`: what to do instead of setting it.
+    """
+
+    stake: Stake
+    why: str
+    only_with: str
+    remedy: str
+
+    def __new__(cls, name: str, stake: Stake = "", *, why: str = "", only_with: str = "", remedy: str = "") -> Effect:
+        """An effect that equals its name."""
+        made = super().__new__(cls, name)
+        made.stake, made.why, made.only_with, made.remedy = stake, why, only_with, remedy
+        return made
+
+
+HONOURED, KEPT, REFUSED = Effect("honoured"), Effect("kept"), Effect("refused", "writes")
+
+# Kept without effect: what the key is about is not rows or files of tables here.
+SPEED = Effect("kept", why="speed or memory only")
+ENGINE = Effect("kept", why="another engine or catalog only")
+STREAMS = Effect("kept", why="streaming reads only, which are not here yet")
+VARIANTS = Effect("kept", why="VARIANT columns only, which are refused")
+
+READS = Effect("refused", "reads")
+WRITES = Effect("refused", "writes")
+CALLS = Effect("refused", "calls")
+INTERNAL = Effect("refused", "calls", remedy="leave it out: engines set it for themselves")
+
+
+def of(key: str) -> Effect:
+    """Kept, because the key means nothing without another one, which is refused."""
+    return Effect("kept", why=f"only with {key}, which is refused", only_with=key)
+
+
+def upkeep(remedy: str, only_with: str = "") -> Effect:
+    """Refused: work that writers here do not do."""
+    return Effect("refused", "upkeep", only_with=only_with, remedy=remedy)
+
+
+def call(remedy: str) -> Effect:
+    """Refused: nothing of a table hangs on it but the call that sets it."""
+    return Effect("refused", "calls", remedy=remedy)
+
+
+EXPIRY = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE")
+EXPIRY_PART = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE", "partition.expiration-time")
+DONE = upkeep("mark partitions done in the job that writes them")
+DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
+TAGS = upkeep("make tags with the engine that made the table")
+TAGS_PART = upkeep("make tags with the engine that made the table", "tag.automatic-creation")
+CLUSTERS = upkeep("order the rows before they are written")
+CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")
+SORTS = upkeep("leave it out: manifests are pruned by partition as they are")
+SORTS_PART = upkeep("leave it out: manifests are pruned by partition as they are", "manifest-sort.enabled")
+LOOKUP_FILES = upkeep("leave it out: lookups build their files where they run")
+LOOKUP_FILES_PART = upkeep("leave it out: lookups build their files where they run", "lookup.remote-file.enabled")
+PLAN_TAG = call("keep snapshots longer than reads take: snapshot.time-retained")
+AUTO_CREATE = call("create the table first")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `kind`: bool, int, float, string, enum, memory, duration or map; `default` as text; `mutable` False
-    if a table with snapshots cannot alter it; `fallback`: older names that are read too."""
+    """One option. `kind`: bool, int (32 bits), long, float, string, enum, memory, duration or map; `default` as text;
+    `mutable` False if a table with snapshots cannot alter it; `fallback`: older names that are read too; `least`,
+    `most`: what may be set."""
 
     key: str
     kind: str
     default: str | None
-    effect: str
+    effect: Effect
     doc: str
     mutable: bool = True
     values: tuple[str, ...] = ()
     fallback: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None

@@ -8,6 +8,7 @@ Spec: docs/spec/schema.md
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options import TableOptions, option_text, validate
+from bucketlake.options import TableOptions, near_misses, option_text, validate
 from bucketlake.schema_change import (
     AddColumn,
     DropColumn,
@@ -32,7 +33,7 @@ from bucketlake.schema_change import (
     changed,
 )
 from bucketlake.schema_evolution import ReadColumn, cast_allowed, read_mapping
-from bucketlake.schema_validation import refuse_undelivered, validate_schema
+from bucketlake.schema_validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.types import DataField, DataType, Root, format_field, parse_field
 from bucketlake.types_ids import with_fresh_ids
 
@@ -59,6 +60,7 @@ __all__ = [
     "cast_allowed",
     "pretty_json",
     "read_mapping",
+    "refuse_change",
     "refuse_undelivered",
     "validate_schema",
 ]
@@ -129,9 +131,11 @@ class TableSchema:
         """
         fresh, highest = with_fresh_ids(fields)
         texts = {key: option_text(value) for key, value in (options or {}).items() if value is not None}
+        described = texts.pop("comment", None)  # Spark's word for it among properties
+        comment = described if comment is None else comment
         draft = cls(0, fresh, highest, tuple(partition_keys), tuple(primary_keys), texts, comment, time_millis)
         schema = normalised(draft)
-        validate(schema.options)
+        _warn(validate(schema.options))
         validate_schema(schema)
         return schema
 
@@ -228,7 +232,7 @@ class TableSchema:
     @property
     def warnings(self) -> list[str]:
         """Options that look like typing errors, one sentence each."""
-        return validate(self.options)
+        return near_misses(self.options)
 
     # ---- the file
 
@@ -334,15 +338,43 @@ def apply(
 ) -> TableSchema:
     """The next version of a schema: all changes in order, validated as a whole.
 
-    `has_snapshots`: options that fix how data lies cannot be changed then. `table` names it in errors.
+    `has_snapshots`: options that fix how data lies cannot be changed then. `table` names it in errors. Options that
+    stay as they are may be such that could not be set here: another engine may have set them.
     Raises: InvalidError in Paimon's words, NotFoundError and AlreadyExistsError for columns, UnsupportedError.
     Spec: docs/spec/schema.md#evolution
     """
     draft = changed(schema, changes, has_snapshots=has_snapshots, table=table)
     following = normalised(replace(draft, id=schema.id + 1, version=VERSION, time_millis=time_millis))
-    validate(following.options)
+    keys = {change.key for change in changes if isinstance(change, SetOption)} & following.options.keys()
+    _warn(validate({key: following.options[key] for key in keys if following.options[key] != schema.options.get(key)}))
     validate_schema(following)
     return following
+
+
+_OPTION_CHANGES = (SetOption, RemoveOption, UpdateComment)
+
+
+def refuse_change(base: TableSchema, following: TableSchema, changes: Sequence[SchemaChange]) -> None:
+    """Raise UnsupportedError for a change that brings in what is not done here, or that concerns the columns of a table
+    that cannot be written. Options that another engine set stay, and can be taken away."""
+    if not all(isinstance(change, _OPTION_CHANGES) for change in changes):
+        refuse_undelivered(base)
+    before, after = (_refused_shape(schema) for schema in (base, following))
+    if after is not None and str(after) != str(before):
+        raise after
+
+
+def _refused_shape(schema: TableSchema) -> UnsupportedError | None:
+    try:
+        refuse_shape(schema)
+    except UnsupportedError as error:
+        return error
+    return None
+
+
+def _warn(near_misses: Sequence[str]) -> None:
+    for text in near_misses:
+        warnings.warn(text, stacklevel=4)
 
 
 # ---------------------------------------------------------------------------------------------- JSON text

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.options import TableOptions, immutable, option_text
+from bucketlake.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema_evolution import cast_allowed
 from bucketlake.types import DataField, DataType, Root, type_text
 from bucketlake.types_ids import with_fresh_ids
@@ -198,6 +198,10 @@ class _Draft:
     # ---- options
 
     def set_option(self, key: str, value: str) -> None:
+        if key == "comment":  # Spark's word for it among properties
+            self.comment = value
+            self.options.pop(key, None)
+            return
         present = self.schema.options.get(key)
         if present == value or self.means_the_same(key, present, value):
             return
@@ -214,6 +218,8 @@ class _Draft:
         return keys is not None and [part.strip() for part in value.split(",") if part.strip()] == list(keys)
 
     def remove_option(self, key: str) -> None:
+        if key == "comment":
+            self.comment = None
         if key == "type" or (self.has_snapshots and immutable(key)):
             raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table)
         if self.has_snapshots and key == "bucket":
@@ -403,9 +409,11 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
 
     Raises: InvalidError in Paimon's words.
     """
+    option = find_option(key)
+    now = TableOptions({key: value})
+    key = key if option is None else option.key  # it may have been named by an older name
     if immutable(key):
         raise InvalidError(f"Change '{key}' is not supported yet.")
-    now = TableOptions({key: value})
     if key == "bucket":
         if old.get(key) == -1:
             raise InvalidError("Cannot change bucket when it is -1.")

@@ -427,24 +427,17 @@ def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:
     For reading only what could make rows wrong is refused. A line goes when its feature is delivered.
     """
     refuse_options(schema.options, for_writing=for_writing)
+    refuse_shape(schema)
+
+
+def refuse_shape(schema: TableSchema) -> None:
+    """As `refuse_undelivered`, but for what one option alone says: for a schema whose new options were validated."""
     for item in schema.fields:
         refuse_type(item.type)
     options, keyed = schema.table_options, bool(schema.primary_keys)
     _refuse_orders(schema, options)
     ordered = bool(options.get("sequence.snapshot-ordering")) and schema.bucket == -2
     _refuse(keyed and ordered, "sequence.snapshot-ordering", "true with bucket = -2")
-    for key in (
-        "scan.fallback-branch",
-        "scan.primary-branch",
-    ):
-        _refuse(bool(options.get(key)), key, options.text(key))
-    for key in ("scan.creation-time-millis", "scan.file-creation-time-millis"):
-        _refuse(options.is_set(key), key, options.text(key))
-    if not for_writing:
-        return
-    strategy = options.get("data-file.external-paths.strategy")
-    external = options.is_set("data-file.external-paths") and strategy != "none"
-    _refuse(external, "data-file.external-paths.strategy", strategy)
 
 
 def _refuse_orders(schema: TableSchema, options: TableOptions) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -52,16 +51,25 @@ from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.rehash import rehash
 from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
-from bucketlake.ops.row_changes import refuse_delete, refuse_update
+from bucketlake.ops.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.scan import Plan, Scan, live_entries
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
 from bucketlake.ops.write import new_commit_user, prepare_write, renumber
-from bucketlake.options import OPTIONS, TableOptions
+from bucketlake.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import KIND_FIELD, BucketMode, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
+from bucketlake.schema import (
+    KIND_FIELD,
+    BucketMode,
+    SchemaChange,
+    SetOption,
+    TableSchema,
+    apply,
+    refuse_change,
+    refuse_undelivered,
+)
 from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
@@ -120,6 +128,10 @@ class Table:
         given = option_keys({**(options or {}), **more})
         if self.view is not None:
             self.view.check_options(given)
+        branch = given.pop("branch", None)
+        if branch is not None and str(branch) != self.options.text("branch"):
+            given = {**self.store.dynamic_options(), **given, "branch": branch}
+            return replace(open_table(self.path, self.store.env, name=self.name, options=given), view=self.view)
         changes = [SetOption(key, value) for key, value in given.items() if value is not None]
         if not changes:
             return self
@@ -272,9 +284,13 @@ class Table:
     def for_writing(self) -> Table:
         """The same table, or UnsupportedError if it has options that writers here do not honour; InvalidError for a
         system table."""
+        refuse_undelivered(self._rows("write to").schema)
+        warn_of_undone(self.name, self.path, self.schema.options)
+        return self
+
+    def _rows(self, action: str) -> Table:
         if self.view is not None:
-            raise InvalidError(f"Cannot write to system table '{self.name}', please use data table.", table=self.name)
-        refuse_undelivered(self.schema)
+            raise InvalidError(f"Cannot {action} system table '{self.name}', please use data table.", table=self.name)
         return self
 
     def commit(
@@ -313,18 +329,18 @@ class Table:
             raise InvalidError("rows do not belong to the partition that is written", partition=dict(partition or {}))
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
-        """Delete the matching rows as of now; None if none match.
+        """Delete the matching rows as of now; None if none match. `where`: a SQL condition, "true" for all rows.
 
         Append tables mark them in deletion vectors if these are enabled, else rewrite the files that hold them; with
         concurrent writers the delete is planned again, as often as is reasonable, before ConflictError is raised.
         Spec: docs/spec/deletion_vector.md#deleting
         """
         table = self.with_options(options).for_writing()
-        store = table.store
+        store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_commit(store, delete_rows(store, table.predicate(where)))
+            return after_commit(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
-        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(where)), "DELETE")
+        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(predicate)), "DELETE")
 
     def _change(self, rows: Iterable[pa.RecordBatch], operation: str) -> Snapshot | None:
         """Write and commit new versions of rows, which have their kind."""
@@ -478,16 +494,18 @@ class Table:
     def alter(self, *changes: SchemaChange) -> Table:
         """Publish the next schema and return the table with it; no data file is touched.
 
+        Options of a table that cannot be written here may be altered, as far as they are not refused themselves.
+
         Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
         `schema.apply`.
         """
-        store = self.for_writing().store
+        store = self._rows("alter").store
         for _ in range(ALTER_ATTEMPTS):
             base = newest_schema(store.env, store.paths)
             used = store.latest_snapshot_id() is not None
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
-            refuse_undelivered(following)
+            refuse_change(base, following, changes)
             self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()
@@ -526,7 +544,8 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     if not ids:
         branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
         remedy = "check the path, or create the table first"
-        raise NotFoundError("no table in this folder", path=paths.root, remedy=remedy, **branch)
+        what = "no such branch" if branch else "no table in this folder"
+        raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
     return TableSchema.decode(env.storage.read(newest), newest)
 
@@ -534,24 +553,6 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
     return Store(env, TablePaths(path, schema.partition_fields, schema.options), schema, TableOptions(schema.options))
-
-
-def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`)."""
-    return {_option_key(key): value for key, value in given.items()}
-
-
-_SPELLINGS = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
-
-
-def _option_key(key: str) -> str:
-    if key in OPTIONS or "-" in key or "." in key:
-        return key
-    found = _SPELLINGS.get(key) or _SPELLINGS.get(f"scan_{key}")
-    if found is None:
-        near = get_close_matches(key, _SPELLINGS, 1)
-        raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
-    return found
 
 
 def _record_batches(data: Arrow) -> Iterator[pa.RecordBatch]:

@@ -81,6 +81,61 @@ def test_malformed_values_name_their_option(key, value):
         validate({key: value})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bucket", str(2**31)),
+        ("bucket", "4_0"),
+        ("bucket", "\u0663"),
+        ("bucket", " 4"),
+        ("num-levels", "1"),
+        ("num-levels", str(2**31 - 1)),
+        ("scan.snapshot-id", str(2**63)),
+        ("target-file-size", "0 b"),
+        ("manifest.target-file-size", "0"),
+        ("compaction.small-file-ratio", "nan"),
+        ("compaction.small-file-ratio", "inf"),
+        ("compaction.offpeak.end.hour", "24"),
+        ("file.compression.zstd-level", "23"),
+        ("commit.max-retries", "-1"),
+        ("write-buffer-size", "-1"),
+        ("snapshot.time-retained", "-1 h"),
+        ("snapshot.num-retained.min", "0"),
+        ("file.compression", ""),
+        ("manifest.compression", " "),
+        ("partition.default-name", ""),
+        ("merge-engine", ""),
+    ],
+)
+def test_values_out_of_range_name_their_option(key, value):
+    with pytest.raises(InvalidError, match=f"option={key}"):
+        validate({key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bucket", "-2"),
+        ("bucket", "+4"),
+        ("scan.timestamp-millis", str(2**40)),
+        ("num-sorted-run.stop-trigger", str(2**31 - 1)),
+        ("target-file-row-num", str(2**63 - 1)),
+        ("data-file.prefix", ""),
+        ("file.compression.zstd-level", "-7"),
+        ("merge-engine", "FIRST_ROW"),
+        ("write-only", "TRUE"),
+    ],
+)
+def test_values_at_the_edge_are_fine(key, value):
+    assert validate({key: value}) == []
+
+
+@pytest.mark.parametrize("key", list(OPTIONS))
+def test_every_default_may_be_set(key):
+    if OPTIONS[key].default is not None:
+        assert validate({key: OPTIONS[key].default}) == []
+
+
 def test_near_misses_are_warned_of():
     (warning,) = validate({"buckets": "4", "something.of-my-own": "1", "fields.a.aggregate-function": "sum"})
     assert "'buckets'" in warning

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
@@ -248,3 +250,28 @@ def test_explicit_casts_can_be_switched_off():
 def test_the_last_column_stays():
     with pytest.raises(InvalidError, match="Cannot drop all fields in table"):
         apply(TableSchema.create(columns(a="INT")), [DropColumn("a")])
+
+
+def test_older_names_of_options_follow_the_same_rules():
+    ignoring = table({"first-row.ignore-delete": "true"})
+    for key in ("ignore-delete", "first-row.ignore-delete", "deduplicate.ignore-delete"):
+        with pytest.raises(InvalidError, match="Cannot change ignore-delete from true to false"):
+            after(SetOption(key, "false"), schema=ignoring)
+
+
+def test_only_options_that_are_set_are_checked():
+    """Another engine may have set what is refused here."""
+    foreign = table({"bucket": "1"})
+    foreign = replace(
+        foreign, options={**foreign.options, "tag.automatic-creation": "batch", "clustering.columns": "v"}
+    )
+    assert after(SetOption("write-only", "true"), schema=foreign).options["tag.automatic-creation"] == "batch"
+    assert after(RenameColumn("v", "w"), schema=foreign).options["clustering.columns"] == "w"
+    assert "clustering.columns" not in after(RemoveOption("clustering.columns"), schema=foreign).options
+    for key, value in {
+        "tag.automatic-creation": "watermark",
+        "clustering.columns": "k",
+        "row-tracking.enabled": "true",
+    }.items():
+        with pytest.raises((UnsupportedError, InvalidError), match=key):
+            after(SetOption(key, value), schema=foreign)

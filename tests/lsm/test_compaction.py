@@ -246,9 +246,9 @@ def test_stop_trigger() -> None:
 def test_options() -> None:
     assert rule() == CompactionRule()
     assert rule(target_file_size="1 mb").small_size == int((1 << 20) * 0.7)
-    assert rule(num_sorted_run__compaction_trigger=2**31 - 1).num_levels == 2**31 - 1
+    assert rule(num_sorted_run__compaction_trigger=2**31 - 1).num_levels == 1000
     assert rule(sequence__field="s").newest_wins is False
-    for levels in (1, 0, -1):
+    for levels in (1, 0, -1, 1001, 2**31 - 1):
         with pytest.raises(InvalidError, match="num-levels"):
             rule(num_levels=levels)
 

@@ -196,7 +196,11 @@ def test_the_handle_deletes_and_updates(lake: bucketlake.Lake) -> None:
     assert table.delete("length(name) = 1") is not None
     assert table.delete("id = 99") is None
     assert content(lake) == [(1, "a!", "11"), (2, "b!", "22"), (4, None, "33")]
-    assert table.delete() is not None
+    for nothing in (None, ""):
+        with pytest.raises(InvalidError):
+            table.delete(nothing)  # type: ignore[arg-type]
+    assert content(lake) != []
+    assert table.delete("true") is not None
     assert content(lake) == []
 
 

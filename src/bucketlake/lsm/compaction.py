@@ -47,6 +47,7 @@ Run = tuple[int, SortedRun]
 TARGET_FILE_SIZE = 128 << 20
 HOUR = 3_600_000
 INT_MAX = (1 << 31) - 1
+MOST_LEVELS = 1000  # a trigger may be set out of reach: levels are still few
 
 
 def _never(_: DataFile) -> bool:
@@ -120,7 +121,7 @@ class CompactionRule:
             size_ratio=get("compaction.size-ratio"),
             run_trigger=trigger,
             stop_trigger=max(trigger, min(trigger + 3, INT_MAX) if stop is None else stop),
-            num_levels=_checked_levels(min(trigger + 1, INT_MAX) if levels is None else levels),
+            num_levels=_checked_levels(min(trigger + 1, MOST_LEVELS) if levels is None else levels),
             small_size=int(target * get("compaction.small-file-ratio")),
             off_peak=_off_peak(options),
             full_interval=get("compaction.optimization-interval"),
@@ -146,6 +147,9 @@ class CompactionRule:
 def _checked_levels(count: int) -> int:
     if count < 2:
         raise InvalidError("too few levels", option="num-levels", value=count, remedy="set num-levels to 2 or more")
+    if count > MOST_LEVELS:
+        remedy = f"set num-levels to {MOST_LEVELS} or less"
+        raise InvalidError("too many levels", option="num-levels", value=count, remedy=remedy)
     return count
 
 

@@ -17,6 +17,7 @@ from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_range_of, shift_metadata, shifts
 from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.messages import CommitMessage
@@ -99,7 +100,12 @@ class Commit:
         notes = notes or CommitProperties()
         rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
         published: Snapshot | None = None
-        allow_empty = allow_empty or bool(self._store.options.get("commit.force-create-snapshot"))
+        options = self._store.options
+        allow_empty = (
+            allow_empty
+            or bool(options.get("commit.force-create-snapshot"))
+            or options.get("snapshot.ignore-empty-commit") is False
+        )
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
@@ -466,7 +472,7 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
     if any(entry.file.level > 0 or entry.bucket < 0 for entry in entries):
         return entries
     key_range, options = key_range_of(store.schema.key_fields), store.options
-    top = (options.get("num-levels") or options.get("num-sorted-run.compaction-trigger") + 1) - 1
+    top = CompactionRule.of(options).num_levels - 1
     buckets: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault(bucket_key(entry), []).append(entry)

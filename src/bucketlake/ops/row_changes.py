@@ -62,6 +62,13 @@ def refuse_update(schema: TableSchema, columns: Iterable[str]) -> None:
         raise InvalidError("Can't update the primary key column.", columns=found, remedy="delete and insert the rows")
 
 
+def required(where: str | Predicate | None) -> str | Predicate:
+    """The condition of a delete; InvalidError where none is given: to delete all rows is said, not left out."""
+    if isinstance(where, (str, Predicate)):
+        return where
+    raise InvalidError("a delete needs a condition", where=repr(where), remedy='say "true" to delete all rows')
+
+
 def is_everything(predicate: Predicate | None) -> bool:
     """Whether a condition is absent or plainly true: the delete empties the table."""
     return predicate is None or predicate == Constant(True)

@@ -129,15 +129,12 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     if snapshot is None:
         return Plan(None, (), ())
     wanted = entry_filter(store, scan)
-    entries = live_entries(store, snapshot, wanted)
-    if selection.created_since is not None:
-        since = selection.created_since
-        entries = [e for e in entries if _created_epoch(e) >= since]
+    entries = _created_since(live_entries(store, snapshot, wanted), selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
     if reads_pending(store):
         only = replace(wanted, buckets=frozenset([POSTPONE_BUCKET]), min_bucket=None)
-        pending = live_entries(store, snapshot, only)
+        pending = _created_since(live_entries(store, snapshot, only), selection)
     merged, apart = pending_splits(store, snapshot, pending, entries)
     splits, kept = make_splits(store, snapshot, pruner.by_key(apart), pruner)
     taken = {id(entry) for entry in apart}
@@ -177,6 +174,12 @@ def skips_level_0(store: Store) -> bool:
         return False
     vectors = options.get("deletion-vectors.enabled") and not options.get("deletion-vectors.merge-on-read")
     return bool(vectors) or options.get("merge-engine") == "first-row"
+
+
+def _created_since(entries: list[ManifestEntry], selection: Selection) -> list[ManifestEntry]:
+    """The entries of files that are as young as the read wants them."""
+    since = selection.created_since
+    return entries if since is None else [entry for entry in entries if _created_epoch(entry) >= since]
 
 
 def _created_epoch(entry: ManifestEntry) -> int:

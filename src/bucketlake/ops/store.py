@@ -301,6 +301,12 @@ class Store:
             self._schemas[schema_id] = cached
         return cached
 
+    def dynamic_options(self) -> dict[str, str]:
+        """The options of this handle that its stored schema has not, or has otherwise."""
+        path = self.paths.schema(self.schema.id)
+        stored = TableSchema.decode(self.env.storage.read(path), path).options
+        return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
+
     def latest_schema(self) -> TableSchema:
         """The newest schema, NotFoundError if the folder holds no table."""
         newest = self.schema.id

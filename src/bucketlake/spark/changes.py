@@ -21,7 +21,14 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import delete as files
 from bucketlake.ops.expire import after_commit
-from bucketlake.ops.row_changes import is_everything, live_partitions, refuse_delete, refuse_update, whole_partitions
+from bucketlake.ops.row_changes import (
+    is_everything,
+    live_partitions,
+    refuse_delete,
+    refuse_update,
+    required,
+    whole_partitions,
+)
 from bucketlake.ops.scan import Scan, plan
 from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
 from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
@@ -38,11 +45,11 @@ Project = Callable[[DataFrame], DataFrame]
 
 
 def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> Snapshot | None:
-    """Delete the matching rows as of now, all of them without a condition; None where there are none.
+    """Delete the matching rows as of now; None where there are none. The condition "true" stands for all of them.
 
-    Errors: InvalidError (condition), UnsupportedError (merge engine), and those of a write.
+    Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
-    table = table.for_writing()
+    table, where = table.for_writing(), required(where)
     predicate = condition(spark, table, where)
     if is_everything(predicate):
         return table.truncate() if table.latest_snapshot() is not None else None

@@ -49,7 +49,7 @@ def connect(
     *,
     spark: SparkSession | None = None,
     runner: SqlRunner | None = None,
-    **options: Any,
+    options: Mapping[str, Any] | None = None,
 ) -> Lake:
     """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults).
 

@@ -92,11 +92,12 @@ class LakeTable:
         request = writer.WriteRequest(mode, partition, progress)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
-    def delete(self, where: str | Predicate | None = None, **options: Any) -> Snapshot | None:
-        """Delete the matching rows as of now, all of them without a condition; None where there are none.
+    def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
+        """Delete the matching rows as of now; None where there are none.
 
-        `where`: any condition that Spark can evaluate. Errors: InvalidError, UnsupportedError (merge engine), and those
-        of `write`. Spec: docs/spec/row_changes.md#delete
+        `where`: any condition that Spark can evaluate, "true" for all rows.
+        Errors: InvalidError, UnsupportedError (merge engine), and those of `write`.
+        Spec: docs/spec/row_changes.md#delete
         """
         return changes.delete(self.spark, self.table.with_options(options), where)
 

@@ -105,6 +105,7 @@ def _fields(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> list[Da
         clause.partition_keys = list(schema.partition_keys)
         clause.primary_keys = list(schema.primary_keys)
         clause.options = {**schema.options, **clause.options}
+        clause.comment = schema.comment if clause.comment is None else clause.comment
         return list(schema.fields)
     if frame is not None:
         if clause.columns:

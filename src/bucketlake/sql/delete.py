@@ -40,7 +40,7 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     if table is None:
         return query.run(lake, statement)
     if target.condition is None or _is_understood(lake, target, table):
-        table.delete(target.condition)
+        table.delete("true" if target.condition is None else target.condition)
     elif not _delete_partitions(lake, target, table):
         refuse_delete(table.schema)
         _delete_rows(lake, target, table)

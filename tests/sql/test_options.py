@@ -1,0 +1,116 @@
+"""Options in SQL and of DataFrames: every door that sets one checks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def _of(lake: Lake, statement: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in lake.sql(statement).collect()]
+
+
+def test_a_refused_option_is_refused_at_every_door(classic: Lake) -> None:
+    lake, key = classic, "partition.expiration-time"
+    lake.sql("CREATE TABLE t (id BIGINT, dt STRING) PARTITIONED BY (dt)")
+    lake.sql("INSERT INTO t VALUES (1, 'a')")
+    path = lake.table("t").path
+    frame = lake.spark.createDataFrame([(2, "b")], "id BIGINT, dt STRING")
+    doors = [
+        lambda: lake.sql(f"CREATE TABLE u (id BIGINT) TBLPROPERTIES ('{key}' = '7 d')"),
+        lambda: lake.sql(f"CREATE TABLE u WITH ('{key}' = '7 d') AS SELECT 1 AS id"),
+        lambda: lake.sql(f"ALTER TABLE t SET TBLPROPERTIES ('{key}' = '7 d')"),
+        lambda: lake.sql(f"SELECT * FROM t /*+ OPTIONS('{key}' = '7 d') */").collect(),
+        lambda: lake.sql(f"INSERT INTO t /*+ OPTIONS('{key}' = '7 d') */ VALUES (3, 'c')"),
+        lambda: lake.sql(f"DELETE FROM t /*+ OPTIONS('{key}' = '7 d') */ WHERE id = 1"),
+        lambda: lake.sql(f"CALL sys.compact(table => 't', options => '{key}=7 d')"),
+        lambda: lake.table("t").read(**{key: "7 d"}),
+        lambda: lake.table("t").write(frame, **{key: "7 d"}),
+        lambda: lake.spark.read.format("bucketlake").option(key, "7 d").load(path).collect(),
+        lambda: frame.write.format("bucketlake").mode("append").option(key, "7 d").save(path),
+    ]
+    for door in doors:
+        with pytest.raises(Exception, match=rf"'{key}' is not supported") as caught:
+            door()
+        assert isinstance(caught.value, UnsupportedError) or "PySpark" in repr(caught) or "Analysis" in repr(caught)
+    lake.spark.conf.set(f"spark.paimon.{key}", "7 d")
+    try:
+        with pytest.raises(UnsupportedError, match=f"'{key}'"):
+            lake.sql("SELECT * FROM t").collect()
+        with pytest.raises(UnsupportedError, match=f"'{key}'"):
+            lake.sql("INSERT INTO t VALUES (3, 'c')")
+    finally:
+        lake.spark.conf.unset(f"spark.paimon.{key}")
+    assert _of(lake, "SELECT id, dt FROM t") == [(1, "a")]
+    assert lake.catalog.list_tables() == ["t"]
+    assert len(lake.table("t").snapshots()) == 1
+
+
+def test_connect_looks_at_its_options_first(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="'metastore'"):
+        bucketlake.connect(tmp_path, options={"metastore": "hive"})
+    with pytest.raises(UnsupportedError, match="'uri'"):
+        bucketlake.connect(tmp_path, uri="thrift://host:9083")
+    with pytest.raises(InvalidError, match="two warehouses"):
+        bucketlake.connect(tmp_path, options={"warehouse": "/elsewhere"})
+
+
+def test_the_branch_of_a_hint(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    lake.sql("INSERT INTO t VALUES (1)")
+    table = lake.table("t")
+    for door in (
+        lambda: lake.sql("SELECT * FROM t /*+ OPTIONS('branch' = 'nope') */").collect(),
+        lambda: lake.sql("INSERT INTO t /*+ OPTIONS('branch' = 'nope') */ VALUES (2)"),
+        lambda: lake.sql("DELETE FROM t /*+ OPTIONS('branch' = 'nope') */ WHERE id = 1"),
+        lambda: table.read(branch="nope"),
+    ):
+        with pytest.raises(NotFoundError, match="nope"):
+            door()
+    folder = Path(table.path, "branch", "branch-b", "schema")
+    folder.mkdir(parents=True)
+    (folder / "schema-0").write_text(Path(table.path, "schema", "schema-0").read_text())
+    lake.sql("INSERT INTO t /*+ OPTIONS('branch' = 'b') */ VALUES (2)")
+    assert _of(lake, "SELECT * FROM t /*+ OPTIONS('branch' = 'b') */") == [(2,)]
+    assert _of(lake, "SELECT * FROM `t$branch_b`") == [(2,)]
+    assert _of(lake, "SELECT * FROM t") == [(1,)]
+    lake.sql("DELETE FROM t /*+ OPTIONS('branch' = 'b') */")
+    assert _of(lake, "SELECT * FROM t /*+ OPTIONS('branch' = 'b') */") == []
+    assert _of(lake, "SELECT * FROM t") == [(1,)]
+
+
+def test_the_comment_of_a_table(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT) TBLPROPERTIES ('comment' = 'first')")
+    assert (lake.table("t").schema.comment, dict(lake.table("t").schema.options)) == ("first", {})
+    lake.sql("ALTER TABLE t SET TBLPROPERTIES ('comment' = 'second')")
+    assert lake.table("t").schema.comment == "second"
+    lake.sql("CREATE TABLE u LIKE t")
+    lake.sql("CREATE TABLE v LIKE t COMMENT 'own'")
+    assert (lake.table("u").schema.comment, lake.table("v").schema.comment) == ("second", "own")
+    lake.sql("ALTER TABLE t UNSET TBLPROPERTIES ('comment')")
+    assert lake.table("t").schema.comment is None
+    lake.sql("CREATE TABLE w (id BIGINT) COMMENT 'clause' TBLPROPERTIES ('comment' = 'property')")
+    assert lake.table("w").schema.comment == "clause"
+
+
+def test_files_by_time_of_creation(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE t (id BIGINT, n INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    for n in (1, 2, 3):
+        lake.sql(f"INSERT INTO t VALUES (1, {n}), ({n}, {n})")
+    last = lake.table("t").latest_snapshot()
+    assert last is not None
+    old = f"/*+ OPTIONS('scan.file-creation-time-millis' = '{last.time_millis - 600_000}') */"
+    new = f"/*+ OPTIONS('scan.file-creation-time-millis' = '{last.time_millis + 600_000}') */"
+    assert sorted(_of(lake, f"SELECT id, n FROM t {old}")) == [(1, 3), (2, 2), (3, 3)]
+    assert _of(lake, f"SELECT id, n FROM t {new}") == []
+    assert sorted(_of(lake, "SELECT id, n FROM t")) == [(1, 3), (2, 2), (3, 3)]

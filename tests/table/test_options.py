@@ -1,0 +1,248 @@
+"""What options do to a table: refused where they are set, bearable where another engine set them, honoured."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema import AddColumn, RemoveOption, SetOption, UpdateComment
+from bucketlake.table import Table
+from bucketlake.types import DataType, Root
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string(), nullable=False)])
+ROWS = pa.table({"id": [1, 2], "dt": ["a", "b"]}, SCHEMA)
+EXPIRY = {"partition.expiration-time": "7 d", "partition.timestamp-formatter": "yyyyMMdd"}
+
+
+def table(folder: Path, keys: tuple[str, ...] = (), **options: Any) -> Table:
+    """An empty table `default.t` with partitions by dt."""
+    return bucketlake.open(folder / "wh").create_table("t", SCHEMA, ["dt"], keys, options)
+
+
+def foreign(folder: Path, options: dict[str, str], rows: bool = True) -> Table:
+    """A table with rows, whose options another engine has set."""
+    made = table(folder)
+    if rows:
+        made.write_arrow(ROWS)
+    path = Path(made.path, "schema", "schema-0")
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps({**tree, "options": {**tree["options"], **options}}))
+    return made.refresh()
+
+
+def ids(made: Table, **options: Any) -> list[int]:
+    """The ids that a read gives."""
+    return sorted(made.to_arrow(**options)["id"].to_pylist())
+
+
+REFUSED = {
+    "partition.expiration-time": "7 d",
+    "partition.mark-done-action": "http-report",
+    "tag.automatic-creation": "batch",
+    "clustering.columns": "id",
+    "manifest-sort.enabled": "true",
+    "partition.sink-strategy": "hash",
+    "lookup.remote-file.enabled": "true",
+    "auto-create": "true",
+    "scan.fallback-branch": "old",
+    "scan.partitions": "dt=a",
+    "path": "/elsewhere",
+    "write.merge-schema": "true",
+}
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED.items())
+def test_setting_a_refused_option_is_refused_at_every_door(tmp_path: Path, key: str, value: str) -> None:
+    made = table(tmp_path)
+    made.write_arrow(ROWS)
+    doors = [
+        lambda: made.alter(SetOption(key, value)),
+        lambda: made.to_arrow(**{key: value}),
+        lambda: made.write_arrow(ROWS, **{key: value}),
+        lambda: made.with_options({key: value}),
+        lambda: bucketlake.open(tmp_path / "wh").table("t", {key: value}),
+        lambda: bucketlake.open(tmp_path / "wh").create_table("u", SCHEMA, ["dt"], (), {key: value}),
+        lambda: bucketlake.open(tmp_path / "wh", {f"table-default.{key}": value}),
+    ]
+    for door in doors:
+        with pytest.raises(UnsupportedError, match=f"'{key}'"):
+            door()
+    assert len(made.snapshots()) == 1
+    assert made.refresh().schema.id == 0
+    assert bucketlake.open(tmp_path / "wh").list_tables() == ["t"]
+
+
+def test_upkeep_of_another_engine_is_warned_of_once(tmp_path: Path) -> None:
+    made = foreign(tmp_path, EXPIRY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ids(made) == [1, 2]
+    with pytest.warns(UserWarning, match="default.t.*partition.expiration-time, partition.timestamp-formatter"):
+        made.write_arrow(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bucketlake.open(tmp_path / "wh").table("t").write_arrow(ROWS)
+    assert ids(made) == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**EXPIRY, "write-only": "true"},
+        {"partition.timestamp-formatter": "yyyyMMdd"},
+        {"tag.automatic-creation": "none", "manifest-sort.max-rewrite-size": "1 mb"},
+        {"write.merge-schema": "true"},
+    ],
+)
+def test_upkeep_that_nobody_asks_for_is_not_warned_of(tmp_path: Path, options: dict[str, str]) -> None:
+    made = foreign(tmp_path, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.write_arrow(ROWS)
+
+
+def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path: Path) -> None:
+    made = foreign(tmp_path, {"partition.sink-strategy": "hash", **EXPIRY})
+    assert ids(made) == [1, 2]
+    for write in (lambda: made.write_arrow(ROWS), lambda: made.delete("true"), made.compact, made.truncate):
+        with pytest.raises(UnsupportedError, match=r"partition\.sink-strategy"):
+            write()
+    with pytest.raises(UnsupportedError, match=r"partition\.sink-strategy"):
+        made.alter(AddColumn("n", DataType(Root.INT)))
+    with pytest.raises(UnsupportedError, match=r"partition\.sink-strategy"):
+        made.alter(SetOption("partition.sink-strategy", "partition-dynamic"))
+    altered = made.alter(SetOption("snapshot.num-retained.min", "3"), UpdateComment(None, "of Flink"))
+    assert altered.options.get("snapshot.num-retained.min") == 3
+    assert altered.options.text("partition.sink-strategy") == "hash"
+    assert made.alter(SetOption("partition.sink-strategy", "hash")).schema.id == 2  # as it is: no change
+    reset = altered.alter(RemoveOption("partition.sink-strategy"), RemoveOption("partition.expiration-time"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reset.write_arrow(ROWS)
+    assert ids(reset) == [1, 1, 2, 2]
+
+
+def test_a_table_that_cannot_be_read_can_be_altered(tmp_path: Path) -> None:
+    made = foreign(tmp_path, {"scan.fallback-branch": "old"})
+    with pytest.raises(UnsupportedError, match=r"scan\.fallback-branch"):
+        ids(made)
+    altered = made.alter(SetOption("bucket-append-ordered", "false"))
+    assert ids(altered.alter(RemoveOption("scan.fallback-branch"))) == [1, 2]
+
+
+def test_renaming_a_column_that_a_refused_option_names(tmp_path: Path) -> None:
+    from bucketlake.schema import RenameColumn
+
+    made = foreign(tmp_path, {"clustering.columns": "id"})
+    assert made.alter(RenameColumn("id", "number")).options.text("clustering.columns") == "number"
+
+
+def test_malformed_options_of_another_engine_do_not_bar_altering_others(tmp_path: Path) -> None:
+    made = foreign(tmp_path, {"lookup.cache-rows": "many"})
+    made.alter(SetOption("snapshot.num-retained.min", "3"))
+    with pytest.raises(InvalidError, match=r"lookup\.cache-rows"):
+        made.alter(SetOption("lookup.cache-rows", "most"))
+
+
+def test_empty_commits(tmp_path: Path) -> None:
+    made = table(tmp_path)
+    nothing = ROWS.slice(0, 0)
+    assert made.write_arrow(nothing) is None
+    assert made.write_arrow(nothing, **{"snapshot.ignore-empty-commit": "true"}) is None
+    written = made.write_arrow(nothing, **{"snapshot.ignore-empty-commit": "false"})
+    assert written is not None and written.id == 1
+    assert len(made.snapshots()) == 1
+
+
+@pytest.mark.parametrize("keys", [(), ("id", "dt")])
+def test_files_and_snapshots_by_time_of_creation(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    made = table(tmp_path, keys, **({"bucket": 1} if keys else {}))
+    for number in (1, 2, 3):
+        made.write_arrow(pa.table({"id": [number], "dt": ["a"]}, SCHEMA))
+    times = [snapshot.time_millis for snapshot in made.snapshots()]
+    assert ids(made, **{"scan.file-creation-time-millis": times[0] - 60_000}) == [1, 2, 3]
+    assert ids(made, **{"scan.file-creation-time-millis": times[2] + 60_000}) == []
+    files = {file.file.creation_time: file for file in made.files()}
+    assert len(made.files(**{"scan.file-creation-time-millis": times[2] + 60_000})) == 0 < len(files)
+    assert ids(made, **{"scan.creation-time-millis": times[2] + 60_000}) == []
+    assert ids(made, **{"scan.creation-time-millis": times[1]}) in ([1, 2], [1, 2, 3], [1])
+    assert ids(made.alter(SetOption("scan.file-creation-time-millis", str(times[2] + 60_000)))) == []
+
+
+def _branch(made: Table, name: str) -> None:
+    """Make a branch as other engines do: its folder with a schema."""
+    folder = Path(made.path, "branch", f"branch-{name}", "schema")
+    folder.mkdir(parents=True)
+    (folder / "schema-0").write_text(Path(made.path, "schema", "schema-0").read_text())
+
+
+def test_a_branch_among_the_options(tmp_path: Path) -> None:
+    made = table(tmp_path)
+    made.write_arrow(ROWS)
+    for door in (
+        lambda: made.to_arrow(branch="nope"),
+        lambda: made.write_arrow(ROWS, branch="nope"),
+        lambda: made.with_options(branch="nope"),
+        lambda: made.plan(branch="nope"),
+        lambda: list(made.to_batches(branch="nope")),
+        lambda: made.delete("true", branch="nope"),
+    ):
+        with pytest.raises(NotFoundError, match="nope"):
+            door()
+    assert ids(made, branch="main") == [1, 2]
+    _branch(made, "b")
+    assert ids(made, branch="b") == []
+    made.write_arrow(ROWS.slice(0, 1), branch="b")
+    assert (ids(made), ids(made, branch="b")) == ([1, 2], [1])
+    on_branch = made.with_options({"snapshot.num-retained.min": "7"}).with_options(branch="b")
+    assert on_branch.options.get("snapshot.num-retained.min") == 7
+    assert ids(on_branch) == [1]
+    assert ids(on_branch, branch="main") == [1, 2]
+    on_branch.delete("true")
+    assert (ids(made), ids(made, branch="b")) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("keys", [(), ("id", "dt")])
+def test_a_delete_says_what_it_deletes(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    made = table(tmp_path, keys, **({"bucket": 1} if keys else {}))
+    made.write_arrow(ROWS)
+    for nothing in (None, True, "", "  "):
+        with pytest.raises(InvalidError):
+            made.delete(nothing)  # type: ignore[arg-type]
+    assert ids(made) == [1, 2]
+    made.delete("true")
+    assert ids(made) == []
+
+
+def test_the_comment_among_the_options_is_the_tables(tmp_path: Path) -> None:
+    made = table(tmp_path, comment="first")
+    assert (made.schema.comment, "comment" in made.schema.options) == ("first", False)
+    made = made.alter(SetOption("comment", "second"))
+    assert (made.schema.comment, "comment" in made.schema.options) == ("second", False)
+    assert made.alter(RemoveOption("comment")).schema.comment is None
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("merge_engine", "merge-engine"),
+        ("Bucket-Key", "bucket-key"),
+        ("snapshot.num-retained.mn", "snapshot.num-retained.min"),
+    ],
+)
+def test_what_looks_like_a_typing_error_is_warned_of(tmp_path: Path, key: str, meant: str) -> None:
+    with pytest.warns(UserWarning, match=f"'{key}'.*'{meant}'"):
+        made = table(tmp_path, **{key: "1"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.alter(SetOption("snapshot.num-retained.min", "3"))
+        made.alter(SetOption("my.own", "3"))
+    with pytest.warns(UserWarning, match="'writeonly'"):
+        made.alter(SetOption("writeonly", "true"))
