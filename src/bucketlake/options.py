@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.file_names import check_path_options
 from bucketlake.options_table import HONOURED, KEPT, REFUSED, ROWS, Option
 
 __all__ = [
@@ -235,6 +236,7 @@ def validate(options: Mapping[str, str], *, for_writing: bool = True) -> list[st
                 warnings.append(f"option '{key}' is not known and has no effect; did you mean '{near[0]}'?")
             continue
         _parse_value(option, value)
+    check_path_options(options)
     refuse_options(options, for_writing=for_writing)
     return warnings
 

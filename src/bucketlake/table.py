@@ -20,10 +20,12 @@ from bucketlake.errors import (
     BucketlakeError,
     CommitUnknownError,
     ConflictError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.file_names import check_path_options, number_of
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact
@@ -514,6 +516,7 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
     branch = given.pop("branch", None)
     place = {} if branch is None else {"branch": str(branch)}
     path = path.rstrip("/") or path
+    env = env.of_table(path)
     schema = newest_schema(env, TablePaths(path, options=place))
     schema = replace(schema, options={**schema.options, **place})
     return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
@@ -521,19 +524,29 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
 
 def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
-    names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
-    ids = [int(number) for number in names if number.isdigit()]
+    names = [info.name for info in env.storage.list(paths.schema_dir)]
+    numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
+    ids = [number for number in numbers if number is not None]
     if not ids:
         branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
         remedy = "check the path, or create the table first"
         raise NotFoundError("no table in this folder", path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    return TableSchema.decode(env.storage.read(newest), newest)
+    schema = TableSchema.decode(env.storage.read(newest), newest)
+    if schema.id != max(ids):
+        raise CorruptError("a schema says another id than its file's name", path=newest, id=schema.id)
+    try:
+        check_path_options(schema.options)
+    except InvalidError as error:
+        details = {"value" if key == "path" else key: value for key, value in error.details.items()}
+        raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
+    return schema
 
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
-    return Store(env, TablePaths(path, schema.partition_fields, schema.options), schema, TableOptions(schema.options))
+    paths = TablePaths(path, schema.partition_fields, schema.options, env.external)
+    return Store(env.of_table(path), paths, schema, TableOptions(schema.options))
 
 
 def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
