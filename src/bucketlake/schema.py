@@ -8,6 +8,7 @@ Spec: docs/spec/schema.md
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -315,7 +316,7 @@ def _keys(options: dict[str, str], option: str, given: Sequence[str], what: str)
 
 
 def _unique(names: Sequence[str], what: str) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
         raise InvalidError(f"{what} Found: {_listed(repeated)}")
 

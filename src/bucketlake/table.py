@@ -41,6 +41,7 @@ from bucketlake.ops.expire import (
     expire_changelogs,
     expire_snapshots,
 )
+from bucketlake.ops.given import arrow_input, record_batches
 from bucketlake.ops.incoming import DELETE, INSERT
 from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
@@ -68,7 +69,7 @@ from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))
-Arrow = Any  # pa.Table, pa.RecordBatch, pa.RecordBatchReader or an iterable of record batches
+Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,8 @@ class Table:
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
         store = table.store
-        batches: Iterable[pa.RecordBatch] = _filled(_record_batches(data), partition or {}, table.schema)
+        data = arrow_input(data)
+        batches: Iterable[pa.RecordBatch] = record_batches(data, partition or {}, table.schema)
         touched: frozenset[bytes] | None = None
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
@@ -565,35 +567,6 @@ def _option_key(key: str) -> str:
         near = get_close_matches(key, _SPELLINGS, 1)
         raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
     return found
-
-
-def _record_batches(data: Arrow) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, pa.RecordBatch):
-        return iter([data])
-    if isinstance(data, pa.Table):
-        return iter(data.to_batches())
-    return iter(data)
-
-
-def _filled(
-    batches: Iterable[pa.RecordBatch], partition: Mapping[str, Any], schema: TableSchema
-) -> Iterator[pa.RecordBatch]:
-    """The batches with the columns that `partition` fixes, where they lack them."""
-    unknown = sorted(set(partition) - set(schema.partition_keys))
-    if unknown:
-        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
-    fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
-    constants = {name: _typed(value, fields[name].type) for name, value in partition.items()}
-    for batch in batches:
-        for name in partition:
-            if name not in batch.schema.names:
-                batch = batch.append_column(fields[name], pa.repeat(constants[name], batch.num_rows))
-        yield batch
-
-
-def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A partition value, or its text, as a scalar of the column's type."""
-    return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
 
 
 def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
