@@ -17,6 +17,7 @@ from typing import Any
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.file_names import check_path_options
 from bucketlake.options_table import HONOURED, KEPT, REFUSED, ROWS, Option
+from bucketlake.redaction import repr_of
 
 __all__ = [
     "HONOURED",
@@ -136,6 +137,10 @@ class TableOptions:
     """The options of one table (or of one call, laid over the table's), as written: text to text. Picklable."""
 
     raw: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
 
     def get(self, key: str) -> Any:
         """The typed value: what is set under the key or a fallback key, else the default (None where there is none).

@@ -33,6 +33,7 @@ from bucketlake.file_names import (
 from bucketlake.format.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
 from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.manifest import DataFile
+from bucketlake.redaction import repr_of
 from bucketlake.types import DataField, DataType, Root, type_text
 
 POSTPONE_BUCKET = -2
@@ -65,6 +66,10 @@ class TablePaths:
     def __post_init__(self) -> None:
         """Refuse options that would build paths outside of the table's folder."""
         check_path_options(self.options)
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
 
     # ---- metadata
 

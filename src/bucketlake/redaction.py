@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 HIDDEN = "***"
@@ -54,6 +55,12 @@ def redacted(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     return redact_options(value) if isinstance(value, Mapping) else value
+
+
+def repr_of(item: Any) -> str:
+    """The usual `repr` of a dataclass whose mappings may hold secrets."""
+    shown = (f"{part.name}={redacted(getattr(item, part.name))!r}" for part in fields(item) if part.repr)
+    return f"{type(item).__qualname__}({', '.join(shown)})"
 
 
 def redact_details(details: Mapping[str, Any]) -> dict[str, Any]:

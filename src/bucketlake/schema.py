@@ -17,6 +17,7 @@ from typing import Any
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options import TableOptions, option_text, validate
+from bucketlake.redaction import repr_of
 from bucketlake.schema_change import (
     AddColumn,
     DropColumn,
@@ -102,6 +103,10 @@ class TableSchema:
         for name in ("fields", "partition_keys", "primary_keys"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "options", dict(self.options or {}))
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
 
     def __hash__(self) -> int:
         return hash((self.id, self.fields, self.partition_keys, self.primary_keys, self.time_millis))
