@@ -76,7 +76,7 @@ def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
 
 def check_name(name: str, what: str) -> None:
     """InvalidError for a database or table name that cannot be a folder."""
-    fault = fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" and name else name)
+    fault = fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
     if not name.strip() or fault is not None:
         raise InvalidError(
             f"not a {what} name", name=repr(name)[:100], reason=fault, remedy="use letters, digits, '_' and '-'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.ops import orphans
 from bucketlake.ops.orphans import Run, remove_orphans
 from bucketlake.ops.store import Store, clear_cache
-from bucketlake.table import open_table
+from bucketlake.table import new_store
 
 FUTURE = 1 << 60
 
@@ -133,10 +134,10 @@ def test_files_elsewhere(tmp_path: Path, run: Run | None) -> None:
     declared = {"data-file.external-paths": str(outside)}
     assert set(remove_orphans(table.with_options(declared).store, FUTURE, run=run).paths) == mine
     uses = {**declared, "data-file.external-paths.strategy": "round-robin"}
-    stranger = open_table(table.path, Env(LocalStorage()), options=uses)
-    assert remove_orphans(stranger.store, FUTURE, run=run).count == 0
-    placed = open_table(table.path, Env(LocalStorage(), external=(str(tmp_path),)), options=uses)
-    done = remove_orphans(placed.store, FUTURE, run=run)
+    schema = replace(table.schema, options={**table.schema.options, **uses})
+    assert remove_orphans(new_store(Env(LocalStorage()), table.path, schema), FUTURE, run=run).count == 0
+    allowed = new_store(Env(LocalStorage(), external=(str(tmp_path),)), table.path, schema)
+    done = remove_orphans(allowed, FUTURE, run=run)
     assert set(done.paths) == {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
     assert (outside / "p=2" / "data-z-0.parquet").exists()
     assert rows_of(table) == [(1, 1, 1)]
