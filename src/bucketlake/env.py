@@ -118,12 +118,17 @@ class LocalStorage:
         read or listed; what is removed or replaced may."""
         if not self.roots:
             return path
-        root = next((root for root in self.roots if path == root or lies_in(path, (root,))), None)
-        if root is None or "/../" in path or path.endswith("/.."):
+        for root in self.roots:
+            if path == root or lies_in(path, root):
+                break
+        else:
+            raise outside(path, self.roots)
+        if "/../" in path or path.endswith("/.."):
             raise outside(path, self.roots)
         at = len(root.rstrip("/"))
         while (at := path.find("/", at + 1)) >= 0:
-            _refuse_link(path[:at])
+            if not _refuse_link(path[:at]):
+                return path
         if last and path != root:
             _refuse_link(path)
         return path
@@ -335,18 +340,19 @@ def outside(path: str, roots: Sequence[str]) -> CorruptError:
     )
 
 
-def _refuse_link(path: str) -> None:
-    """CorruptError if the path is a symbolic link, a pipe or a device; what is absent is none."""
+def _refuse_link(path: str) -> bool:
+    """CorruptError if the path is a symbolic link, a pipe or a device; whether something is there."""
     try:
-        mode = os.lstat(path).st_mode
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:
-        return  # the call itself will say
-    if stat.S_ISLNK(mode):
+        return False  # the call itself will say
+    if kind == stat.S_IFLNK:
         raise CorruptError(
             "a symbolic link in a table's folder is not followed", path=path, remedy="move what it leads to here"
         )
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):
         raise CorruptError("neither a file nor a folder", path=path, remedy="remove it")
+    return True
 
 
 def refuse_links(storage: object, paths: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from bucketlake.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
-from bucketlake.file_names import fault_of_path, lies_in, listed_roots
+from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.redaction import holds_password
 
 READ_BUFFER = 1 << 18
@@ -244,7 +244,7 @@ class ObjectStorage:
         return f"{scheme}://{bucket}"
 
     def _at(self, path: str) -> tuple[Any, str]:
-        if self.roots and path not in self.roots and not lies_in(path, self.roots):
+        if self.roots and path not in self.roots and not lies_in_any(path, self.roots):
             raise outside(path, self.roots)
         bucket = self._bucket(path)
         key = path[len(bucket) :].strip("/")

@@ -19,6 +19,7 @@ MAX_BYTES = 255
 _LONG_MAX = (1 << 63) - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_NEVER = bytes([*range(32), 127]) + b"/\\"
 _ODD = frozenset(["", ".", ".."])
 
 
@@ -74,9 +75,7 @@ def _plain(names: Sequence[str]) -> bool:
         return False
     return (
         text.isascii()
-        and text.isprintable()
-        and "/" not in text
-        and "\\" not in text
+        and len(text.encode().translate(None, _NEVER)) == len(text)
         and _ODD.isdisjoint(names)
         and max(map(len, names), default=0) <= MAX_BYTES
     )
@@ -126,9 +125,14 @@ def local_path(path: str) -> str:
     return "/" + rest.lstrip("/")
 
 
-def lies_in(path: str, roots: Iterable[str]) -> bool:
+def lies_in(path: str, root: str) -> bool:
+    """Whether a path lies in a folder, by its text."""
+    return path.startswith(root) and (root.endswith("/") or path[len(root) :][:1] == "/")
+
+
+def lies_in_any(path: str, roots: Iterable[str]) -> bool:
     """Whether a path lies in one of these folders, by its text."""
-    return any(path.startswith(f"{root.rstrip('/')}/") for root in roots)
+    return any(lies_in(path, root) for root in roots)
 
 
 def listed_roots(text: str | None) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from bucketlake.file_names import (
     check_path_options,
     fault_of_path,
     lies_in,
+    lies_in_any,
     listed_roots,
     local_path,
 )
@@ -219,17 +220,17 @@ class TablePaths:
     def external_roots(self) -> tuple[str, ...]:
         """The folders outside of the table that its files may lie in: declared by the table, allowed by the session."""
         declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
-        inner = [root for root in declared if root in self.external or lies_in(root, self.external)]
-        return tuple(dict.fromkeys([*inner, *(root for root in self.external if lies_in(root, declared))]))
+        inner = [root for root in declared if root in self.external or lies_in_any(root, self.external)]
+        return tuple(dict.fromkeys([*inner, *(root for root in self.external if lies_in_any(root, declared))]))
 
     def _outside(self, path: str) -> str:
         """An external path as the storage takes it."""
         fault = fault_of_path(path)
         path = local_path(path)
-        if fault is None and lies_in(path, (self.root,)):
+        if fault is None and lies_in(path, self.root):
             return path
         declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
-        if fault is not None or not lies_in(path, declared):
+        if fault is not None or not lies_in_any(path, declared):
             raise CorruptError(
                 "a manifest names a file outside of the table's folder",
                 path=path,
@@ -237,7 +238,7 @@ class TablePaths:
                 reason=fault or f"no folder of '{EXTERNAL}' holds it",
                 remedy="do not trust the table, or declare the folder",
             )
-        if not lies_in(path, self.external):
+        if not lies_in_any(path, self.external):
             raise InvalidError(
                 "the table keeps files outside of its folder, which this session does not allow",
                 path=path,

@@ -259,7 +259,9 @@ class Store:
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
         names = [info.name for info in self.env.storage.list(self.paths.branch_dir) if info.is_dir]
-        return sorted(name.removeprefix("branch-") for name in names if name.startswith("branch-"))
+        return sorted(
+            name.removeprefix("branch-") for name in names if name.startswith("branch-") and name != "branch-"
+        )
 
     def on_branch(self, name: str) -> Store:
         """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
@@ -293,7 +295,7 @@ class Store:
     def tag_names(self) -> list[str]:
         """Names of all tags, sorted."""
         names = [info.name for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
-        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-") and name != "tag-")
 
     def schema_of(self, schema_id: int) -> TableSchema:
         """The schema with this id, cached."""
