@@ -15,7 +15,7 @@ from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, TIME, decimal
 from tests.sim.clock import FakeClock
 
 from bucketlake.env import Env, LocalStorage
-from bucketlake.errors import InvalidError
+from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.binary_row import EMPTY_ROW, serialized
 from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.manifest import DataFile, decode_manifest
@@ -75,15 +75,27 @@ def test_file_paths():
     paths = paths_of()
     folder = paths.bucket_dir(EMPTY_ROW, 0)
     assert paths.file_path(folder, FILE) == f"{folder}/data-a-0.parquet"
-    away = replace(FILE, external_path="s3://other/t/bucket-0/data-a-0.parquet")
-    assert paths.file_path(folder, away) == away.external_path
     assert paths.extra_path(folder, FILE, "x.index") == f"{folder}/x.index"
-    assert paths.extra_path(folder, away, "x.index") == "s3://other/t/bucket-0/x.index"
+    away = replace(FILE, external_path="s3://other/t/bucket-0/data-a-0.parquet")
+    open_to = replace(paths, options={"data-file.external-paths": "s3://more, s3://other/t/"}, external=("s3://other",))
+    assert open_to.file_path(folder, away) == away.external_path
+    assert open_to.extra_path(folder, away, "x.index") == "s3://other/t/bucket-0/x.index"
+    assert open_to.external_roots == ("s3://other/t",)
+    with pytest.raises(CorruptError, match=r"outside of the table's folder.*s3://other/t/bucket-0"):
+        paths.file_path(folder, away)
+    with pytest.raises(InvalidError, match="allowed-external-paths"):
+        replace(open_to, external=("s3://another",)).file_path(folder, away)
+    for wrong in ("s3://other/t/../u/x", "s3://other/tx/y", "/etc/passwd", "file:///etc/passwd", "s3://other/t//x"):
+        with pytest.raises(CorruptError):
+            open_to.file_path(folder, replace(FILE, external_path=wrong))
     index = IndexFile("HASH", "index-a-0", 1, 1)
     assert paths.index_path(EMPTY_ROW, 2, index) == "/wh/db.db/t/index/index-a-0"
     near = replace(paths, options={"index-file-in-data-file-dir": "true"})
     assert near.index_path(EMPTY_ROW, 2, index) == "/wh/db.db/t/bucket-2/index-a-0"
-    assert near.index_path(EMPTY_ROW, 2, replace(index, external_path="s3://o/i")) == "s3://o/i"
+    there = replace(open_to, options={"global-index.external-path": "s3://other/i"})
+    assert there.index_path(EMPTY_ROW, 2, replace(index, external_path="s3://other/i/x")) == "s3://other/i/x"
+    with pytest.raises(CorruptError):
+        near.index_path(EMPTY_ROW, 2, replace(index, external_path="s3://o/i"))
 
 
 def test_fresh_names():

@@ -15,7 +15,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # A layer imports only from those before it.
 LAYERS = [
-    {"errors"},
+    {"errors", "redaction"},
+    {"file_names"},
     {"types", "types_arrow", "types_ids"},
     {
         *("options", "options_catalog", "options_model", "options_table", "options_table_a_c", "options_table_d_l"),

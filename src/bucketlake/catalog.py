@@ -20,6 +20,7 @@ import pyarrow as pa
 from bucketlake.env import Env
 from bucketlake.env_object import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.file_names import fault_of
 from bucketlake.ops.system_tables import ROW_VIEWS, view_of
 from bucketlake.options import option_keys
 from bucketlake.options_catalog import catalog_options, table_defaults
@@ -69,13 +70,19 @@ def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
     check_name(table, "table")
     if len(parts) == 2:
         check_name(parts[0], "database")
-    return Identifier(parts[0] if len(parts) == 2 else database, table, system or None)
+    found = Identifier(parts[0] if len(parts) == 2 else database, table, system or None)
+    if found.branch is not None:
+        check_name(found.branch, "branch")
+    return found
 
 
 def check_name(name: str, what: str) -> None:
     """InvalidError for a database or table name that cannot be a folder."""
-    if not name.strip() or "/" in name or "\\" in name or name in (".", "..") or "\0" in name:
-        raise InvalidError(f"not a {what} name", name=repr(name), remedy="use letters, digits, '_' and '-'")
+    fault = fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
+    if not name.strip() or fault is not None:
+        raise InvalidError(
+            f"not a {what} name", name=repr(name)[:100], reason=fault, remedy="use letters, digits, '_' and '-'"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,7 @@ class Catalog:
 
     def database_path(self, name: str) -> str:
         """The folder of a database."""
+        check_name(name, "database")
         return f"{self.warehouse}/{name}{DATABASE_SUFFIX}"
 
     # ---- tables

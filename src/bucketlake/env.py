@@ -10,18 +10,20 @@ import errno
 import os
 import random
 import shutil
+import stat
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
+from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
+from bucketlake.file_names import lies_in
 
 T = TypeVar("T")
 
@@ -31,12 +33,14 @@ NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One listed path. `size` in bytes, `modified_millis` epoch milliseconds; both 0 for folders."""
+    """One listed path. `size` in bytes, `modified_millis` epoch milliseconds; both 0 for folders. `is_link`: a symbolic
+    link, which nothing that walks a table's folder follows."""
 
     path: str
     size: int = 0
     modified_millis: int = 0
     is_dir: bool = False
+    is_link: bool = False
 
     @property
     def name(self) -> str:
@@ -77,7 +81,7 @@ class Storage(Protocol):
         """Direct children, files and folders, unordered; empty if the folder is absent."""
 
     def walk(self, path: str) -> Iterator[FileInfo]:
-        """All files below a folder."""
+        """All files below a folder; symbolic links are passed over, and not followed."""
 
     def make_dir(self, path: str) -> None:
         """Create a folder and its parents, where the store has folders."""
@@ -101,10 +105,41 @@ class Storage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
-    """Files of this machine or of a mounted share. Publishing is an exclusive hard link of a synced temporary."""
+    """Files of this machine or of a mounted share. Publishing is an exclusive hard link of a synced temporary.
+
+    `roots`: the only folders that calls may reach; empty: any. Below a root no symbolic link is followed, so that
+    neither a name nor a link leads out of a table's folder; CorruptError names what would.
+    """
+
+    roots: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def within(self, roots: Sequence[str]) -> LocalStorage:
+        """The same files, of these folders only."""
+        return replace(self, roots=tuple(roots))
+
+    def _checked(self, path: str, last: bool = True) -> str:
+        """The path; CorruptError if it leads out of the roots. `last`: it may not be a link itself either, as what is
+        read or listed; what is removed or replaced may."""
+        if not self.roots:
+            return path
+        for root in self.roots:
+            if path == root or lies_in(path, root):
+                break
+        else:
+            raise outside(path, self.roots)
+        if "/../" in path or path.endswith("/.."):
+            raise outside(path, self.roots)
+        at = len(root.rstrip("/"))
+        while (at := path.find("/", at + 1)) >= 0:
+            if not _refuse_link(path[:at]):
+                return path
+        if last and path != root:
+            _refuse_link(path)
+        return path
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """See Storage."""
+        self._checked(path)
         try:
             with open(path, "rb") as file:
                 if offset:
@@ -115,6 +150,7 @@ class LocalStorage:
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See Storage."""
+        self._checked(path)
         try:
             with open(path, "rb", buffering=0) as file:
                 return [_pread(file.fileno(), offset, length) for offset, length in ranges]
@@ -123,6 +159,7 @@ class LocalStorage:
 
     def open_input(self, path: str) -> BinaryIO:
         """See Storage."""
+        self._checked(path)
         try:
             return open(path, "rb")
         except OSError as error:
@@ -130,6 +167,7 @@ class LocalStorage:
 
     def open_output(self, path: str) -> BinaryIO:
         """See Storage."""
+        self._checked(path, last=False)
         try:
             return _in_folder(os.path.dirname(path), lambda: open(path, "xb"))
         except OSError as error:
@@ -164,6 +202,7 @@ class LocalStorage:
         return True
 
     def _synced_temporary(self, path: str, data: bytes) -> str:
+        self._checked(path, last=False)
         folder, name = os.path.split(path)
         temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
         try:
@@ -178,6 +217,7 @@ class LocalStorage:
 
     def info(self, path: str) -> FileInfo | None:
         """See Storage."""
+        self._checked(path)
         try:
             status = os.stat(path)
         except FileNotFoundError:
@@ -189,10 +229,11 @@ class LocalStorage:
         return _local_info(path, status)
 
     def list(self, path: str) -> list[FileInfo]:
-        """See Storage."""
+        """See Storage. Links are what they lead to, but with `roots`, where they are shown as links alone."""
+        self._checked(path)
         try:
             with os.scandir(path) as entries:
-                return [info for entry in entries if (info := _listed(entry)) is not None]
+                return [info for entry in entries if (info := _listed(entry, not self.roots)) is not None]
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -200,21 +241,24 @@ class LocalStorage:
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         """See Storage."""
+        self._checked(path)
         for folder, _, names in os.walk(path):
             for name in names:
-                found = self.info(os.path.join(folder, name))
-                if found is not None:
+                found = _unfollowed(os.path.join(folder, name))
+                if found is not None and not found.is_link:
                     yield found
 
     def make_dir(self, path: str) -> None:
         """See Storage."""
+        self._checked(path)
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
             raise _storage_error("cannot create folder", path, error) from error
 
     def delete(self, path: str) -> None:
-        """See Storage."""
+        """See Storage. Of a link the link goes."""
+        self._checked(path, last=False)
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -227,7 +271,8 @@ class LocalStorage:
         return deleted_one_by_one(self.delete, paths)
 
     def delete_tree(self, path: str) -> None:
-        """See Storage."""
+        """See Storage. Links in the folder go, what they lead to stays."""
+        self._checked(path)
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -237,6 +282,7 @@ class LocalStorage:
 
     def delete_empty(self, path: str) -> bool:
         """See Storage."""
+        self._checked(path)
         try:
             os.rmdir(path)
         except OSError:
@@ -245,6 +291,8 @@ class LocalStorage:
 
     def rename(self, source: str, target: str) -> None:
         """See Storage."""
+        self._checked(source)
+        self._checked(target)
         if os.path.lexists(target):
             raise AlreadyExistsError("target of a rename exists", path=target)
         try:
@@ -286,23 +334,72 @@ def _in_folder(folder: str, action: Callable[[], T]) -> T:
         return action()
 
 
-def _listed(entry: os.DirEntry[str]) -> FileInfo | None:
+def outside(path: str, roots: Sequence[str]) -> CorruptError:
+    """A path that leads out of the folders that a table may use."""
+    return CorruptError(
+        "a path leads out of the table's folder",
+        path=path,
+        folder=roots[0],
+        remedy="a file of the table names it: do not trust the table",
+    )
+
+
+def _refuse_link(path: str) -> bool:
+    """CorruptError if the path is a symbolic link, a pipe or a device; whether something is there."""
+    try:
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return False  # the call itself will say
+    if kind == stat.S_IFLNK:
+        raise CorruptError(
+            "a symbolic link in a table's folder is not followed", path=path, remedy="move what it leads to here"
+        )
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):
+        raise CorruptError("neither a file nor a folder", path=path, remedy="remove it")
+    return True
+
+
+def refuse_links(storage: object, paths: Sequence[str]) -> None:
+    """What `LocalStorage` checks on every call, for files that another reader opens by their paths."""
+    if not isinstance(storage, LocalStorage) or not storage.roots:
+        return
+    folders = {path.rsplit("/", 1)[0] for path in paths}
+    for folder in folders:
+        storage._checked(folder)
+    for path in paths:
+        _refuse_link(path)
+
+
+def _listed(entry: os.DirEntry[str], follow: bool) -> FileInfo | None:
     """What a folder's listing says of one entry, None if it has gone meanwhile."""
     try:
+        if entry.is_symlink() and not follow:
+            return FileInfo(entry.path, is_link=True)
         return FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
     except FileNotFoundError:
         return None
 
 
+def _unfollowed(path: str) -> FileInfo | None:
+    """Size and time of a file that is no link, None if it has gone meanwhile."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return FileInfo(path, is_link=True) if stat.S_ISLNK(status.st_mode) else _local_info(path, status)
+
+
 def _local_info(path: str, status: os.stat_result) -> FileInfo:
-    if os.path.isdir(path):
+    if stat.S_ISDIR(status.st_mode):
         return FileInfo(path, is_dir=True)
     return FileInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _storage_error(what: str, path: str, error: OSError) -> NotFoundError | StorageError:
+def _storage_error(what: str, path: str, error: OSError) -> NotFoundError | StorageError | CorruptError:
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such file", path=path)
+    if isinstance(error, IsADirectoryError) and what in ("cannot read", "cannot open"):
+        return CorruptError("a folder where a file should be", path=path)
     return StorageError(what, path=path, reason=error.strerror or str(error))
 
 
@@ -369,7 +466,21 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """The storage of one warehouse or table, and the clock. Picklable."""
+    """The storage of one warehouse or table, and the clock. Picklable.
+
+    `external`: folders beside a table's own that the session lets its files lie in, where the table declares them too.
+    """
 
     storage: Storage = field(default_factory=LocalStorage)
     clock: Clock = field(default_factory=SystemClock)
+    external: tuple[str, ...] = ()
+
+    def of_table(self, root: str) -> Env:
+        """The same for one table: its own folder, and what the session allows outside, are all that it reaches.
+
+        Storages without `within` (tests wrap them) are taken as they are.
+        """
+        within = getattr(type(self.storage), "within", None)
+        if within is None:
+            return self
+        return replace(self, storage=within(self.storage, (root, *self.external)))

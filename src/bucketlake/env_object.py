@@ -23,7 +23,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, cast
 
 import obstore
@@ -32,8 +32,10 @@ from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
 from obstore.exceptions import NotFoundError as AbsentError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
-from bucketlake.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one
+from bucketlake.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
+from bucketlake.redaction import holds_password
 
 READ_BUFFER = 1 << 18
 NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
@@ -44,6 +46,9 @@ _S3 = ("s3", "s3a", "s3n")
 _GCS = ("gs", "gcs")
 _AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
 STORAGE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.", "memory.")
+
+ALLOWED_EXTERNAL = "allowed-external-paths"  # an option of catalogs and reads, never of a table
+_ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these for another key
 
 _MARK = "bucketlakeput"  # a name that every store's metadata takes
 _PLACEHOLDER = ".folder"
@@ -58,10 +63,18 @@ _lock = threading.RLock()
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
     """One bucket or container: `url` is `scheme://bucket`, paths are `url/key`. Picklable; clients are made when first
-    used, one a process. `memory://name` is of one process only."""
+    used, one a process. `memory://name` is of one process only.
+
+    `roots`: the only folders that calls may reach, as whole paths; empty: any of this kind of store. A path never leads
+    to another kind of store: CorruptError names it."""
 
     url: str
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    roots: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def within(self, roots: Sequence[str]) -> ObjectStorage:
+        """The same store, of these folders only."""
+        return replace(self, roots=tuple(roots))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """See Storage."""
@@ -221,17 +234,23 @@ class ObjectStorage:
             _delete(store, keys)
 
     def _bucket(self, path: str) -> str:
-        """The URL of the bucket that a path lies in: files on external paths may lie in another one."""
+        """The URL of the bucket that a path lies in: files on external paths may lie in another one of this kind."""
         if path == self.url or path.startswith(self.url + "/"):
             return self.url
         scheme, separator, rest = path.partition("://")
-        if not separator:
+        bucket = rest.split("/", 1)[0]
+        if not separator or not bucket or _kind(scheme) is None or _kind(scheme) != _kind(self.url.partition(":")[0]):
             raise InvalidError("path of another storage", path=path, storage=self.url)
-        return f"{scheme}://{rest.split('/', 1)[0]}"
+        return f"{scheme}://{bucket}"
 
     def _at(self, path: str) -> tuple[Any, str]:
+        if self.roots and path not in self.roots and not lies_in_any(path, self.roots):
+            raise outside(path, self.roots)
         bucket = self._bucket(path)
-        return _client(bucket, self.options), path[len(bucket) :].strip("/")
+        key = path[len(bucket) :].strip("/")
+        if any(odd in f"/{key}/" for odd in _ODD) and key:
+            raise outside(path, self.roots or (self.url,))
+        return _client(bucket, self.options), key
 
 
 class _Input(io.RawIOBase):
@@ -320,14 +339,42 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     bucket = rest.lstrip("/").split("/", 1)[0]
     if not bucket:
         raise InvalidError("path without bucket", path=path, remedy=f"write {scheme}://bucket/folder")
+    if holds_password(path):
+        raise InvalidError(
+            "credentials in the URL of a storage", path=path, remedy="give them as options (s3.access-key, …)"
+        )
+    if not rest.startswith("//") or any(odd in f"/{rest.strip('/')}/" for odd in _ODD):
+        raise InvalidError("not the URL of a folder", path=path, remedy=f"write {scheme}://bucket/folder")
     given = tuple(sorted((k, str(v)) for k, v in (options or {}).items() if k.startswith(STORAGE_PREFIXES)))
     return ObjectStorage(f"{scheme}://{bucket}", given), path.rstrip("/")
 
 
 def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, str]:
-    """An Env whose storage serves a path or URI, and the path as that storage takes it."""
+    """An Env whose storage serves a path or URI, and the path as that storage takes it.
+
+    Option `allowed-external-paths`: folders, separated by commas, that tables may keep files in beside their own.
+    """
     storage, root = storage_for(path, options)
-    return Env(storage), root
+    return Env(storage, external=_allowed((options or {}).get(ALLOWED_EXTERNAL))), root
+
+
+def _allowed(text: object) -> tuple[str, ...]:
+    roots = listed_roots(None if text is None else str(text))
+    for root in roots:
+        fault = fault_of_path(root) if root != "/" else None
+        if fault is not None or not (root.startswith("/") or "://" in root):
+            raise InvalidError(
+                "not a folder", option=ALLOWED_EXTERNAL, path=root, reason=fault, remedy="write whole paths or URIs"
+            )
+    return roots
+
+
+def _kind(scheme: str) -> str | None:
+    """Which store's client serves a scheme; None: none."""
+    for kind, schemes in (("s3", _S3), ("gcs", _GCS), ("azure", _AZURE), ("memory", ("memory",))):
+        if scheme in schemes:
+            return kind
+    return None
 
 
 def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from bucketlake.redaction import redact, redact_details
+
 
 class BucketlakeError(Exception):
-    """Root of everything that this package raises on purpose."""
+    """Root of everything that this package raises on purpose. Shows and keeps no secrets."""
 
     def __init__(self, what: str, *, remedy: str | None = None, **details: Any) -> None:
-        self.what = what
-        self.remedy = remedy
-        self.details = details
-        shown = ", ".join(f"{key}={value}" for key, value in details.items())
-        message = what + (f" [{shown}]" if shown else "") + (f": {remedy}" if remedy else "")
+        self.what = what = redact(what)
+        self.remedy = remedy = None if remedy is None else redact(remedy)
+        self.details = redact_details(details)
+        shown = ", ".join(f"{key}={value}" for key, value in self.details.items())
+        message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
         super().__init__(message)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -17,8 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.file_names import check_path_options
 from bucketlake.options_model import ENGINE, READS, SPEED, WRITES, Effect, of
 from bucketlake.options_table import HONOURED, KEPT, REFUSED, ROWS, Option
+from bucketlake.redaction import repr_of
 
 __all__ = [
     "HONOURED",
@@ -174,6 +176,10 @@ class TableOptions:
 
     raw: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
+
     def get(self, key: str) -> Any:
         """The typed value: what is set under the key or a fallback key, else the default (None where there is none).
 
@@ -266,6 +272,7 @@ def validate(options: Mapping[str, str]) -> list[str]:
             if option.effect == REFUSED and _asks(option, key, value):
                 raise _refusal(option, key, value)
             _check_value(option, value)
+    check_path_options(options)
     _refuse_formats(options)
     return near_misses(options)
 

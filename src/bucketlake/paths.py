@@ -21,15 +21,27 @@ from decimal import Decimal
 from typing import Any
 
 from bucketlake.env import Env
-from bucketlake.errors import InvalidError
+from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.file_names import (
+    check_name,
+    check_path_options,
+    fault_of_path,
+    lies_in,
+    lies_in_any,
+    listed_roots,
+    local_path,
+)
 from bucketlake.format.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
 from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.manifest import DataFile
+from bucketlake.redaction import repr_of
 from bucketlake.types import DataField, DataType, Root, type_text
 
 POSTPONE_BUCKET = -2
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+EXTERNAL = "data-file.external-paths"
+INDEXES_EXTERNAL = "global-index.external-path"
 _ESCAPED = re.compile("[\x00-\x1f\"#%'*/:=?\\\\\x7f{}\\[\\]^]")
 _HEX = re.compile("%([0-9A-Fa-f]{2})")
 _COMPRESSION_SUFFIX = {"none": "", "gzip": "gz", "bzip2": "bz2", "zstd": "zst"}  # others go by their own name
@@ -42,12 +54,23 @@ class TablePaths:
 
     `options`: the table's options that decide on paths, as text: `partition.default-name`, `partition.legacy-name`,
     `data-file.path-directory`, `data-file.prefix`, `changelog-file.prefix`, `file.suffix.include.compression`,
-    `branch`.
+    `branch`, `data-file.external-paths`. What among them leads out of the table's folder is refused (InvalidError), and
+    so is every name that cannot be a file's.
+    `external`: folders outside that the session lets the table's files lie in.
     """
 
     root: str
     partition_fields: Sequence[DataField] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    external: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse options that would build paths outside of the table's folder."""
+        check_path_options(self.options)
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
 
     # ---- metadata
 
@@ -121,27 +144,27 @@ class TablePaths:
 
     def tag(self, name: str) -> str:
         """A tag file."""
-        return f"{self.tag_dir}/tag-{name}"
+        return f"{self.tag_dir}/tag-{check_name(name, 'tag')}"
 
     def consumer(self, name: str) -> str:
         """A consumer's progress."""
-        return f"{self.consumer_dir}/consumer-{name}"
+        return f"{self.consumer_dir}/consumer-{check_name(name, 'consumer')}"
 
     def branch(self, name: str) -> str:
         """The folder of a branch."""
-        return f"{self.branch_dir}/branch-{name}"
+        return f"{self.branch_dir}/branch-{check_name(name, 'branch')}"
 
     def manifest(self, name: str) -> str:
         """A manifest, manifest list or index manifest by its name."""
-        return f"{self.root}/manifest/{name}"
+        return f"{self.root}/manifest/{check_name(name, 'manifest')}"
 
     def index(self, name: str) -> str:
         """A hash index or deletion vector file by its name."""
-        return f"{self.root}/index/{name}"
+        return f"{self.root}/index/{check_name(name, 'index file')}"
 
     def statistics(self, name: str) -> str:
         """A table statistics file by its name."""
-        return f"{self.root}/statistics/{name}"
+        return f"{self.root}/statistics/{check_name(name, 'statistics file')}"
 
     @property
     def key_index_dir(self) -> str:
@@ -150,7 +173,7 @@ class TablePaths:
 
     def key_index(self, name: str) -> str:
         """A file of the cached key index by its name."""
-        return f"{self.key_index_dir}/{name}"
+        return f"{self.key_index_dir}/{check_name(name, 'key index')}"
 
     # ---- data
 
@@ -167,12 +190,18 @@ class TablePaths:
         return "/".join(part for part in parts if part)
 
     def file_path(self, bucket_path: str, file: DataFile) -> str:
-        """Where a data file lies: in its bucket, or at its external path."""
-        return file.external_path or f"{bucket_path}/{file.file_name}"
+        """Where a data file lies: in its bucket, or at its external path.
+
+        Raises for an external path: CorruptError where the table does not declare it, InvalidError where the session
+        does not allow it.
+        """
+        if file.external_path:
+            return self._outside(file.external_path)
+        return f"{bucket_path}/{check_name(file.file_name, 'data file')}"
 
     def extra_path(self, bucket_path: str, file: DataFile, name: str) -> str:
         """Where one of a data file's `extra_files` lies: beside it."""
-        return f"{self.file_path(bucket_path, file).rsplit('/', 1)[0]}/{name}"
+        return f"{self.file_path(bucket_path, file).rsplit('/', 1)[0]}/{check_name(name, 'file beside a data file')}"
 
     def file_index(self, data_path: str) -> str:
         """The index of a data file, beside it."""
@@ -182,10 +211,42 @@ class TablePaths:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its
         bucket."""
         if file.external_path:
-            return file.external_path
+            return self._outside(file.external_path)
         if self._flag("index-file-in-data-file-dir", "false"):
-            return f"{self.bucket_dir(partition, bucket)}/{file.file_name}"
+            return f"{self.bucket_dir(partition, bucket)}/{check_name(file.file_name, 'index file')}"
         return self.index(file.file_name)
+
+    @property
+    def external_roots(self) -> tuple[str, ...]:
+        """The folders outside of the table that its files may lie in: declared by the table, allowed by the session."""
+        declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
+        inner = [root for root in declared if root in self.external or lies_in_any(root, self.external)]
+        return tuple(dict.fromkeys([*inner, *(root for root in self.external if lies_in_any(root, declared))]))
+
+    def _outside(self, path: str) -> str:
+        """An external path as the storage takes it."""
+        fault = fault_of_path(path)
+        path = local_path(path)
+        if fault is None and lies_in(path, self.root):
+            return path
+        declared = [*listed_roots(self.options.get(EXTERNAL)), *listed_roots(self.options.get(INDEXES_EXTERNAL))]
+        if fault is not None or not lies_in_any(path, declared):
+            raise CorruptError(
+                "a manifest names a file outside of the table's folder",
+                path=path,
+                table=self.root,
+                reason=fault or f"no folder of '{EXTERNAL}' holds it",
+                remedy="do not trust the table, or declare the folder",
+            )
+        if not lies_in_any(path, self.external):
+            raise InvalidError(
+                "the table keeps files outside of its folder, which this session does not allow",
+                path=path,
+                table=self.root,
+                remedy="if the folder is the table's to read, write and remove: open with the option "
+                "'allowed-external-paths', a list of folders",
+            )
+        return path
 
     def _flag(self, key: str, usual: str) -> bool:
         return self.options.get(key, usual).strip().lower() == "true"
@@ -260,7 +321,7 @@ class TablePaths:
         extension = _COMPRESSION_SUFFIX.get(compression.lower(), compression)
         if extension and self._flag("file.suffix.include.compression", "false"):
             suffix = f"{extension}.{file_format}"
-        return f"{prefix}{unique}-{number}.{suffix}"
+        return check_name(f"{prefix}{unique}-{number}.{suffix}", "data file")
 
 
 def escape(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -17,6 +18,7 @@ from typing import Any
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options import TableOptions, near_misses, option_text, validate
+from bucketlake.redaction import repr_of
 from bucketlake.schema_change import (
     AddColumn,
     DropColumn,
@@ -103,6 +105,10 @@ class TableSchema:
         for name in ("fields", "partition_keys", "primary_keys"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "options", dict(self.options or {}))
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
 
     def __hash__(self) -> int:
         return hash((self.id, self.fields, self.partition_keys, self.primary_keys, self.time_millis))
@@ -319,7 +325,7 @@ def _keys(options: dict[str, str], option: str, given: Sequence[str], what: str)
 
 
 def _unique(names: Sequence[str], what: str) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
         raise InvalidError(f"{what} Found: {_listed(repeated)}")
 

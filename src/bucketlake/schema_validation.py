@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bucketlake.schema import TableSchema
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
+_MOST_BUCKETS = 2**31 - 1
 _NESTED = {
     Root.MAP: "MapType",
     Root.ARRAY: "ArrayType",
@@ -93,6 +94,7 @@ def _check_bucket(schema: TableSchema, options: TableOptions) -> None:
         not options.get("bucket.auto") or (bool(schema.primary_keys) and bucket > 0),
         "'bucket.auto' = 'true' needs a primary key and a bucket number greater than 0.",
     )
+    _need(bucket <= _MOST_BUCKETS, f"The number of buckets ({bucket}) must not be greater than {_MOST_BUCKETS}.")
     if bucket == -1:
         _need(
             "bucket-key" not in schema.options,

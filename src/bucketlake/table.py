@@ -19,10 +19,12 @@ from bucketlake.errors import (
     BucketlakeError,
     CommitUnknownError,
     ConflictError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.file_names import check_path_options, number_of
 from bucketlake.format.manifest import DataFile
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import append_compact
@@ -38,6 +40,7 @@ from bucketlake.ops.expire import (
     expire_changelogs,
     expire_snapshots,
 )
+from bucketlake.ops.given import arrow_input, record_batches
 from bucketlake.ops.incoming import DELETE, INSERT
 from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
@@ -74,7 +77,7 @@ from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))
-Arrow = Any  # pa.Table, pa.RecordBatch, pa.RecordBatchReader or an iterable of record batches
+Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +273,8 @@ class Table:
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
         store = table.store
-        batches: Iterable[pa.RecordBatch] = _filled(_record_batches(data), partition or {}, table.schema)
+        data = arrow_input(data)
+        batches: Iterable[pa.RecordBatch] = record_batches(data, partition or {}, table.schema)
         touched: frozenset[bytes] | None = None
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
@@ -532,6 +536,7 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
     branch = given.pop("branch", None)
     place = {} if branch is None else {"branch": str(branch)}
     path = path.rstrip("/") or path
+    env = env.of_table(path)
     schema = newest_schema(env, TablePaths(path, options=place))
     schema = replace(schema, options={**schema.options, **place})
     return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
@@ -539,49 +544,30 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
 
 def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
-    names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
-    ids = [int(number) for number in names if number.isdigit()]
+    names = [info.name for info in env.storage.list(paths.schema_dir)]
+    numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
+    ids = [number for number in numbers if number is not None]
     if not ids:
         branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
         remedy = "check the path, or create the table first"
         what = "no such branch" if branch else "no table in this folder"
         raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    return TableSchema.decode(env.storage.read(newest), newest)
+    schema = TableSchema.decode(env.storage.read(newest), newest)
+    if schema.id != max(ids):
+        raise CorruptError("a schema says another id than its file's name", path=newest, id=schema.id)
+    try:
+        check_path_options(schema.options)
+    except InvalidError as error:
+        details = {"value" if key == "path" else key: value for key, value in error.details.items()}
+        raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
+    return schema
 
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
-    return Store(env, TablePaths(path, schema.partition_fields, schema.options), schema, TableOptions(schema.options))
-
-
-def _record_batches(data: Arrow) -> Iterator[pa.RecordBatch]:
-    if isinstance(data, pa.RecordBatch):
-        return iter([data])
-    if isinstance(data, pa.Table):
-        return iter(data.to_batches())
-    return iter(data)
-
-
-def _filled(
-    batches: Iterable[pa.RecordBatch], partition: Mapping[str, Any], schema: TableSchema
-) -> Iterator[pa.RecordBatch]:
-    """The batches with the columns that `partition` fixes, where they lack them."""
-    unknown = sorted(set(partition) - set(schema.partition_keys))
-    if unknown:
-        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
-    fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
-    constants = {name: _typed(value, fields[name].type) for name, value in partition.items()}
-    for batch in batches:
-        for name in partition:
-            if name not in batch.schema.names:
-                batch = batch.append_column(fields[name], pa.repeat(constants[name], batch.num_rows))
-        yield batch
-
-
-def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A partition value, or its text, as a scalar of the column's type."""
-    return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+    paths = TablePaths(path, schema.partition_fields, schema.options, env.external)
+    return Store(env.of_table(path), paths, schema, TableOptions(schema.options))
 
 
 def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:

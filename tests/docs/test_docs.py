@@ -22,6 +22,7 @@ NO_OPTIONS = {
     "compacted-full": "a value of scan.mode",
     "paimon-api": "a module of upstream's",
     "paimon-common": "a module of upstream's",
+    "allowed-external-paths": "an option of catalogs and reads, never of a table",
     "paimon-core": "a module of upstream's",
     "paimon-format": "a module of upstream's",
     "schema-0": "a file",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.ops import orphans
 from bucketlake.ops.orphans import Run, remove_orphans
 from bucketlake.ops.store import Store, clear_cache
+from bucketlake.table import new_store
 
 FUTURE = 1 << 60
 
@@ -129,9 +131,35 @@ def test_files_elsewhere(tmp_path: Path, run: Run | None) -> None:
     (outside / "p=2" / "bucket-0").mkdir(parents=True)
     (outside / "p=2" / "bucket-0" / "data-y-0.parquet").write_bytes(b"1")
     (outside / "p=2" / "data-z-0.parquet").write_bytes(b"1")
-    placed = table.with_options({"data-file.external-paths": str(outside)})
-    done = remove_orphans(placed.store, FUTURE, run=run)
-    assert set(done.paths) == mine | {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
+    declared = {"data-file.external-paths": str(outside)}
+    assert set(remove_orphans(table.with_options(declared).store, FUTURE, run=run).paths) == mine
+    uses = {**declared, "data-file.external-paths.strategy": "round-robin"}
+    schema = replace(table.schema, options={**table.schema.options, **uses})
+    assert remove_orphans(new_store(Env(LocalStorage()), table.path, schema), FUTURE, run=run).count == 0
+    allowed = new_store(Env(LocalStorage(), external=(str(tmp_path),)), table.path, schema)
+    done = remove_orphans(allowed, FUTURE, run=run)
+    assert set(done.paths) == {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
+    assert (outside / "p=2" / "data-z-0.parquet").exists()
+    assert rows_of(table) == [(1, 1, 1)]
+
+
+@RUNS
+def test_links_are_not_followed(tmp_path: Path, run: Run | None) -> None:
+    """Neither links to folders nor links to files, wherever they stand in the table's folder."""
+    table = made(tmp_path / "warehouse", "append")
+    put(table, (1, 1, 1))
+    kept = tmp_path / "elsewhere" / "bucket-0" / "data-x-0.parquet"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"1")
+    root = Path(table.path)
+    (root / "p=5").symlink_to(kept.parent.parent)
+    (root / "p=1" / "bucket-7").symlink_to(kept.parent)
+    (root / "p=1" / "bucket-0" / "data-linked-0.parquet").symlink_to(kept)
+    for folder in ("index", "statistics"):
+        (root / folder).symlink_to(kept.parent)
+    mine = stray(table, "p=1/bucket-0/data-gone-0.parquet")
+    assert set(remove_orphans(table.store, FUTURE, run=run).paths) == mine
+    assert kept.read_bytes() == b"1"
     assert rows_of(table) == [(1, 1, 1)]
 
 

@@ -157,5 +157,5 @@ def referenced(store: Store) -> set[str]:
 
 def orphans(store: Store, files: dict[str, bytes]) -> set[str]:
     """Metadata files that no snapshot refers to."""
-    folder = store.paths.manifest("")
+    folder = f"{store.paths.root}/manifest/"
     return {path for path in files if path.startswith(folder)} - referenced(store)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError
+from bucketlake.file_names import check_names
 
 VERSION = 2
 HASHES = 1 << 32
@@ -116,6 +117,7 @@ def decode_key_index(data: bytes, path: str) -> KeyIndexFile:
         tree: dict[str, Any] = json.loads(body)
         if tree["version"] != VERSION:
             raise CorruptError("a key index of another version", path=path, version=tree["version"])
+        check_names([file["name"] for files in tree["layers"] for file in files], path)
         return KeyIndexFile(
             tree["facts"],
             tree["snapshot"],

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.file_names import check_names
 from bucketlake.schema import pretty_json
 
 
@@ -97,6 +98,7 @@ _REQUIRED = (
 )
 
 
+_FILES = ("base_manifest_list", "delta_manifest_list", "changelog_manifest_list", "index_manifest", "statistics")
 _TEXTS = {
     "uuid",
     "base_manifest_list",
@@ -147,6 +149,7 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
     wrong = [name for name, value in known.items() if not isinstance(value, _kind_of(name))]
     if wrong or known["commit_kind"] not in _KINDS:
         raise CorruptError("snapshot has fields of a wrong type", path=source, fields=wrong or ["commit_kind"])
+    check_names([known[name] for name in _FILES if name in known], source)
     known["commit_kind"] = _KINDS[known["commit_kind"]]
     counts = {"version": version, "total_record_count": 0, "delta_record_count": 0}
     unknown = {name: value for name, value in found.items() if name not in _NAMES}

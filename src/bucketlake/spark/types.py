@@ -6,6 +6,7 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -168,7 +169,7 @@ def _widens(source: T.DataType, target: T.DataType) -> bool:
 
 def _check_names(given: Sequence[str], wanted: Sequence[str], extra: Sequence[str]) -> None:
     lower = [name.lower() for name in given]
-    twice = sorted({name for name in lower if lower.count(name) > 1})
+    twice = sorted(name for name, times in Counter(lower).items() if times > 1)
     if twice:
         raise InvalidError("column is there twice", columns=twice, remedy="give every column its own name")
     missing = [name for name in wanted if name.lower() not in lower]

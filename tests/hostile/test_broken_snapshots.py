@@ -1,0 +1,114 @@
+"""Snapshots, hints and schemas whose names and contents disagree or say nothing: a named error, or passed over."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake import CorruptError, Table
+
+ROWS = pa.table({"k": [1], "v": [1]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = bucketlake.open(tmp_path).create_table("t", ROWS.schema)
+    for _ in range(3):
+        made.write_arrow(ROWS)
+    return made
+
+
+def snapshots(table: Table) -> Path:
+    return Path(table.path) / "snapshot"
+
+
+def test_a_snapshot_that_says_another_id(table: Table) -> None:
+    third = snapshots(table) / "snapshot-3"
+    (snapshots(table) / "snapshot-4").write_bytes(third.read_bytes())
+    for action in (table.to_arrow, lambda: table.write_arrow(ROWS), lambda: table.to_arrow(scan_snapshot_id=4)):
+        with pytest.raises(CorruptError, match=r"another id.*snapshot-4"):
+            action()
+
+
+def test_a_changelog_and_a_schema_that_say_another_id(table: Table) -> None:
+    folder = Path(table.path) / "changelog"
+    folder.mkdir()
+    (folder / "changelog-1").write_bytes((snapshots(table) / "snapshot-2").read_bytes())
+    with pytest.raises(CorruptError, match=r"another id.*changelog-1"):
+        table.store.find_changelog(1)
+    schema = Path(table.path) / "schema" / "schema-0"
+    (schema.parent / "schema-1").write_bytes(schema.read_bytes())
+    with pytest.raises(CorruptError, match=r"another id.*schema-1"):
+        table.refresh()
+
+
+@pytest.mark.parametrize("name", ["snapshot-²", "snapshot-٣", "snapshot-004", "snapshot-+4", "snapshot-" + "9" * 100])
+def test_names_that_are_no_snapshots(table: Table, name: str) -> None:
+    (snapshots(table) / name).write_bytes(b"junk")
+    (Path(table.path) / "schema" / "schema-²").write_bytes(b"junk")
+    (snapshots(table) / "LATEST").unlink()
+    assert table.refresh().to_arrow().num_rows == 3
+    assert table.write_arrow(ROWS).id == 4
+
+
+@pytest.mark.parametrize(
+    "hint", [b"9" * 5000, b"", b"\xff\xfe", "³".encode(), b"-1", b"2", b"3.0", b"99999999999999999999", b"1\n2"]
+)
+@pytest.mark.parametrize("which", ["LATEST", "EARLIEST"])
+def test_hints_are_best_effort(table: Table, hint: bytes, which: str) -> None:
+    (snapshots(table) / which).write_bytes(hint)
+    assert table.store.latest_snapshot_id() == 3
+    assert table.store.earliest_snapshot().id == 1
+    assert table.to_arrow().num_rows == 3
+    assert table.write_arrow(ROWS).id == 4
+
+
+def test_a_hint_that_is_a_folder(table: Table) -> None:
+    (snapshots(table) / "LATEST").unlink()
+    (snapshots(table) / "LATEST").mkdir()
+    assert table.write_arrow(ROWS).id == 4
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "junk", "folder", "dangling link", "link", "pipe"])
+def test_a_commit_that_a_broken_snapshot_blocks_says_so(table: Table, tmp_path: Path, damage: str) -> None:
+    """At once, naming it: without a pause or another try."""
+    path = snapshots(table) / "snapshot-4"
+    whole = (snapshots(table) / "snapshot-3").read_bytes()
+    if damage == "folder":
+        path.mkdir()
+    elif damage == "dangling link":
+        path.symlink_to(tmp_path / "nowhere")
+    elif damage == "link":
+        (tmp_path / "secret").write_text("secret")
+        path.symlink_to(tmp_path / "secret")
+    elif damage == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes({"empty": b"", "cut": whole[:100], "junk": b"[" * 10}[damage])
+    with pytest.raises(CorruptError, match="snapshot-4"):
+        table.write_arrow(ROWS)
+
+
+@pytest.mark.parametrize("field", ["baseManifestList", "deltaManifestList", "changelogManifestList", "indexManifest"])
+@pytest.mark.parametrize("value", ["../../x", "..", "a/b", ""])
+def test_names_in_a_snapshot(table: Table, field: str, value: str) -> None:
+    path = snapshots(table) / "snapshot-3"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    with pytest.raises(CorruptError, match="snapshot-3"):
+        table.to_arrow()
+    with pytest.raises(CorruptError, match="snapshot-3"):
+        table.write_arrow(ROWS)
+
+
+def test_a_consumer_that_says_no_number(table: Table) -> None:
+    folder = Path(table.path) / "consumer"
+    folder.mkdir()
+    for text in ('{"nextSnapshot": "²"}', '{"nextSnapshot": null}', '{"nextSnapshot": "9' + "9" * 5000 + '"}', "[]"):
+        (folder / "consumer-c").write_text(text)
+        with pytest.raises(CorruptError, match="consumer-c"):
+            table.store.consumers()
