@@ -17,7 +17,8 @@ from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_range_of, shift_metadata, shifts
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, shift_metadata, shifts
 from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter, spec_filter

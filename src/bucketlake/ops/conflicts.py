@@ -19,16 +19,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
-from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.index_manifest import IndexEntry
-from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
-from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.entries import BucketKey, EntryKey, bucket_key, fold
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.types import DataField
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH = "HASH"
@@ -157,17 +154,6 @@ def _check_key_ranges(
                 raise _conflict(
                     "LSM conflicts detected! Files of one level would overlap in their keys", base, ours, [left, right]
                 )
-
-
-def key_range_of(fields: Sequence[DataField]) -> KeyRange:
-    """How to read a file's first and last key, given the key fields, as values that compare in key order."""
-    order, types = KeyOrder(fields), [field.type for field in fields]
-
-    def key_range(file: DataFile) -> tuple[Bound, Bound]:
-        low = decode_row(without_arity_header(file.min_key), types)
-        return order.bound(low), order.bound(decode_row(without_arity_header(file.max_key), types))
-
-    return key_range
 
 
 def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from bucketlake.errors import InvalidError
 from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
-from bucketlake.ops.conflicts import key_range_of
+from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
 from bucketlake.ops.pruning import Pruner

@@ -14,8 +14,8 @@ from dataclasses import replace
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.lsm.levels import KeyRange, sections
-from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
+from bucketlake.lsm.levels import KeyRange, key_range_of, sections
+from bucketlake.ops.conflicts import DELETION_VECTORS
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import DeletionFile, Split
 from bucketlake.ops.postpone import ordered_by_partition

@@ -20,10 +20,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.manifest import DataFile
-from bucketlake.lsm.keys import Bound
-from bucketlake.lsm.levels import sections
+from bucketlake.lsm.levels import key_range_of, sections
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize
 from bucketlake.lsm.rules import engine_of, order_of
@@ -173,15 +171,9 @@ def dead_rows(store: Store, split: Split) -> Dead:
     """
     schema = store.schema
     engine, order = engine_of(schema, store.options), order_of(schema, store.options)
-    types = [item.type for item in schema.key_fields]
-
-    def key_range(file: DataFile) -> tuple[Bound, Bound]:
-        low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
-        return order.bound(low), order.bound(high)
-
     deleted = _deleted(store, split)
     found: Dead = {}
-    for section in sections(split.files, key_range):
+    for section in sections(split.files, key_range_of(schema.key_fields)):
         runs = [_keys(store, split, run.files, deleted) for run in section]
         for run, live in zip(section, live_rows(runs, order, engine, block=BLOCK), strict=True):
             start = 0
