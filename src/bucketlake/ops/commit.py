@@ -384,9 +384,9 @@ class _Rebase:
 
     def discard_replaced(self) -> None:
         """After publishing: remove the files that rebasing replaced, the caller's own among them."""
-        published = {file.file_name for message in self.messages for file in _made(message)}
+        published = {(m.partition, m.bucket, file.file_name) for m in self.messages for file in _made(m)}
         for message, file in (*self._replaced, *self._rewritten):
-            if file.file_name not in published:
+            if (message.partition, message.bucket, file.file_name) not in published:
                 _delete_made(self._store, message, file)
 
     def discard_rewritten(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -46,15 +46,14 @@ def pending_store(store: Store) -> Store:
 
     Raises InvalidError for a `data-file.prefix` that readers could not tell from the marks.
     """
-    prefix = store.paths.options.get("data-file.prefix", "data-")
+    prefix = store.options.text("data-file.prefix") or ""
     if "-s-" in prefix or "-w-" in prefix:
         raise InvalidError(
             "names of pending postpone files could not be read back",
             prefix=prefix,
             remedy="choose a data-file.prefix without '-s-' and '-w-'",
         )
-    paths = replace(store.paths, options={**store.paths.options, "data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
-    return replace(store, paths=paths)
+    return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
 
 
 def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[DataFile]:

@@ -28,7 +28,7 @@ from bucketlake.lsm.merge import merge_runs
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.messages import Split
-from bucketlake.ops.partitions import partition_values
+from bucketlake.ops.partitions import partition_columns
 from bucketlake.ops.pending import PendingRuns
 from bucketlake.ops.spill import Spill
 from bucketlake.ops.store import Store
@@ -148,8 +148,8 @@ class _Reader:
         self._store, self._split, self._fields = store, split, tuple(fields)
         self._schema = store.schema
         self._target = arrow_schema(fields)
-        values = partition_values(store, split.partition)
-        self._partition = dict(zip(store.schema.partition_keys, values, strict=True))
+        values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
+        self._partition = {name: one[0] for name, one in zip(store.schema.partition_keys, values, strict=True)}
         self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
 
     def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
@@ -322,7 +322,7 @@ class _Reader:
         arrays = []
         for item, target in zip(self._fields, self._target, strict=True):
             if item.name in self._partition:
-                arrays.append(pa.repeat(pa.scalar(self._partition[item.name], target.type), batch.num_rows))
+                arrays.append(pa.repeat(self._partition[item.name].cast(target.type), batch.num_rows))
             elif item.name in batch.schema.names:
                 arrays.append(batch.column(item.name))
             else:

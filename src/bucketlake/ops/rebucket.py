@@ -227,7 +227,7 @@ def _append_rows(store: Store, partition: bytes, sources: Sequence[OldBucket]) -
             bucket_path=store.paths.bucket_dir(partition, source.number),
             files=tuple(sorted(source.files, key=lambda file: (file.min_sequence_number, file.file_name))),
             raw=True,
-            deletions=deletion_files(store, entries).get(partition, {}),
+            deletions=deletion_files(store, entries).get((partition, source.number), {}),
         )
         yield from read_split(store, split)
 

@@ -14,7 +14,6 @@ import sys
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -177,7 +176,7 @@ def roomy(store: Store) -> Store:
         return store
     room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
     size = max(store.options.get("write-buffer-size"), min(room, _MOST_BUFFER))
-    return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
+    return store.with_options({"write-buffer-size": f"{size} b"})
 
 
 def _root() -> Path:
