@@ -36,9 +36,9 @@ from bucketlake.ops.messages import Split
 from bucketlake.ops.read import file_layout, read_file
 from bucketlake.ops.store import Store, parallel
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
-from bucketlake.spark import placed
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.native import ROW_INDEX, FileAt, files_at
+from bucketlake.spark.placed import scan_with_positions
 from bucketlake.types import DataField
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
@@ -128,7 +128,7 @@ def filtered(
     words = [found.view(np.int64) for _, found in dropped]
     offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
     bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
-    frame = placed.joined(spark, store, [found for found, _ in dropped], fields, {_BITS: bits}, rows=True)
+    frame = scan_with_positions(spark, store, [found for found, _ in dropped], fields, {_BITS: bits})
     return frame.where(_KEPT).drop(_BITS, ROW_INDEX)
 
 

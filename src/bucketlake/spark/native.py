@@ -90,11 +90,16 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     return all(_column_is_native(column, found.format) for column in columns)
 
 
-def scan(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], places: Sequence[str] = ()
+def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
+    """The rows of native files as their columns have them, in the layout of `fields`."""
+    return scan_with_places(spark, store, files, fields, ())
+
+
+def scan_with_places(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], places: Sequence[str]
 ) -> DataFrame:
-    """The rows of native files as their columns have them, in the layout of `fields`. `places` behind them: each row's
-    position in its file (`ROW_INDEX`, parquet only), the file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
+    """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
+    file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
     more = [f"_metadata.{_OF_FILE[place]} AS {place}" for place in places]
     return _union(
         _project(group, store, schema_id, fields, more) for group, schema_id in _groups(spark, store, files, fields)

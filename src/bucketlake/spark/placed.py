@@ -1,10 +1,10 @@
 """Native scans whose rows know their file: for what is the same for all rows of a file, and not in it.
 
-    scan(spark, store, files, fields)               partition columns are the partition's, whatever the files hold
-    joined(spark, store, files, fields, values)     with a value a file for each of its rows, and rows' positions
+    scan(spark, store, files, fields)         partition columns are the partition's, whatever the files hold
+    scan_with_positions(…, fields, values)    with rows' positions, and a value a file for each of its rows
 
 Partition columns are constants of a file: those of migrated tables lack them. They are literals where all files have
-one value, and read from files whose statistics prove that they are there; else they are joined like any value of a file.
+one value, read from files whose statistics prove that they are there, and else joined like any value of a file.
 Spec: docs/spec/reading.md#partition-columns
 """
 
@@ -14,7 +14,6 @@ import datetime as dt
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from itertools import chain, groupby
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from bucketlake.spark.native import FileAt
 from bucketlake.spark.types import quoted, spark_batch, spark_type
 from bucketlake.types import DataField, Root
 
-MOST_SCANS = 4  # for files of one size; beyond it the rest is told apart by path
+MOST_SCANS = 4  # for files of one size; more of them are told apart by path
 FILE = "__bucketlake_file"  # of a row: its file's number
 _KEY = "__bucketlake_key"
 _CONSTANT = "__bucketlake_partition_"  # before a column's place
@@ -46,6 +45,8 @@ def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Seq
         return native.scan(spark, store, files, fields)
     literals = _literals(store, constants)
     rest = [name for name in constants if name not in literals]
+    if not rest:
+        return _with(native.scan(spark, store, files, fields), literals)
     proved = proved_partitions(store, [(found.partition, found.file) for found in files], rest).tolist()
     groups = [[one for one, known in zip(files, proved, strict=True) if known is wanted] for wanted in (True, False)]
     frames = []
@@ -62,47 +63,62 @@ def _unproved(spark: SparkSession, store: Store, files: Sequence[FileAt], fields
     literals = _literals(store, constants)
     if len(literals) == len(constants):
         return _with(native.scan(spark, store, files, fields), literals)
-    return joined(spark, store, files, fields, {})
+    return _joined(spark, store, files, fields)
 
 
-def joined(
+def scan_with_positions(
     spark: SparkSession,
     store: Store,
     files: Sequence[FileAt],
     fields: Sequence[DataField],
     values: Mapping[str, pa.Array],
-    rows: bool = False,
 ) -> DataFrame:
-    """As `scan`, with columns `values`, a value a file in the order of `files`; `rows` (parquet only): with each row's
-    position in its file too, as `ROW_INDEX`.
+    """As `scan`, of parquet files, with each row's position in its file (`ROW_INDEX`) and columns `values`, a value a
+    file in the order of `files`."""
+    return _joined(spark, store, files, fields, values)
+
+
+def _joined(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    fields: Sequence[DataField],
+    values: Mapping[str, pa.Array] | None = None,
+) -> DataFrame:
+    """The rows with their partition columns and the `values` of their files; with any, with their positions.
 
     A row's file is known by the file's size, a number that the scan has for nothing; reading its name costs as much as
     two columns. Files of one size go to different scans; a row of a file with another size than planned is an error.
     """
     constants = _constants(store, files, fields)
-    table = {**values, **{f"{_CONSTANT}{place}": column for place, column in enumerate(constants.values())}}
-    rounds: list[list[int]] = []
-    for _, same in groupby(
-        sorted(range(len(files)), key=lambda at: files[at].file.file_size), key=lambda at: _size(files[at])
-    ):
-        for number, at in enumerate(same):
-            if number == len(rounds):
-                rounds.append([])
-            rounds[number].append(at)
-    parts = [(some, native.FILE_SIZE) for some in rounds[:MOST_SCANS]]
-    if len(rounds) > MOST_SCANS:
-        parts.append((list(chain.from_iterable(rounds[MOST_SCANS:])), native.FILE_PATH))
-    more = [native.ROW_INDEX] if rows else []
+    table = {**(values or {}), **{f"{_CONSTANT}{place}": column for place, column in enumerate(constants.values())}}
+    more = [] if values is None else [native.ROW_INDEX]
     frames = []
-    for some, place in parts:
-        frame = native.scan(spark, store, [files[at] for at in some], fields, [place, *more])
+    for some, place in _told_apart(files):
+        frame = native.scan_with_places(spark, store, [files[at] for at in some], fields, [place, *more])
         keys = pa.array([_size(files[at]) if place == native.FILE_SIZE else _uri(files[at].path) for at in some])
         known = pa.table({_KEY: keys, **{name: column.take(pa.array(some)) for name, column in table.items()}})
         frame = frame.join(F.broadcast(spark.createDataFrame(known)), F.expr(f"{place} = {_KEY}"), "left")
-        frame = frame.where(f"CASE WHEN {_KEY} IS NULL THEN CAST({_CHANGED} AS BOOLEAN) ELSE true END")
-        fixed = {name: F.col(f"{_CONSTANT}{at}") for at, name in enumerate(constants)}
+        if values:
+            frame = frame.where(f"CASE WHEN {_KEY} IS NULL THEN CAST({_CHANGED} AS BOOLEAN) ELSE true END")
+        known_values = (
+            f"CASE WHEN {_KEY} IS NULL THEN {_CHANGED} ELSE {_CONSTANT}{at} END" for at in range(len(constants))
+        )
+        fixed = {name: F.expr(text) for name, text in zip(constants, known_values, strict=True)}
         frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
     return reduce(DataFrame.union, frames)
+
+
+def _told_apart(files: Sequence[FileAt]) -> list[tuple[list[int], str]]:
+    """The places of files in scans, with what tells the files of each scan apart."""
+    by_size: dict[int, list[int]] = {}
+    for at, found in enumerate(files):
+        by_size.setdefault(_size(found), []).append(at)
+    few = [same for same in by_size.values() if len(same) <= MOST_SCANS]
+    rounds = [[same[number] for same in few if number < len(same)] for number in range(MOST_SCANS)]
+    many = [at for same in by_size.values() if len(same) > MOST_SCANS for at in same]
+    parts = [(some, native.FILE_SIZE) for some in rounds] + [(many, native.FILE_PATH)]
+    return [(some, place) for some, place in parts if some]
 
 
 def _size(found: FileAt) -> int:

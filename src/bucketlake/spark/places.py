@@ -71,7 +71,7 @@ def rows_with_places(spark: SparkSession, store: Store, files: Sequence[tuple[Sp
     frames = []
     if scanned:
         given = {FILE: pa.array(numbers, pa.int64())}
-        frames.append(placed.joined(spark, store, scanned, fields, given, rows=True).select(*_schema(store).names))
+        frames.append(placed.scan_with_positions(spark, store, scanned, fields, given).select(*_schema(store).names))
     if others:
         ensure_package(spark)
         count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
