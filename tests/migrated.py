@@ -34,8 +34,7 @@ def migrated(
     name: str = "t",
 ) -> Table:
     """A table of these files, by the value of the (first) partition column; all are called `000000_0.<format>`, file n of
-    a partition lies in bucket n. `stats`: with the statistics that Paimon takes from the footers, null for columns
-    that a file lacks."""
+    a partition lies in bucket n. `stats`: with statistics that count columns which a file lacks as null in every row."""
     table = catalog.create_table(name, schema, list(keys), [], dict(options))
     messages = []
     for value, files in partitions.items():
@@ -63,7 +62,8 @@ def write_file(table: Table, partition: bytes, bucket: int, rows: pa.Table, stat
     number = len(table.schema.fields)
     kinds = [item.type for item in table.schema.fields]
     unknown = serialized([None] * number, kinds)
-    found = SimpleStats(unknown, unknown, (None,) * number) if stats else SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
+    nulls = tuple(None if item.name in rows.schema.names else rows.num_rows for item in table.schema.fields)
+    found = SimpleStats(unknown, unknown, nulls) if stats else SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
     return DataFile(
         file_name=path.name,
         file_size=path.stat().st_size,
