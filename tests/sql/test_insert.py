@@ -52,12 +52,12 @@ def test_options_of_a_hint_and_of_the_session_name_the_files(classic: Lake) -> N
     classic.sql("CREATE TABLE db.t (id INT, dt STRING) PARTITIONED BY (dt)")
     key, default = "spark.paimon.data-file.prefix", "'partition.default-name'='none'"
     classic.sql(f"INSERT INTO db.t /*+ OPTIONS({default}, 'data-file.prefix'='hint-') */ VALUES (1, NULL)")
-    classic.sql(f"SET {key}=session-")
+    classic.spark.conf.set(key, "session-")
     try:
         classic.sql("INSERT INTO db.t VALUES (2, 'a')")
         classic.sql("DELETE FROM db.t /*+ OPTIONS('data-file.prefix'='gone-') */ WHERE id = 3")
     finally:
-        classic.sql(f"RESET {key}")
+        classic.spark.conf.unset(key)
     found = [path.relative_to(classic.catalog.table("db.t").path) for path in _data_files(classic)]
     assert [(path.parts[0], path.name.split("-")[0]) for path in found] == [("dt=a", "session"), ("dt=none", "hint")]
     assert rows(classic, f"SELECT * FROM db.t /*+ OPTIONS({default}) */") == {(1, None), (2, "a")}
