@@ -140,7 +140,7 @@ class Table:
             return self
         changed = apply(self.store.schema, changes, table=self.name)
         schema = replace(self.store.schema, options=changed.options)
-        return replace(self, store=replace(self.store, schema=schema, options=TableOptions(schema.options)))
+        return replace(self, store=self.store.with_schema(schema))
 
     def as_of(self, options: Mapping[str, Any] | None = None, **more: Any) -> tuple[Table, Selection]:
         """The table as a read with these options sees it, and the snapshot or span that it reads: with time travel the
@@ -153,7 +153,7 @@ class Table:
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
             return table, selection
         past = replace(table.store.schema_of(snapshot.schema_id), options=table.store.schema.options)
-        return replace(table, store=replace(table.store, schema=past)), selection
+        return replace(table, store=table.store.with_schema(past)), selection
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""
@@ -566,8 +566,7 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
-    paths = TablePaths(path, schema.partition_fields, schema.options, env.external)
-    return Store(env.of_table(path), paths, schema, TableOptions(schema.options))
+    return Store.of(env, path, schema)
 
 
 def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:

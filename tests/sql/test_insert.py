@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bucketlake.errors import InvalidError
@@ -43,6 +45,26 @@ def test_forms(table: Lake, statement: str, expected: tuple[object, ...]) -> Non
         table.spark.sql("SELECT 1 AS id, 'a' AS v, 2L AS n, 'x' AS dt").createOrReplaceTempView("source")
     table.sql(statement)
     assert rows(table) == {expected}
+
+
+@pytest.mark.spark
+def test_options_of_a_hint_and_of_the_session_name_the_files(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, dt STRING) PARTITIONED BY (dt)")
+    key, default = "spark.paimon.data-file.prefix", "'partition.default-name'='none'"
+    classic.sql(f"INSERT INTO db.t /*+ OPTIONS({default}, 'data-file.prefix'='hint-') */ VALUES (1, NULL)")
+    classic.spark.conf.set(key, "session-")
+    try:
+        classic.sql("INSERT INTO db.t VALUES (2, 'a')")
+        classic.sql("DELETE FROM db.t /*+ OPTIONS('data-file.prefix'='gone-') */ WHERE id = 3")
+    finally:
+        classic.spark.conf.unset(key)
+    found = [path.relative_to(classic.catalog.table("db.t").path) for path in _data_files(classic)]
+    assert [(path.parts[0], path.name.split("-")[0]) for path in found] == [("dt=a", "session"), ("dt=none", "hint")]
+    assert rows(classic, f"SELECT * FROM db.t /*+ OPTIONS({default}) */") == {(1, None), (2, "a")}
+
+
+def _data_files(lake: Lake) -> list[Path]:
+    return sorted(Path(lake.catalog.table("db.t").path).glob("dt=*/bucket-0/*.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 import bucketlake
 from bucketlake import Table
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.lsm.levels import Levels
-from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
+from bucketlake.lsm.levels import Levels, key_range_of
+from bucketlake.ops.conflicts import DELETION_VECTORS
 from bucketlake.ops.read import read_key_values
 from bucketlake.ops.scan import changelog_entries, live_entries
 from bucketlake.schema import KIND_FIELD

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import Catalog, InvalidError, Table
+from bucketlake import Catalog, InvalidError, NotFoundError, Table
 from bucketlake.format.snapshot import CommitKind
+from bucketlake.table import open_table
 from bucketlake.types import DataField, parse_type_text
 
 Rows = list[tuple[Any, ...]]
@@ -195,3 +196,54 @@ def test_bucket_of_another_process_is_refused_at_the_commit(catalog: Catalog) ->
     with pytest.raises(InvalidError, match="new bucket num 4"):
         late.write_arrow(data((MONDAY, 1, 2)))
     assert numbers(stale) == [1]
+
+
+# ---- options that name files
+
+
+NAMES = {
+    "data-file.prefix": "mine-",
+    "changelog-file.prefix": "changed-",
+    "file.suffix.include.compression": "true",
+    "partition.default-name": "nothing",
+}
+
+
+def test_options_of_a_call_name_the_files_that_it_writes(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("p", pa.string(), nullable=False)])
+    made = catalog.create_table("t", schema, ["p"], ["p", "k"], {"bucket": "1", "changelog-producer": "input"})
+    data = pa.table({"k": [1], "p": ["a"]}, schema=schema)
+    made.write_arrow(data)
+    made.with_options(NAMES).write_arrow(data)
+    open_table(made.path, made.store.env, options=NAMES).write_arrow(data)
+    files = sorted(file.name for file in Path(made.path).glob("p=a/bucket-0/*"))
+    assert [name.split("-")[0] for name in files] == ["changed", "changed", "changelog", "data", "mine", "mine"]
+    assert [".zst." in name for name in files] == [True, True, False, False, True, True]
+    assert made.to_arrow().num_rows == 1
+
+
+def test_a_default_name_of_a_call_is_the_folder_of_null(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    schema = pa.schema([("k", pa.int64()), ("p", pa.string())])
+    made = catalog.create_table("t", schema, ["p"], [], {}).with_options(NAMES)
+    made.write_arrow(pa.table({"k": [1, 2], "p": [None, " "]}, schema=schema))
+    assert [folder.name for folder in Path(made.path).glob("p=*")] == ["p=nothing"]
+    assert sorted(made.to_arrow().column("k").to_pylist()) == [1, 2]
+    with pytest.raises(NotFoundError):  # as in Paimon: whoever reads must say the name too
+        catalog.table("t").to_arrow()
+
+
+@pytest.mark.parametrize("key", ["data-file.path-directory", "index-file-in-data-file-dir"])
+def test_options_that_fix_where_data_lies_are_no_call_s(tmp_path: Path, key: str) -> None:
+    made = bucketlake.open(tmp_path).create_table("t", pa.schema([("k", pa.int64())]), [], [], {})
+    with pytest.raises(InvalidError, match="not supported yet"):
+        made.with_options({key: "true"})
+
+
+def test_options_stand_in_one_place(tmp_path: Path) -> None:
+    store = bucketlake.open(tmp_path).create_table("t", pa.schema([("k", pa.int64())]), [], [], {}).store
+    changed = store.with_options({"data-file.prefix": "x-", "branch": "b"})
+    assert changed.options.raw == changed.schema.options == changed.paths.options
+    assert changed.paths.meta_root.endswith("/branch/branch-b")
+    assert store.with_options({}).paths == store.paths

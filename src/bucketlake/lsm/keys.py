@@ -4,7 +4,6 @@
         .columns -> list[str]                         what it reads: keys, sequence fields, _SEQUENCE_NUMBER
         .sort(rows: RecordBatch) -> (order, starts)   order of rows by (key, sequence…, _SEQUENCE_NUMBER, position)
         .view(batch) -> KeyView                       .at(row) -> Bound; .upper(bound, start=0) -> int; .is_strict()
-        .bound(values) -> Bound                       from decoded Python values (binary_row.decode_row)
 
 `fields` may be schema.key_fields ("_KEY_a", …) or the plain columns of the primary key.
 
@@ -34,13 +33,12 @@ from bucketlake.lsm.words import (
     Word,
     byte_ranges,
     decimal_pairs,
-    float_order,
     integers_of,
     sequence_words,
     words_of,
 )
 from bucketlake.schema import SEQUENCE_FIELD
-from bucketlake.types import DataField, Root
+from bucketlake.types import DataField
 
 __all__ = ["Bound", "KeyOrder", "KeyView", "ranks"]
 
@@ -95,15 +93,6 @@ class KeyOrder:
     def view(self, batch: pa.RecordBatch) -> KeyView:
         """Single keys of a sorted batch. Raises InvalidError naming a key column that holds nulls."""
         return KeyView(batch.num_rows, [_reader(self._key(batch, item)) for item in self.fields])
-
-    def bound(self, values: Sequence[Any]) -> Bound:
-        """A key of decoded Python values as a bound; comparable with other bounds made here, not with a view's."""
-        return tuple(
-            float_order(value, 64 if item.type.root is Root.DOUBLE else 32)
-            if item.type.root in (Root.FLOAT, Root.DOUBLE)
-            else value
-            for item, value in zip(self.fields, values, strict=True)
-        )
 
     def _key(self, rows: pa.RecordBatch, item: DataField) -> pa.Array:
         column = rows.column(item.name)

@@ -3,8 +3,7 @@
     SortedRun(files)                       .size, .row_count
     Levels.of(files, key_range, num_levels=2)   .level0 (newest first), .runs, .sorted_runs(), .update(before, after) …
     sections(files, key_range) -> list[list[SortedRun]]     sections ascend by key; runs of one oldest first
-    KeyRange = Callable[[DataFile], tuple[Bound, Bound]]    (min, max) of a file; wrap decode_row's values in
-                                                            KeyOrder.bound: (order.bound(…min_key…), order.bound(…))
+    KeyRange = Callable[[DataFile], tuple[Bound, Bound]]    (min, max) of a file: key_range_of(key fields)
 
 Spec: docs/spec/merge.md#levels
 """
@@ -18,13 +17,33 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.format.binary_row import without_arity_header
 from bucketlake.format.manifest import DataFile
+from bucketlake.format.row_order import ranked_row
 from bucketlake.lsm.keys import Bound
+from bucketlake.types import DataField
 
-__all__ = ["KeyRange", "Levels", "SortedRun", "sections"]
+__all__ = ["KeyRange", "Levels", "SortedRun", "key_range_of", "sections"]
 
 KeyRange = Callable[[DataFile], tuple[Bound, Bound]]
 FEW = 16  # a level this many times larger than what joins it is not sorted anew
+
+
+def key_range_of(fields: Sequence[DataField]) -> KeyRange:
+    """How to read a file's first and last key, given the key fields, as values that compare in key order.
+
+    It raises CorruptError naming the file whose keys are cut short.
+    """
+    types = [field.type for field in fields]
+
+    def key_range(file: DataFile) -> tuple[Bound, Bound]:
+        try:
+            low = ranked_row(without_arity_header(file.min_key), types)
+            return low, ranked_row(without_arity_header(file.max_key), types)
+        except CorruptError as error:
+            raise CorruptError(error.what, file=file.file_name, **error.details) from error
+
+    return key_range
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,12 +73,6 @@ def byte_ranges(array: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
     return content, bounds
 
 
-def float_order(value: float, width: int) -> int:
-    """One float as the integer that `integers_of` gives it; width: 32 or 64 bits."""
-    bits = np.array([value], f"f{width // 8}").view(f"i{width // 8}")
-    return int(_float_image(bits)[0])
-
-
 def decimal_pairs(array: pa.Array) -> npt.NDArray[np.int64]:
     """(n, 2) words of the unscaled 128-bit integers of a decimal column: low, high."""
     data = array.buffers()[1]

@@ -199,15 +199,14 @@ def plan_append(
     for (partition, bucket), entries in found.items():
         own = vector_entries(indexes, partition, bucket)
         holders = {part.data_file_name: entry.file.file_name for entry in own for part in entry.file.dv_ranges or ()}
-        files = [entry.file for entry in entries]
+        files, where = [entry.file for entry in entries], places.get((partition, bucket), {})
         if store.schema.bucket_mode is BucketMode.UNAWARE:
-            where = places.get(partition, {})
             files = [file for file in files if _is_worth(file, where, rule)][:left]
             left -= len(files)
             picked = pick_unaware(files, holders, rule)
         else:
             picked = pick_bucketed(files, holders, rule, full)
-        units += [_unit(entries[0], group, places.get(partition, {}), own, snapshot.id) for group in picked]
+        units += [_unit(entries[0], group, where, own, snapshot.id) for group in picked]
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 

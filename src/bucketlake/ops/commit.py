@@ -18,7 +18,8 @@ from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule
-from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, key_range_of, shift_metadata, shifts
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, shift_metadata, shifts
 from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.partitions import PartitionFilter, spec_filter
@@ -389,9 +390,9 @@ class _Rebase:
 
     def discard_replaced(self) -> None:
         """After publishing: remove the files that rebasing replaced, the caller's own among them."""
-        published = {file.file_name for message in self.messages for file in _made(message)}
+        published = {(m.partition, m.bucket, file.file_name) for m in self.messages for file in _made(m)}
         for message, file in (*self._replaced, *self._rewritten):
-            if file.file_name not in published:
+            if (message.partition, message.bucket, file.file_name) not in published:
                 _delete_made(self._store, message, file)
 
     def discard_rewritten(self) -> None:

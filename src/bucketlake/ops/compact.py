@@ -16,8 +16,8 @@ from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pick
-from bucketlake.lsm.levels import Levels
-from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
+from bucketlake.lsm.levels import Levels, key_range_of
+from bucketlake.ops.conflicts import DELETION_VECTORS
 from bucketlake.ops.deletions import load_vectors, write_vectors
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.expiry import RowExpiry

@@ -19,16 +19,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
-from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.index_manifest import IndexEntry
-from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
-from bucketlake.lsm.keys import Bound, KeyOrder
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.entries import BucketKey, EntryKey, bucket_key, fold
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.types import DataField
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH = "HASH"
@@ -159,23 +156,12 @@ def _check_key_ranges(
                 )
 
 
-def key_range_of(fields: Sequence[DataField]) -> KeyRange:
-    """How to read a file's first and last key, given the key fields, as values that compare in key order."""
-    order, types = KeyOrder(fields), [field.type for field in fields]
-
-    def key_range(file: DataFile) -> tuple[Bound, Bound]:
-        low = decode_row(without_arity_header(file.min_key), types)
-        return order.bound(low), order.bound(decode_row(without_arity_header(file.max_key), types))
-
-    return key_range
-
-
 def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:
     if not indexes:
         return
-    live = {(e.partition, e.bucket, e.file.index_type, e.file.file_name) for e in (base.indexes if base else ())}
+    live = {_index_place(entry) for entry in (base.indexes if base else ())}
     for entry in indexes:
-        key = (entry.partition, entry.bucket, entry.file.index_type, entry.file.file_name)
+        key = _index_place(entry)
         if entry.kind == FileKind.DELETE:
             if key not in live:
                 raise _index_conflict("an index file that this commit replaces is not live any more", base, ours, entry)
@@ -200,8 +186,8 @@ def _check_vectors(
     """New vectors speak of live files, a file has one vector, and no vector that stays speaks of a file that this
     commit takes away."""
     files = {(e.partition, e.bucket, e.file.file_name) for e in merged.values()}
-    replaced = {(e.file.index_type, e.file.file_name) for e in indexes if e.kind == FileKind.DELETE}
-    staying = [e for e in (base.indexes if base else ()) if (e.file.index_type, e.file.file_name) not in replaced]
+    replaced = {_index_place(e) for e in indexes if e.kind == FileKind.DELETE}
+    staying = [e for e in (base.indexes if base else ()) if _index_place(e) not in replaced]
     known = {name: entry for entry in staying for name in _vectors(entry)}
     for entry in indexes:
         if entry.kind != FileKind.ADD:
@@ -221,6 +207,10 @@ def _check_vectors(
             if name in taken:
                 what = "another commit deleted rows of a file that this commit replaces"
                 raise _index_conflict(what, base, ours, entry, file=name[2])
+
+
+def _index_place(entry: IndexEntry) -> tuple[bytes, int, str, str]:
+    return entry.partition, entry.bucket, entry.file.index_type, entry.file.file_name
 
 
 def _vectors(entry: IndexEntry) -> list[tuple[bytes, int, str]]:
@@ -278,13 +268,13 @@ def shifts(messages: Sequence[CommitMessage], base: Sequence[ManifestEntry]) -> 
     Spec: docs/spec/commit.md#sequence-numbers
     """
     committed = max_sequences(base)
-    live = {entry.file.file_name for entry in base}
+    live = {(*bucket_key(entry), entry.file.file_name) for entry in base}
     lowest: dict[BucketKey, int] = {}
     for message in messages:
         key = (message.partition, message.bucket)
         if message.deleted_files or message.bucket == POSTPONE_BUCKET:
             continue
-        if any(file.file_name in live for file in message.new_files):
+        if any((*key, file.file_name) in live for file in message.new_files):
             continue
         for file in message.new_files:
             lowest[key] = min(lowest.get(key, file.min_sequence_number), file.min_sequence_number)

@@ -42,13 +42,14 @@ from bucketlake.predicate import Constant, Predicate
 from bucketlake.schema import BucketMode, TableSchema
 from bucketlake.types import arrow_schema
 
-__all__ = ["Assign", "Find", "Positions", "assign_values", "delete_rows", "found_here", "update_rows"]
+__all__ = ["Assign", "Find", "Positions", "assign_values", "delete_rows", "found_here", "path_of", "update_rows"]
 
 ATTEMPTS = 20
 SHORTEST_PAUSE = 0.01  # seconds; doubled up to 32 times it
 Positions = npt.NDArray[np.int64]
 Find = Callable[[Store, Sequence[Split]], Mapping[str, Positions]]
-"""Positions, ascending, of the rows wanted in every file of raw splits; rows that vectors name may be among them."""
+"""Positions, ascending, of the rows wanted in every file of raw splits, by `path_of`; rows that vectors name may be
+among them."""
 Assign = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Rows as they are (all columns of the table) to rows as they shall be."""
 
@@ -117,9 +118,14 @@ def found_here(where: Predicate) -> Find:
     def find(store: Store, splits: Sequence[Split]) -> dict[str, Positions]:
         files = [(split, file) for split in splits for file in split.files]
         found = parallel(lambda item: matching_positions(store, *item, where), files)
-        return {file.file_name: positions for (_, file), positions in zip(files, found, strict=True)}
+        return {path_of(store, *item): positions for item, positions in zip(files, found, strict=True)}
 
     return find
+
+
+def path_of(store: Store, split: Split, file: DataFile) -> str:
+    """What tells a file from all others of the table: files of several partitions may have one name."""
+    return store.paths.file_path(split.bucket_path, file)
 
 
 @dataclass(slots=True)
@@ -139,7 +145,7 @@ class _Touched:
 
 @dataclass(slots=True)
 class _Change:
-    """A delete or an update on changing bases. `known`: positions found so far, by file name."""
+    """A delete or an update on changing bases. `known`: positions found so far, by path."""
 
     store: Store
     where: Predicate
@@ -204,12 +210,12 @@ class _Change:
             yield from write_batches(self.store, rows, prepare_write(self.store, snapshot))
 
     def _touched(self, splits: Sequence[Split]) -> list[_Touched]:
-        new = [_part(split, [f for f in split.files if f.file_name not in self.known]) for split in splits]
+        new = [_part(split, [f for f in split.files if self._path(split, f) not in self.known]) for split in splits]
         self.known.update(self.find(self.store, [split for split in new if split.files]))
         return [touched for split in splits for touched in self._touched_in(split)]
 
     def _touched_in(self, split: Split) -> list[_Touched]:
-        files = [file for file in split.files if len(self.known.get(file.file_name, ()))]
+        files = [file for file in split.files if len(self.known.get(self._path(split, file), ()))]
         deletions = {f.file_name: split.deletions[f.file_name] for f in files if f.file_name in split.deletions}
         vectors = load_deletions(self.store, deletions)
         found = []
@@ -218,11 +224,14 @@ class _Change:
             if file.file_name in vectors:
                 old[positions_of(vectors[file.file_name])] = True
             hits = np.zeros(file.row_count, np.bool_)
-            hits[self.known[file.file_name]] = True
+            hits[self.known[self._path(split, file)]] = True
             hits &= ~old
             if hits.any():
                 found.append(_Touched(split, file, hits, hits | old))
         return found
+
+    def _path(self, split: Split, file: DataFile) -> str:
+        return path_of(self.store, split, file)
 
 
 def _part(split: Split, files: Sequence[DataFile]) -> Split:

@@ -11,6 +11,7 @@ Spec: docs/spec/deletion_vector.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,7 @@ __all__ = [
     "Words",
     "dead_words",
     "deleted_mask",
+    "load_all_deletions",
     "load_deletions",
     "load_vectors",
     "new_vector",
@@ -75,12 +77,19 @@ def load_vectors(store: Store, entries: Sequence[IndexEntry]) -> dict[str, Vecto
 
 def load_deletions(store: Store, deletions: Mapping[str, DeletionFile]) -> dict[str, Vector]:
     """Vectors by data file name, given where they lie; every index file is read once. Errors as `load_vectors`."""
+    return load_all_deletions(store, [deletions])[0]
+
+
+def load_all_deletions(store: Store, buckets: Sequence[Mapping[str, DeletionFile]]) -> list[dict[str, Vector]]:
+    """As `load_deletions` for several splits: a name tells a file within its bucket only."""
     by_path: dict[str, list[DeletionVectorRange]] = {}
-    for deletion in deletions.values():
+    for deletion in chain.from_iterable(deletions.values() for deletions in buckets):
         by_path.setdefault(deletion.path, []).append(deletion.range)
-    loaded = parallel(lambda item: _load(store, *item), list(by_path.items()))
-    by_name = {name: vector for found in loaded for name, vector in found.items()}
-    return {name: by_name[deletion.range.data_file_name] for name, deletion in deletions.items()}
+    loaded = dict(zip(by_path, parallel(lambda item: _load(store, *item), list(by_path.items())), strict=True))
+    return [
+        {name: loaded[found.path][found.range.data_file_name] for name, found in deletions.items()}
+        for deletions in buckets
+    ]
 
 
 def _load(store: Store, path: str, ranges: list[DeletionVectorRange]) -> dict[str, Vector]:

@@ -55,13 +55,14 @@ def may_match_by_index(store: Store, predicate: Predicate, entries: Sequence[Man
 
 
 def _stored_condition(store: Store, predicate: Predicate, schema_id: int) -> Predicate | None:
-    """The strongest part of the predicate over columns as the files of a schema have them, by their names there."""
+    """The strongest part of the predicate over columns as the files of a schema have them, by their names there.
+    Partition columns are not the files' affair."""
     stored = {item.id: item for item in store.schema_of(schema_id).fields}
-    names = {}
+    names, fixed = {}, store.schema.partition_keys
     for item in store.schema.fields:
         old = stored.get(item.id)
         same = old is not None and old.type.with_nullable(True) == item.type.with_nullable(True)
-        if old is not None and same and item.name in columns_of(predicate):
+        if old is not None and same and item.name in columns_of(predicate) and item.name not in fixed:
             names[item.name] = old.name
     part = restrict(predicate, names)
     return None if part is None else rename(part, names)

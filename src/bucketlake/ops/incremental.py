@@ -10,15 +10,15 @@ Spec: docs/spec/incremental.md
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.manifest import FileKind, ManifestEntry
 from bucketlake.format.snapshot import CommitKind, Snapshot
-from bucketlake.ops.conflicts import key_range_of
+from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.entries import BucketKey, bucket_key
-from bucketlake.ops.messages import DeletionFile, Split
+from bucketlake.ops.messages import BucketVectors, Split
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.scan import (
     EntryFilter,
@@ -116,11 +116,11 @@ def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, Section]:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The files of one of two snapshots. `vectors`: their deletion vectors by partition and file name."""
+    """The files of one of two snapshots, and where their deletion vectors lie."""
 
     snapshot: Snapshot
     entries: list[ManifestEntry]
-    vectors: Mapping[bytes, Mapping[str, DeletionFile]]
+    vectors: BucketVectors
 
     @classmethod
     def of(cls, store: Store, snapshot: Snapshot, wanted: EntryFilter, pruner: Pruner) -> _Side:
@@ -135,11 +135,11 @@ class _Side:
 
     def _identity(self, entry: ManifestEntry, by_vectors: bool) -> Hashable:
         """A file at its place; an upgraded file is another."""
-        vector = self.vectors.get(entry.partition, {}).get(entry.file.file_name) if by_vectors else None
+        vector = self.vectors.get(bucket_key(entry), {}).get(entry.file.file_name) if by_vectors else None
         return (bucket_key(entry), entry.total_buckets, entry.file.level, entry.file.file_name, vector)
 
     def split(self, store: Store, group: Section, raw: bool) -> Split:
-        return split_of(store, self.snapshot.id, group, raw, self.vectors.get(group[0].partition))
+        return split_of(store, self.snapshot.id, group, raw, self.vectors)
 
 
 def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:

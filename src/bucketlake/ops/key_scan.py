@@ -199,9 +199,9 @@ class Delta:
     commits: int = 0
     added: dict[BucketKey, list[DataFile]] = field(default_factory=dict)
     cleared: set[BucketKey] = field(default_factory=set)
-    committed: dict[str, int] = field(
+    committed: dict[tuple[BucketKey, str], int] = field(
         default_factory=dict
-    )  # snapshot by file name: numbers of an emptied bucket restart
+    )  # snapshot by place and file name: numbers of an emptied bucket restart
 
     @property
     def rows(self) -> int:
@@ -222,7 +222,7 @@ def delta_since(store: Store, after: int, snapshot: Snapshot) -> Delta | None:
         for entry in delta_entries(store, step):
             if entry.kind == FileKind.ADD:
                 delta.added.setdefault(bucket_key(entry), []).append(entry.file)
-                delta.committed[entry.file.file_name] = number
+                delta.committed[bucket_key(entry), entry.file.file_name] = number
             else:
                 delta.cleared.add(bucket_key(entry))
     return delta
@@ -258,12 +258,12 @@ def last_states(
     place: BucketKey,
     files: Sequence[DataFile],
     removes: Callable[[Places], Mask],
-    committed: dict[str, int],
+    committed: dict[tuple[BucketKey, str], int],
 ) -> tuple[Keys, Mask]:
     """The distinct keys of files of one place, and whether each lives after its last row. `removes`: which kinds of
     rows take a key away."""
     fields = key_fields(store)
-    read = [(committed[file.file_name], batch) for file in files for batch in file_rows(store, place, file)]
+    read = [(committed[place, file.file_name], batch) for file in files for batch in file_rows(store, place, file)]
     batches = [batch for _, batch in read]
     snapshots = np.repeat([number for number, _ in read], [batch.num_rows for batch in batches])
     keys = Keys.all_of([Keys.none(fields), *(Keys.of(batch, fields) for batch in batches)])

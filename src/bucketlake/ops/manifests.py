@@ -23,10 +23,14 @@ from bucketlake.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
+from bucketlake.format.row_order import NULL, Rank, ranked_row
 from bucketlake.ops.conflicts import DELETION_VECTORS, HASH
 from bucketlake.ops.entries import entry_key, fold
 from bucketlake.ops.store import Store
-from bucketlake.types import DataType
+from bucketlake.types import DataType, Root
+
+_FLOATS = {Root.FLOAT, Root.DOUBLE}
+_BYTES = {Root.BINARY, Root.VARBINARY}  # Paimon keeps no bounds of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +96,17 @@ def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> S
     counts: dict[bytes, int] = {}
     for partition in partitions:
         counts[partition] = counts.get(partition, 0) + 1
-    rows = [(decode_row(without_arity_header(partition), types), count) for partition, count in counts.items()]
+    rows = [without_arity_header(partition) for partition in counts]
+    ranks = [ranked_row(row, types) for row in rows]
     mins: list[Any] = []
     maxs: list[Any] = []
     nulls: list[int] = []
-    for index in range(len(types)):
-        values = [row[index] for row, _ in rows if row[index] is not None]
-        mins.append(min(values) if values else None)
-        maxs.append(max(values) if values else None)
-        nulls.append(sum(count for row, count in rows if row[index] is None))
+    for index, kind in enumerate(types):
+        known = [(rank[index], at) for at, rank in enumerate(ranks) if rank[index] is not NULL]
+        bounded = bool(known) and kind.root not in _BYTES
+        mins.append(decode_row(rows[min(known)[1]], types)[index] if bounded else None)
+        maxs.append(decode_row(rows[max(known)[1]], types)[index] if bounded else None)
+        nulls.append(sum(n for rank, n in zip(ranks, counts.values(), strict=True) if rank[index] is NULL))
     return SimpleStats(_row(mins, types), _row(maxs, types), tuple(nulls))
 
 
@@ -191,20 +197,29 @@ def may_hold(manifest: ManifestFile, partitions: Iterable[bytes], types: Sequenc
     stats = manifest.partition_stats
     if not types:
         return any(True for _ in partitions)
-    low = decode_row(without_arity_header(stats.min_values), types)
-    high = decode_row(without_arity_header(stats.max_values), types)
+    low = ranked_row(without_arity_header(stats.min_values), types)
+    high = ranked_row(without_arity_header(stats.max_values), types)
     nulls = stats.null_counts or (None,) * len(types)
+    entries = manifest.num_added_files + manifest.num_deleted_files
     for partition in partitions:
-        values = decode_row(without_arity_header(partition), types)
-        if all(_covers(v, lo, hi, n) for v, lo, hi, n in zip(values, low, high, nulls, strict=True)):
+        values = ranked_row(without_arity_header(partition), types)
+        fields = zip(values, low, high, nulls, types, strict=True)
+        if all(_covers(value, (lo, hi), count, entries, kind) for value, lo, hi, count, kind in fields):
             return True
     return False
 
 
-def _covers(value: Any, low: Any, high: Any, nulls: int | None) -> bool:
-    if value is None:
+def _covers(value: Rank, bounds: tuple[Rank, Rank], nulls: int | None, entries: int, kind: DataType) -> bool:
+    """Whether a partition column of `entries` files can have this value. A missing bound says nothing, nor do bounds of
+    floating point: engines differ on where NaN and -0.0 stand."""
+    if value is NULL:
         return nulls is None or nulls > 0
-    return low is not None and high is not None and bool(low <= value <= high)
+    if nulls is not None and nulls >= entries:
+        return False
+    if kind.root in _FLOATS:
+        return True
+    low, high = bounds
+    return bool(low <= value and (high is NULL or value <= high))
 
 
 # ---- index files

@@ -46,6 +46,11 @@ class CommitMessage:
         )
 
 
+BucketVectors = dict[tuple[bytes, int], "dict[str, DeletionFile]"]
+"""Where deletion vectors lie: by (partition, bucket), then by data file name. A name alone tells no file: migrated
+tables have files of one name in many partitions."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
     """A deletion vector of one data file: where it lies."""

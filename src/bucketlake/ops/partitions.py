@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import decode_row, without_arity_header
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Predicate, mask
-from bucketlake.types import arrow_schema
 
 PartitionFilter = Callable[[bytes], bool]
 
@@ -21,16 +21,40 @@ def partition_values(store: Store, partition: bytes) -> tuple[Any, ...]:
     return decode_row(without_arity_header(partition), [field.type for field in store.schema.partition_fields])
 
 
+def partition_columns(store: Store, partitions: Sequence[bytes]) -> list[pa.Array]:
+    """The partition columns as Arrow has them, a row a partition given: every value of a type, those included that
+    Python's dates and times lack. UnsupportedError for a value that Arrow lacks: it must not pass for null."""
+    places = {partition: place for place, partition in enumerate(dict.fromkeys(partitions))}
+    fields = store.schema.partition_fields
+    columns = decode_columns(list(places), [item.type for item in fields], range(len(fields)))
+    for place, column in enumerate(columns):
+        if column.null_count:
+            _check_nulls(
+                store,
+                [one for one, valid in zip(places, column.is_valid().to_pylist(), strict=True) if not valid],
+                place,
+            )
+    if len(places) == len(partitions):
+        return columns
+    rows = pa.array([places[partition] for partition in partitions], pa.int64())
+    return [column.take(rows) for column in columns]
+
+
+def _check_nulls(store: Store, partitions: Iterable[bytes], place: int) -> None:
+    for partition in partitions:
+        value = partition_values(store, partition)[place]
+        if value is not None:
+            column = store.schema.partition_fields[place].name
+            raise UnsupportedError("a partition value is outside of what can be read", column=column, value=value)
+
+
 def matching(store: Store, predicate: Predicate, partitions: Iterable[bytes]) -> frozenset[bytes]:
     """Those partitions that satisfy a predicate over partition columns."""
     known = list(dict.fromkeys(partitions))
     if not known:
         return frozenset()
-    fields = store.schema.partition_fields
-    rows = [partition_values(store, partition) for partition in known]
-    schema = arrow_schema(fields)
-    columns = [pa.array([row[i] for row in rows], schema.field(i).type) for i in range(len(fields))]
-    hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=schema.names)).to_pylist()
+    columns = partition_columns(store, known)
+    hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=store.schema.partition_keys)).to_pylist()
     return frozenset(partition for partition, hit in zip(known, hits, strict=True) if hit)
 
 
@@ -61,4 +85,6 @@ def _same(wanted: object, value: object, text: str) -> bool:
         return value is None
     if isinstance(wanted, str) and not isinstance(value, str):
         return wanted in (text, str(value))
+    if isinstance(wanted, float) and isinstance(value, float) and math.isnan(wanted):
+        return math.isnan(value)
     return wanted in (value, text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -46,15 +46,14 @@ def pending_store(store: Store) -> Store:
 
     Raises InvalidError for a `data-file.prefix` that readers could not tell from the marks.
     """
-    prefix = store.paths.options.get("data-file.prefix", "data-")
+    prefix = store.options.text("data-file.prefix") or ""
     if "-s-" in prefix or "-w-" in prefix:
         raise InvalidError(
             "names of pending postpone files could not be read back",
             prefix=prefix,
             remedy="choose a data-file.prefix without '-s-' and '-w-'",
         )
-    paths = replace(store.paths, options={**store.paths.options, "data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
-    return replace(store, paths=paths)
+    return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
 
 
 def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[DataFile]:
@@ -74,21 +73,25 @@ def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[Da
     return sorted(files, key=place)
 
 
-def committed_in(store: Store, snapshot: Snapshot, names: Collection[str]) -> dict[str, int]:
-    """Which retained snapshot added each of these pending files, live in `snapshot`; those of expired ones lack.
+def committed_in(
+    store: Store, snapshot: Snapshot, files: Collection[tuple[bytes, str]]
+) -> dict[tuple[bytes, str], int]:
+    """Which retained snapshot added each of these pending files (partition, name), live in `snapshot`; those of expired
+    ones lack.
 
     Reads delta manifests backwards from `snapshot`, only as far as needed.
     """
-    wanted = set(names)
-    found_in: dict[str, int] = {}
+    wanted = set(files)
+    found_in: dict[tuple[bytes, str], int] = {}
     at: Snapshot | None = snapshot
     while wanted and at is not None:
         deltas = [m for m in store.manifest_list(at.delta_manifest_list) if _may_be_pending(m)]
         for entries in store.manifests(deltas):
             for entry in entries:
-                if entry.kind == FileKind.ADD and entry.file.file_name in wanted:
-                    found_in[entry.file.file_name] = at.id
-                    wanted.discard(entry.file.file_name)
+                key = (entry.partition, entry.file.file_name)
+                if entry.kind == FileKind.ADD and key in wanted:
+                    found_in[key] = at.id
+                    wanted.discard(key)
         at = store.find_snapshot(at.id - 1) if at.id > 1 else None
     return found_in
 
@@ -104,9 +107,11 @@ def ordered_by_partition(
     groups: dict[bytes, list[DataFile]] = {}
     for entry in pending:
         groups.setdefault(entry.partition, []).append(entry.file)
-    several = [file.file_name for files in groups.values() if len(files) > 1 for file in files]
-    committed = committed_in(store, snapshot, several)
-    return {partition: in_order(files, committed) for partition, files in groups.items()}
+    several = [(place, file.file_name) for place, files in groups.items() if len(files) > 1 for file in files]
+    committed: dict[bytes, dict[str, int]] = {}
+    for (place, name), number in committed_in(store, snapshot, several).items():
+        committed.setdefault(place, {})[name] = number
+    return {place: in_order(files, committed.get(place, {})) for place, files in groups.items()}
 
 
 # ---- modes

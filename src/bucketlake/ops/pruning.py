@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bucketlake.format.hashing import assign_buckets
-from bucketlake.format.manifest import ManifestEntry, ManifestFile, SimpleStats
+from bucketlake.format.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.stats import decode_stats_columns
 from bucketlake.ops.file_indexes import may_match_by_index
+from bucketlake.ops.partitions import partition_columns
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Bounds, Predicate, columns_of, key_values, may_match_all, restrict
 from bucketlake.schema import BucketMode, TableSchema
@@ -139,11 +141,20 @@ class Pruner:
         stats: Sequence[SimpleStats],
         entries: Sequence[ManifestEntry],
     ) -> dict[str, Bounds]:
-        """Bounds by today's column names; a column that the files lack is all null, a retyped one unknown."""
+        """Bounds by today's column names; a column that the files lack is all null, a retyped one unknown. Partition
+        columns are constants of the files, whatever statistics say: the files of migrated tables lack them."""
         places = {item.id: i for i, item in enumerate(fields)}
         stored = {item.id for item in schema.fields}
         known = {}
-        for name in columns_of(predicate) & set(self._store.schema.field_names):
+        fixed = self._store.schema.partition_keys
+        if columns_of(predicate) & set(fixed):
+            constants = partition_columns(self._store, [entry.partition for entry in entries])
+            rows = pa.array([entry.file.row_count for entry in entries], pa.int64())
+            known = {
+                name: Bounds(values, values, pc.if_else(values.is_null(), rows, 0))
+                for name, values in zip(fixed, constants, strict=True)
+            }
+        for name in columns_of(predicate) & set(self._store.schema.field_names) - set(fixed):
             wanted = self._store.schema.field(name)
             if wanted.id not in stored:
                 empty = pa.nulls(len(entries), arrow_schema([wanted]).field(0).type)
@@ -154,6 +165,33 @@ class Pruner:
                 if all(_arity(s.min_values) == arity == _arity(s.max_values) for s in stats):
                     known[name] = _bounds(stats, fields, places[wanted.id])
         return known
+
+
+def proved_partitions(store: Store, files: Sequence[tuple[bytes, DataFile]], names: Sequence[str]) -> Mask:
+    """Per file (with its partition), whether its statistics show that it holds these partition columns, and in them no
+    other values than the partition's. Files of migrated tables do not: there the partition alone knows them."""
+    proved = np.zeros(len(files), np.bool_)
+    constants = dict(zip(store.schema.partition_keys, partition_columns(store, [one for one, _ in files]), strict=True))
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for index, (_, file) in enumerate(files):
+        groups.setdefault((file.schema_id, file.value_stats_cols), []).append(index)
+    for (schema_id, stats_columns), indexes in groups.items():
+        schema = store.schema_of(schema_id)
+        fields = schema.fields if stats_columns is None else schema.select(stats_columns)
+        places = {item.id: place for place, item in enumerate(fields)}
+        stats = [files[index][1].value_stats for index in indexes]
+        wanted = [store.schema.field(name) for name in names]
+        if any(item.id not in places or not _same_type(fields[places[item.id]], item) for item in wanted):
+            continue
+        if any(_arity(one) != len(fields) for found in stats for one in (found.min_values, found.max_values)):
+            continue
+        kept = np.ones(len(indexes), np.bool_)
+        for item in wanted:
+            bounds, values = _bounds(stats, fields, places[item.id]), constants[item.name].take(pa.array(indexes))
+            inside = pc.and_(pc.less_equal(bounds.mins, values), pc.less_equal(values, bounds.maxs))
+            kept &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
+        proved[indexes] = kept
+    return proved
 
 
 _Source = Callable[

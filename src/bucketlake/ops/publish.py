@@ -26,7 +26,8 @@ from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.format.stats import EMPTY_STATS
-from bucketlake.ops.conflicts import Base, CommitName, Rules, check, key_range_of, name_of
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.conflicts import Base, CommitName, Rules, check, name_of
 from bucketlake.ops.entries import record_count
 from bucketlake.ops.manifests import (
     Written,

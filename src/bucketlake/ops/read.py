@@ -16,20 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
-from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.datafile import format_of, read_numbered
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import DataFile, FileSource
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.engines import MergeEngine
-from bucketlake.lsm.keys import Bound, KeyOrder
-from bucketlake.lsm.levels import KeyRange, Levels, sections
+from bucketlake.lsm.keys import KeyOrder
+from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.lsm.rules import engine_of, order_of
 from bucketlake.ops.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.messages import Split
-from bucketlake.ops.partitions import partition_values
+from bucketlake.ops.partitions import partition_columns
 from bucketlake.ops.pending import PendingRuns
 from bucketlake.ops.spill import Spill
 from bucketlake.ops.store import Store
@@ -150,8 +149,8 @@ class _Reader:
         self._store, self._split, self._fields = store, split, tuple(fields)
         self._schema = store.schema
         self._target = arrow_schema(fields)
-        values = partition_values(store, split.partition)
-        self._partition = dict(zip(store.schema.partition_keys, values, strict=True))
+        values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
+        self._partition = {name: one[0] for name, one in zip(store.schema.partition_keys, values, strict=True)}
         self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
 
     def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
@@ -210,7 +209,7 @@ class _Reader:
         engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
         layout, below = self._merge_layout(engine, order, wanted), self._key_part(predicate)
         settled = engine.computes and settles(self._store.options)
-        for section in sections(self._split.files, key_range(order)):
+        for section in sections(self._split.files, key_range_of(order.fields)):
             if settled and len(section) > 1:
                 old = self._by_level(layout, below, order, [file for run in section for file in run.files])
                 yield from merge_settled(old, order, engine, drop_deletes=not deletes)
@@ -270,7 +269,7 @@ class _Reader:
         self, layout: Sequence[DataField], below: Predicate | None, order: KeyOrder, files: Sequence[DataFile] = ()
     ) -> list[TrackedRun]:
         """The files (all of the split by default) as sorted runs with their levels, oldest first."""
-        levels = Levels.of(files or self._split.files, key_range(order)).sorted_runs()
+        levels = Levels.of(files or self._split.files, key_range_of(order.fields)).sorted_runs()
         return [TrackedRun(self._run(run.files, layout, below), level) for level, run in reversed(levels)]
 
     def _merge_layout(self, engine: MergeEngine, order: KeyOrder, wanted: Sequence[str]) -> list[DataField]:
@@ -325,22 +324,11 @@ class _Reader:
         places = {name: place for place, name in enumerate(batch.schema.names)}
         for item, target in zip(self._fields, self._target, strict=True):
             if item.name in self._partition:
-                arrays.append(pa.repeat(pa.scalar(self._partition[item.name], target.type), batch.num_rows))
+                arrays.append(pa.repeat(self._partition[item.name].cast(target.type), batch.num_rows))
             else:
                 place = places.get(item.name)
                 arrays.append(batch.column(places[f"_KEY_{item.name}"] if place is None else place))
         return pa.RecordBatch.from_arrays(arrays, schema=self._target)
-
-
-def key_range(order: KeyOrder) -> KeyRange:
-    """The smallest and the greatest key of a file as bounds of the order."""
-    types = [item.type for item in order.fields]
-
-    def of(file: DataFile) -> tuple[Bound, Bound]:
-        low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
-        return order.bound(low), order.bound(high)
-
-    return of
 
 
 def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:

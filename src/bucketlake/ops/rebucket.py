@@ -26,11 +26,10 @@ from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.engines import Deduplicate
-from bucketlake.lsm.levels import Levels
+from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.lsm.rules import order_of
 from bucketlake.ops.assign import slices
-from bucketlake.ops.conflicts import key_range_of
 from bucketlake.ops.deletions import load_vectors
 from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.read import read_key_values, read_split
@@ -228,7 +227,7 @@ def _append_rows(store: Store, partition: bytes, sources: Sequence[OldBucket]) -
             bucket_path=store.paths.bucket_dir(partition, source.number),
             files=tuple(sorted(source.files, key=lambda file: (file.min_sequence_number, file.file_name))),
             raw=True,
-            deletions=deletion_files(store, entries).get(partition, {}),
+            deletions=deletion_files(store, entries).get((partition, source.number), {}),
         )
         yield from read_split(store, split)
 

@@ -8,16 +8,16 @@ Spec: docs/spec/commit.md#splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import DataFile, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
-from bucketlake.lsm.levels import KeyRange, sections
-from bucketlake.ops.conflicts import DELETION_VECTORS, key_range_of
+from bucketlake.lsm.levels import KeyRange, key_range_of, sections
+from bucketlake.ops.conflicts import DELETION_VECTORS
 from bucketlake.ops.entries import BucketKey, bucket_key
-from bucketlake.ops.messages import DeletionFile, Split
+from bucketlake.ops.messages import BucketVectors, DeletionFile, Split
 from bucketlake.ops.postpone import ordered_by_partition
 from bucketlake.ops.pruning import Pruner
 from bucketlake.ops.store import Store
@@ -42,7 +42,7 @@ def make_splits(
     splits: list[Split] = []
     kept: list[ManifestEntry] = []
     for group, raw in groups:
-        splits.append(split_of(store, snapshot.id, group, raw, vectors.get(group[0].partition, {})))
+        splits.append(split_of(store, snapshot.id, group, raw, vectors))
         kept.extend(group)
     return splits, kept
 
@@ -65,8 +65,7 @@ def pending_splits(
     vectors = deletion_files(store, store.index_manifest(snapshot))
     splits: list[Split] = []
     for partition, ordered in files.items():
-        found = vectors.get(partition, {})
-        parts = [split_of(store, snapshot.id, group, False, found) for group in buckets[partition].values()]
+        parts = [split_of(store, snapshot.id, group, False, vectors) for group in buckets[partition].values()]
         splits += _shares(store, snapshot, partition, ordered, parts)
     return splits, [entry for entry in entries if entry.partition not in buckets]
 
@@ -93,11 +92,10 @@ def _shares(
     ]
 
 
-def split_of(
-    store: Store, snapshot_id: int, group: Section, raw: bool, vectors: Mapping[str, DeletionFile] | None = None
-) -> Split:
-    """The split of files of one bucket; `vectors`: deletion vectors of the partition by file name."""
-    first, found = group[0], vectors or {}
+def split_of(store: Store, snapshot_id: int, group: Section, raw: bool, vectors: BucketVectors | None = None) -> Split:
+    """The split of files of one bucket; `vectors`: deletion vectors of this bucket and maybe of others."""
+    first = group[0]
+    found = (vectors or {}).get(bucket_key(first), {})
     return Split(
         snapshot_id=snapshot_id,
         partition=first.partition,
@@ -110,14 +108,15 @@ def split_of(
     )
 
 
-def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> dict[bytes, dict[str, DeletionFile]]:
-    """Where each data file's deletion vector lies, by partition and file name."""
-    found: dict[bytes, dict[str, DeletionFile]] = {}
+def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> BucketVectors:
+    """Where each data file's deletion vector lies."""
+    found: BucketVectors = {}
     for index in indexes:
         if index.file.index_type == DELETION_VECTORS:
             path = store.paths.index_path(index.partition, index.bucket, index.file)
             for part in index.file.dv_ranges or ():
-                found.setdefault(index.partition, {})[part.data_file_name] = DeletionFile(path, part)
+                place = (index.partition, index.bucket)
+                found.setdefault(place, {})[part.data_file_name] = DeletionFile(path, part)
     return found
 
 

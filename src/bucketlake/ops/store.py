@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -93,7 +93,8 @@ class Store:
     """One table (or branch): where its files lie, its schema as the caller opened it, its effective options.
 
     Picklable; travels to tasks. `schema_of(id)` caches within the object, manifests are cached per process by path
-    (their names hold a uuid, so they never change).
+    (their names hold a uuid, so they never change). Options also decide how files are named: they are changed by
+    `with_options` and `with_schema` alone, which derive schema, paths and options from one text.
     """
 
     env: Env
@@ -101,6 +102,20 @@ class Store:
     schema: TableSchema
     options: TableOptions
     _schemas: dict[int, TableSchema] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, env: Env, root: str, schema: TableSchema) -> Store:
+        """The store of the table with this schema that lies in the folder `root`."""
+        paths = TablePaths(root, schema.partition_fields, schema.options, env.external)
+        return cls(env.of_table(root), paths, schema, TableOptions(schema.options))
+
+    def with_schema(self, schema: TableSchema) -> Store:
+        """The same table with this schema, its options included."""
+        return Store.of(self.env, self.paths.root, schema)
+
+    def with_options(self, extra: Mapping[str, Any]) -> Store:
+        """The same table with other options laid over its own, unchecked; None takes a key away."""
+        return self.with_schema(replace(self.schema, options=self.options.with_(extra).raw))
 
     # ---- snapshots
 
@@ -266,7 +281,7 @@ class Store:
     def on_branch(self, name: str) -> Store:
         """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
         looking up files, not for reading rows."""
-        return replace(self, paths=replace(self.paths, options={**self.paths.options, "branch": name}))
+        return self.with_options({"branch": name})
 
     # ---- tags and schemas
 

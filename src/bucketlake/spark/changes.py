@@ -33,7 +33,8 @@ from bucketlake.ops.scan import Scan, plan
 from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
 from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import reader, writer
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.spark.native import ROW_INDEX
+from bucketlake.spark.placed import FILE
 from bucketlake.spark.places import Choose, finder
 from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
@@ -68,7 +69,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 def _chooser(where: str | Predicate | None) -> Choose:
     """The places of the rows that a condition over the table's columns finds."""
     text = to_spark_sql(where) if isinstance(where, Predicate) else where
-    return lambda frame: (frame if text is None else frame.where(text)).select(FILE_NAME, ROW_INDEX)
+    return lambda frame: (frame if text is None else frame.where(text)).select(FILE, ROW_INDEX)
 
 
 def condition(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:

@@ -14,7 +14,6 @@ import sys
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -179,7 +178,7 @@ def roomy(store: Store) -> Store:
     usual = store.options.get("write-buffer-size")
     room = memory_bytes() // (_BUFFER_SHARE * (os.cpu_count() or 1))
     size = max(usual, min(room, 2 * usual))
-    return replace(store, options=store.options.with_({"write-buffer-size": f"{size} b"}))
+    return store.with_options({"write-buffer-size": f"{size} b"})
 
 
 def _root() -> Path:

@@ -13,27 +13,32 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from bucketlake.format.binary_row import decode_row, without_arity_header
 from bucketlake.format.manifest import DataFile
-from bucketlake.lsm.keys import Bound
-from bucketlake.lsm.levels import sections
+from bucketlake.lsm.levels import key_range_of, sections
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize
 from bucketlake.lsm.rules import engine_of, order_of
-from bucketlake.ops.deletions import Mask, Words, dead_words, deleted_mask, load_deletions, packed
+from bucketlake.ops.deletions import (
+    Mask,
+    Words,
+    dead_words,
+    deleted_mask,
+    load_all_deletions,
+    load_deletions,
+    packed,
+)
 from bucketlake.ops.messages import Split
 from bucketlake.ops.read import file_layout, read_file
 from bucketlake.ops.store import Store, parallel
 from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
-from bucketlake.spark.native import FILE_NAME, FILE_SIZE, ROW_INDEX, FileAt, scan_with_positions
+from bucketlake.spark.native import ROW_INDEX, FileAt, files_at
+from bucketlake.spark.placed import scan_with_positions
 from bucketlake.types import DataField
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
@@ -41,13 +46,12 @@ BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan
 CACHE_BYTES = 256 << 20
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
 _BITS = "__bucketlake_superseded"
-_KEY = "__bucketlake_key"
-_KEPT = f"""CASE WHEN {_BITS} IS NULL THEN CAST(raise_error('a data file changed while it was read: read again') AS INT)
- ELSE coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
- CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) END = 0"""  # one call to the JVM, as text
-MOST_SCANS = 4  # for files of one size; beyond it the rest is told apart by name
+_KEPT = f"""coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
+ CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) = 0"""  # one call to the JVM, as text
 
-Dead = dict[str, Words]  # by file name: bit i & 63 of word i >> 6 is set if row i is superseded or a delete
+Dead = dict[
+    str, Words
+]  # by the name of a split's file: bit i & 63 of word i >> 6 is set if row i is superseded or a delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,17 @@ class Decision:
     """What a scan does with the files of its splits: `whole` are read as they are, of those in `dropped` the rows set
     in the bitmap are left out, and files in neither have no live row."""
 
-    whole: list[str] = field(default_factory=list)
-    dropped: Dead = field(default_factory=dict)
+    whole: list[FileAt] = field(default_factory=list)
+    dropped: list[tuple[FileAt, Words]] = field(default_factory=list)
 
-    def take(self, split: Split, dead: Dead) -> None:
-        """Add the files of a split."""
-        for file in split.files:
-            words = dead.get(file.file_name)
+    def take(self, store: Store, split: Split, dead: Dead) -> None:
+        """Add the files of a split. `dead`: by the names of its files, which lie in one bucket."""
+        for found in files_at(store, split):
+            words = dead.get(found.file.file_name)
             if words is None:
-                self.whole.append(file.file_name)
+                self.whole.append(found)
             elif len(words):
-                self.dropped[file.file_name] = words
+                self.dropped.append((found, words))
 
 
 def is_markable(files: Sequence[FileAt]) -> bool:
@@ -81,15 +85,14 @@ def mark(store: Store, splits: Sequence[Split], decision: Decision) -> None:
 
     Raises NotFoundError or CorruptError for index files that are gone or damaged.
     """
-    vectors = load_deletions(store, {name: place for split in splits for name, place in split.deletions.items()})
-    for split in splits:
+    for split, vectors in zip(splits, load_all_deletions(store, [split.deletions for split in splits]), strict=True):
         dead: Dead = {}
         for file in split.files:
             vector = vectors.get(file.file_name)
             if vector is not None and len(vector):
                 words = dead_words(vector, file, split.deletions[file.file_name].path)
                 dead[file.file_name] = words if len(vector) < file.row_count else words[:0]
-        decision.take(split, dead)
+        decision.take(store, split, dead)
 
 
 def is_decidable(store: Store, files: Sequence[FileAt]) -> bool:
@@ -114,57 +117,19 @@ def decide(spark: SparkSession, store: Store, splits: Sequence[Split]) -> Decisi
         _CACHE.put(_key(store, split), dead)
     decision = Decision()
     for split in splits:
-        decision.take(split, answers[_key(store, split)] or {})
+        decision.take(store, split, answers[_key(store, split)] or {})
     return decision
 
 
 def filtered(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], dropped: Dead, fields: Sequence[DataField]
+    spark: SparkSession, store: Store, dropped: Sequence[tuple[FileAt, Words]], fields: Sequence[DataField]
 ) -> DataFrame:
-    """The rows of parquet files less those in `dropped` (by file name, one entry a file). SQL alone: no Python sees a
-    row.
-
-    A row's file is known by the file's size, a number that the scan has for nothing; reading its name costs as much as
-    two columns. Files of one size go to different scans; a row of a file with another size than planned is an error.
-    """
-    rounds: list[list[FileAt]] = []
-    for _, same in groupby(sorted(files, key=_size), key=_size):
-        for number, found in enumerate(same):
-            if number == len(rounds):
-                rounds.append([])
-            rounds[number].append(found)
-    by_size, rest = rounds[:MOST_SCANS], list(chain.from_iterable(rounds[MOST_SCANS:]))
-    frames = [_without(spark, store, some, dropped, (fields, FILE_SIZE)) for some in by_size]
-    if rest:
-        frames.append(_without(spark, store, rest, dropped, (fields, FILE_NAME)))
-    frame = frames[0]
-    for other in frames[1:]:
-        frame = frame.union(other)
-    return frame
-
-
-def _size(found: FileAt) -> int:
-    return found.file.file_size
-
-
-def _without(
-    spark: SparkSession,
-    store: Store,
-    files: Sequence[FileAt],
-    dropped: Dead,
-    wanted: tuple[Sequence[DataField], str],
-) -> DataFrame:
-    """The rows of files that a place column (`FILE_SIZE`, `FILE_NAME`) tells apart, less the dropped ones."""
-    fields, place = wanted
-    frame = scan_with_positions(spark, store, files, fields, place)
-    values = [dropped[found.file.file_name].view(np.int64) for found in files]
-    offsets = np.concatenate([[0], np.cumsum([len(words) for words in values])]).astype(np.int32)
-    bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
-    sizes = pa.array([found.file.file_size for found in files], pa.int64())
-    keys = sizes if place == FILE_SIZE else pa.array([found.file.file_name for found in files])
-    bitmaps = spark.createDataFrame(pa.table({_KEY: keys, _BITS: bits}))
-    joined = frame.join(F.broadcast(bitmaps), F.expr(f"{place} = {_KEY}"), "left").where(_KEPT)
-    return joined.drop(place, ROW_INDEX, _KEY, _BITS)
+    """The rows of parquet files less those that the bitmaps beside them name. SQL alone: no Python sees a row."""
+    words = [found.view(np.int64) for _, found in dropped]
+    offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
+    bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
+    frame = scan_with_positions(spark, store, [found for found, _ in dropped], fields, {_BITS: bits})
+    return frame.where(_KEPT).drop(_BITS, ROW_INDEX)
 
 
 def dead_rows(store: Store, split: Split) -> Dead:
@@ -173,15 +138,9 @@ def dead_rows(store: Store, split: Split) -> Dead:
     """
     schema = store.schema
     engine, order = engine_of(schema, store.options), order_of(schema, store.options)
-    types = [item.type for item in schema.key_fields]
-
-    def key_range(file: DataFile) -> tuple[Bound, Bound]:
-        low, high = (decode_row(without_arity_header(key), types) for key in (file.min_key, file.max_key))
-        return order.bound(low), order.bound(high)
-
     deleted = _deleted(store, split)
     found: Dead = {}
-    for section in sections(split.files, key_range):
+    for section in sections(split.files, key_range_of(schema.key_fields)):
         runs = [_keys(store, split, run.files, deleted) for run in section]
         for run, live in zip(section, live_rows(runs, order, engine, block=BLOCK), strict=True):
             start = 0
@@ -239,11 +198,12 @@ def _key(store: Store, split: Split) -> tuple[str, ...]:
     order = order_of(store.schema, store.options)
     rule = f"{engine_of(store.schema, store.options)} {order.descending} {[item.name for item in order.sequence]}"
     vectors = (f"{name} {place.path} {place.range.offset}" for name, place in sorted(split.deletions.items()))
-    return (rule, *(file.file_name for file in split.files), *vectors)
+    files = (f"{file.external_path or file.file_name} {file.file_size} {file.creation_time}" for file in split.files)
+    return (rule, split.bucket_path, *files, *vectors)
 
 
 class _Answers:
-    """Answers by the names of a split's files, least recently used out first."""
+    """Answers by the files of a split, least recently used out first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

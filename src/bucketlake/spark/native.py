@@ -20,14 +20,16 @@ from bucketlake.env import refuse_links
 from bucketlake.errors import NotFoundError
 from bucketlake.format.file_format import format_of
 from bucketlake.format.manifest import DataFile
+from bucketlake.ops.messages import Split
 from bucketlake.ops.store import Store
 from bucketlake.schema_evolution import ReadColumn, read_mapping
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types import DataField, DataType, Root
 
-FILE_NAME = "__bucketlake_file"
+FILE_PATH = "__bucketlake_path"
 FILE_SIZE = "__bucketlake_size"
 ROW_INDEX = "__bucketlake_row"
+_OF_FILE = {FILE_PATH: "file_path", FILE_SIZE: "file_size", ROW_INDEX: "row_index"}
 _LISTED = 32
 _MOST_SCANS = 8
 _GLOB = re.compile(r"([{}\[\]*?\\])")
@@ -62,15 +64,21 @@ _WIDENINGS = (
 
 @dataclass(frozen=True, slots=True)
 class FileAt:
-    """A data file and its full path."""
+    """A data file, its full path and its partition."""
 
     path: str
     file: DataFile
+    partition: bytes = b""
 
     @property
     def format(self) -> str:
         """`parquet`, `orc` or `avro`, by the name's suffix."""
         return format_of(self.file.file_name)
+
+
+def files_at(store: Store, split: Split) -> list[FileAt]:
+    """The files of a split with their paths."""
+    return [FileAt(store.paths.file_path(split.bucket_path, file), file, split.partition) for file in split.files]
 
 
 def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
@@ -84,21 +92,18 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
 
 
 def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
-    """The rows of native files, in the layout of `fields`."""
-    return _union(
-        _project(group, store, schema_id, fields) for group, schema_id in _groups(spark, store, files, fields)
-    )
+    """The rows of native files as their columns have them, in the layout of `fields`."""
+    return scan_with_places(spark, store, files, fields, ())
 
 
-def scan_with_positions(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], place: str = FILE_NAME
+def scan_with_places(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], places: Sequence[str]
 ) -> DataFrame:
-    """As `scan`, with each row's position in its file (`ROW_INDEX`) and the file's name or size (`place`: `FILE_NAME`
-    or `FILE_SIZE`). Parquet only."""
-    source = "file_name" if place == FILE_NAME else "file_size"
-    places = [f"_metadata.{source} AS {place}", f"_metadata.row_index AS {ROW_INDEX}"]
+    """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
+    file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
+    more = [f"_metadata.{_OF_FILE[place]} AS {place}" for place in places]
     return _union(
-        _project(group, store, schema_id, fields, places) for group, schema_id in _groups(spark, store, files, fields)
+        _project(group, store, schema_id, fields, more) for group, schema_id in _groups(spark, store, files, fields)
     )
 
 

@@ -15,54 +15,63 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.format.manifest import DataFile
-from bucketlake.ops.delete import Find, Positions
+from bucketlake.ops.delete import Find, Positions, path_of
 from bucketlake.ops.messages import Split
 from bucketlake.ops.read import read_rows
 from bucketlake.ops.store import Store
-from bucketlake.spark import native, reader
+from bucketlake.spark import native, placed, reader
 from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.spark.native import ROW_INDEX
+from bucketlake.spark.placed import FILE
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
 
 FILES_A_TASK = 4  # tasks a core
 Choose = Callable[[DataFrame], DataFrame]
-"""Rows of the table with `FILE_NAME` and `ROW_INDEX` to these two columns of the rows wanted."""
+"""Rows of the table with `FILE` and `ROW_INDEX` to these two columns of the rows wanted."""
+Numbered = tuple[int, Split, DataFile]
 
 
 def finder(spark: SparkSession, choose: Choose) -> Find:
-    """How `ops.delete` finds rows by a condition that Spark evaluates: positions, ascending, by file name."""
+    """How `ops.delete` finds rows by a condition that Spark evaluates: positions, ascending, by path."""
 
     def find(store: Store, splits: Sequence[Split]) -> dict[str, Positions]:
-        if not splits:
+        files = [(split, file) for split in splits for file in split.files]
+        if not files:
             return {}
-        chosen = choose(rows_with_places(spark, store, splits))
-        found = chosen.groupBy(FILE_NAME).agg(F.array_sort(F.collect_list(ROW_INDEX)).alias(ROW_INDEX)).toArrow()
+        chosen = choose(rows_with_places(spark, store, files))
+        found = chosen.groupBy(FILE).agg(F.array_sort(F.collect_list(ROW_INDEX)).alias(ROW_INDEX)).toArrow()
         lists = found.column(ROW_INDEX).combine_chunks()
-        names = found.column(FILE_NAME).to_pylist()
-        return {name: lists[at].values.to_numpy(zero_copy_only=False) for at, name in enumerate(names)}
+        paths = [path_of(store, *files[number]) for number in found.column(FILE).to_pylist()]
+        return {path: lists[at].values.to_numpy(zero_copy_only=False) for at, path in enumerate(paths)}
 
     return find
 
 
-def rows_with_places(spark: SparkSession, store: Store, splits: Sequence[Split]) -> DataFrame:
-    """Every row of these raw splits, deleted ones too, with its file's name and its position in the file."""
+def rows_with_places(spark: SparkSession, store: Store, files: Sequence[tuple[Split, DataFile]]) -> DataFrame:
+    """Every row of these files of raw splits, deleted ones too, with the file's number (by place) and its position in
+    the file."""
     fields = store.schema.fields
-    files = [(split, file) for split in splits for file in split.files]
+    items = [(number, split, file) for number, (split, file) in enumerate(files)]
     if sum(file.row_count for _, file in files) <= reader.SMALL_ROWS:
-        batches = list(PlaceScan(store).batches(files))
+        batches = list(PlaceScan(store).batches(items))
         schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
         return spark.createDataFrame(pa.Table.from_batches(batches), schema)
     scanned: list[native.FileAt] = []
-    others: list[tuple[Split, DataFile]] = []
-    for split, file in files:
-        found = native.FileAt(store.paths.file_path(split.bucket_path, file), file)
+    numbers: list[int] = []
+    others: list[Numbered] = []
+    for number, split, file in items:
+        found = native.FileAt(path_of(store, split, file), file, split.partition)
         if found.format == "parquet" and native.is_native(store, found, fields):
             scanned.append(found)
+            numbers.append(number)
         else:
-            others.append((split, file))
-    frames = [native.scan_with_positions(spark, store, scanned, fields)] if scanned else []
+            others.append((number, split, file))
+    frames = []
+    if scanned:
+        given = {FILE: pa.array(numbers, pa.int64())}
+        frames.append(placed.scan_with_positions(spark, store, scanned, fields, given).select(*_schema(store).names))
     if others:
         ensure_package(spark)
         count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
@@ -72,7 +81,7 @@ def rows_with_places(spark: SparkSession, store: Store, splits: Sequence[Split])
 
 
 def _schema(store: Store) -> T.StructType:
-    places = [T.StructField(FILE_NAME, T.StringType()), T.StructField(ROW_INDEX, T.LongType())]
+    places = [T.StructField(FILE, T.LongType()), T.StructField(ROW_INDEX, T.LongType())]
     return T.StructType([*spark_schema(store.schema.fields).fields, *places])
 
 
@@ -87,18 +96,18 @@ class PlaceScan:
         for files in unpickled(batches):
             yield from self.batches(files)
 
-    def batches(self, files: Sequence[tuple[Split, DataFile]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: Sequence[Numbered]) -> Iterator[pa.RecordBatch]:
         """The rows of these files in the layout of DataFrames, file and position behind the columns."""
         fields = self.store.schema.fields
         layout = arrow_layout(fields)
-        for name, kind in ((FILE_NAME, pa.string()), (ROW_INDEX, pa.int64())):
-            layout = layout.append(pa.field(name, kind))
-        for split, file in files:
+        for name in (FILE, ROW_INDEX):
+            layout = layout.append(pa.field(name, pa.int64()))
+        for number, split, file in files:
             start = 0
             for batch in read_rows(self.store, split, file, np.zeros(file.row_count, np.bool_)):
                 rows = spark_batch(batch, fields)
                 places = [
-                    pa.repeat(pa.scalar(file.file_name), rows.num_rows),
+                    pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows),
                     pa.array(np.arange(start, start + rows.num_rows, dtype=np.int64)),
                 ]
                 start += rows.num_rows

@@ -21,7 +21,7 @@ from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate import Predicate, columns_of, key_values, parse_where, to_spark_sql
-from bucketlake.spark import live, native
+from bucketlake.spark import live, native, placed
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
@@ -68,8 +68,8 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
             chosen.append(split)
             rows += split.row_count - sum(number or 0 for number in gone)
             if rows >= limit:
-                names = {file.file_name for split in chosen for file in split.files}
-                kept = tuple(entry for entry in found.entries if entry.file.file_name in names)
+                names = {(split.partition, split.bucket, file.file_name) for split in chosen for file in split.files}
+                kept = tuple(e for e in found.entries if (e.partition, e.bucket, e.file.file_name) in names)
                 return replace(found, entries=kept, splits=tuple(chosen))
     return found
 
@@ -119,7 +119,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     merged: list[Split] = []
     others: list[Split] = []
     for split in plan.splits:
-        files = files_of(scan.store, split)
+        files = native.files_at(scan.store, split)
         if split.bucket == POSTPONE_BUCKET or not _is_native(scan, split, files):
             others.append(split)
         elif split.raw and not _holds_deletes(scan.store, split):
@@ -160,13 +160,11 @@ def _native_frames(
     if marked or merged:
         decided = live.decide(spark, scan.store, merged) if merged else live.Decision()
         live.mark(scan.store, marked, decided)
-        places = {found.file.file_name: found for split in marked + merged for found in files_of(scan.store, split)}
-        raw = raw + [places[name] for name in decided.whole]
-        filtered = [places[name] for name in decided.dropped]
-        if filtered:
-            frames.append(live.filtered(spark, scan.store, filtered, decided.dropped, scan.fields))
+        raw = raw + decided.whole
+        if decided.dropped:
+            frames.append(live.filtered(spark, scan.store, decided.dropped, scan.fields))
     if raw:
-        frames.append(native.scan(spark, scan.store, raw, scan.fields))
+        frames.append(placed.scan(spark, scan.store, raw, scan.fields))
     return frames
 
 
@@ -195,8 +193,3 @@ def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> Data
     ensure_package(spark)
     tasks = max(parallelism(spark), sum(split.size for split in splits) // TASK_BYTES)
     return spread(spark, pack(splits, tasks)).mapInArrow(scan, spark_schema(scan.fields))
-
-
-def files_of(store: Store, split: Split) -> list[native.FileAt]:
-    """The files of a split with their paths."""
-    return [native.FileAt(store.paths.file_path(split.bucket_path, file), file) for file in split.files]

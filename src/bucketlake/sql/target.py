@@ -13,7 +13,8 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate import Constant, Opaque, Predicate
 from bucketlake.spark.changes import condition
-from bucketlake.spark.native import FILE_NAME, ROW_INDEX
+from bucketlake.spark.native import ROW_INDEX
+from bucketlake.spark.placed import FILE
 from bucketlake.spark.types import quoted
 from bucketlake.sql import names, query
 from bucketlake.sql.text import Cursor, option_hints
@@ -76,7 +77,7 @@ class Target:
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
         """Where the matching rows of `own` lie: file and position."""
-        return self.rows(lake, {name: self.column(name) for name in (FILE_NAME, ROW_INDEX)}, own)
+        return self.rows(lake, {name: self.column(name) for name in (FILE, ROW_INDEX)}, own)
 
     def predicate(self, lake: Lake, table: LakeTable) -> Predicate | None:
         """The condition, parts that only Spark can evaluate left opaque; None where it says nothing without the
