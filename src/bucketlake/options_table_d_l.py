@@ -239,7 +239,13 @@ ROWS_D_L = (
         ),
     ),
     Option("global-index.enabled", "bool", "true", of("row-tracking.enabled"), "Use global indexes."),
-    Option("global-index.external-path", "string", None, of("row-tracking.enabled"), "Place of global indexes."),
+    Option(
+        "global-index.external-path",
+        "string",
+        None,
+        HONOURED,
+        "A folder outside the table that its index files may lie in.",
+    ),
     Option(
         "global-index.row-count-per-shard",
         "long",
