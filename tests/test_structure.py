@@ -18,7 +18,10 @@ LAYERS = [
     {"errors"},
     {"types", "types_arrow", "types_ids"},
     {"options", "options_model", "options_table", "options_table_m_z"},
-    {"schema", "schema_change", "schema_evolution", "schema_file_index", "schema_validation"},
+    {
+        *("schema", "schema_change", "schema_constant", "schema_default", "schema_evolution", "schema_file_index"),
+        "schema_validation",
+    },
     {"predicate", "predicate_eval", "predicate_sql", "predicate_tree"},
     {"env", "env_object"},
     {"format"},
