@@ -195,3 +195,41 @@ def test_bucket_of_another_process_is_refused_at_the_commit(catalog: Catalog) ->
     with pytest.raises(InvalidError, match="new bucket num 4"):
         late.write_arrow(data((MONDAY, 1, 2)))
     assert numbers(stale) == [1]
+
+
+def test_defaults_of_nested_types_fill_nulls_and_absent_columns(tmp_path: Path) -> None:
+    fields = [
+        DataField(0, "k", parse_type_text("INT")),
+        DataField(1, "l", parse_type_text("ARRAY<STRING>"), default="[a, b]"),
+        DataField(2, "m", parse_type_text("MAP<STRING, INT>"), default="{x -> 1}"),
+        DataField(3, "at", parse_type_text("TIMESTAMP(3) WITH LOCAL TIME ZONE")),
+    ]
+    made = bucketlake.open(tmp_path).create_table("default.n", fields)
+    made.write_arrow(pa.table({"k": [1]}))
+    made.write_arrow(pa.table({"k": [2, 3], "l": [None, ["c"]]}))
+    found = made.to_arrow().sort_by("k").to_pydict()
+    assert found["l"] == [["a", "b"], ["a", "b"], ["c"]]
+    assert found["m"] == [[("x", 1)]] * 3
+
+
+def test_a_default_that_is_no_value_is_refused_where_a_row_needs_it(tmp_path: Path) -> None:
+    made = bucketlake.open(tmp_path).create_table(
+        "default.n", [DataField(0, "k", parse_type_text("INT")), DataField(1, "v", parse_type_text("INT"))]
+    )
+    schema = Path(made.path) / "schema" / "schema-0"
+    schema.write_text(schema.read_text().replace('"id" : 1,', '"id" : 1, "defaultValue" : "(SELECT 1)",'))
+    made = made.refresh()
+    made.write_arrow(pa.table({"k": [1], "v": [2]}))
+    for rows in (pa.table({"k": [1]}), pa.table({"k": [1], "v": pa.array([None], pa.int32())})):
+        with pytest.raises(InvalidError, match=r"Unsupported default value.*column=v"):
+            made.write_arrow(rows)
+    assert made.to_arrow().num_rows == 1
+
+
+def test_members_that_a_row_does_not_have_are_refused(tmp_path: Path) -> None:
+    kind = parse_type_text("ROW<a STRING, b INT>")
+    made = bucketlake.open(tmp_path).create_table("default.n", [DataField(0, "r", kind)])
+    made.write_arrow(pa.table({"r": [{"b": 1, "a": "x"}]}))
+    with pytest.raises(InvalidError, match=r"r\.c"):
+        made.write_arrow(pa.table({"r": [{"a": "x", "b": 1, "c": 2}]}))
+    assert made.to_arrow().to_pydict() == {"r": [{"a": "x", "b": 1}]}

@@ -16,7 +16,7 @@ from bucketlake.lsm.engines import is_retract
 from bucketlake.lsm.rules import refused_retracts
 from bucketlake.schema import KIND_FIELD, TableSchema
 from bucketlake.schema_default import default_scalar
-from bucketlake.types import DataField, canonical_batch
+from bucketlake.types import DataField, arrow_type, canonical_batch
 
 INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
@@ -94,6 +94,10 @@ class Incoming:
             elif value.is_valid:
                 column = canonical_batch(batch, [self._nullable(name)]).column(0)
                 batch = batch.set_column(place, target, pc.if_else(column.is_null(), value, column))
+        given = set(batch.schema.names)
+        for field in self._schema.fields:
+            if field.name not in given and field.type.nullable:
+                batch = batch.append_column(field.name, pa.nulls(batch.num_rows, arrow_type(field.type)))
         return batch
 
     def _value(self, name: str) -> pa.Scalar:

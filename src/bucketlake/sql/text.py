@@ -320,7 +320,7 @@ class Cursor:
         if open_brackets:
             self.fail("a bracket is not closed")
         if first is None or self.at == begin:
-            self.fail("expected an expression")
+            self.fail("needs an expression")
         return self.text[self.tokens[begin].start : self.tokens[self.at - 1].end]
 
     def until(self, *stops: str) -> str:
