@@ -112,7 +112,8 @@ def test_store_assignment_follows_its_policy_in_either_ansi_mode(classic: Lake) 
                 lake.sql("INSERT INTO db.t (i) VALUES (1L)")
     assert lake.table("db.t").snapshots() == []
     with session(lake, spark__sql__ansi__enabled="false", spark__sql__storeAssignmentPolicy="LEGACY"):
-        lake.sql(f"INSERT INTO db.t (i) VALUES ({big}), ('x'), ('12')")
+        lake.sql(f"INSERT INTO db.t (i) VALUES ({big})")
+        lake.sql("INSERT INTO db.t (i) VALUES ('x'), ('12')")
     assert [row[0] for row in rows(lake, "SELECT i FROM db.t")] == [-1294967296, 12, None]
 
 

@@ -36,7 +36,7 @@ from bucketlake.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.tasks import discard
-from bucketlake.spark.types import spark_batch, spark_schema, spark_type
+from bucketlake.spark.types import require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField
 
@@ -195,6 +195,7 @@ def _sources(schema: T.StructType, fields: Sequence[DataField]) -> dict[str, str
     """The frame's column for each of the table's that is there, by name without regard to case; InvalidError for
     unknown and ambiguous ones, and for values that the column cannot take."""
     places = matched(schema.names, [item.name for item in fields], Rules())
+    require_columns(places, fields)
     for item in fields:
         if item.name in places:
             check_assignment(schema.fields[places[item.name]].dataType, spark_type(item.type), item.name)

@@ -6,7 +6,7 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,11 +119,7 @@ def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] 
     rules = Rules.of(frame.sparkSession)
     schema = [f for f in frame.schema.fields if f.name not in extra]
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
-    missing = [f.name for f in fields if f.name not in places and not f.type.nullable and f.default is None]
-    if missing:
-        raise InvalidError(
-            "the columns are not the table's", missing=missing, remedy="give values for the columns that are NOT NULL"
-        )
+    require_columns(places, fields)
     columns = []
     for item in fields:
         if item.name in places:
@@ -133,6 +129,15 @@ def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] 
             found = F.lit(None).cast(spark_type(item.type))
         columns.append(_defaulted(found, item).alias(item.name))
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
+
+
+def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:
+    """InvalidError unless every column that is NOT NULL and has no default is among those given."""
+    missing = [f.name for f in fields if f.name not in given and not f.type.nullable and f.default is None]
+    if missing:
+        raise InvalidError(
+            "the columns are not the table's", missing=missing, remedy="give values for the columns that are NOT NULL"
+        )
 
 
 def _defaulted(column: Column, item: DataField) -> Column:
