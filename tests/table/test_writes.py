@@ -233,3 +233,16 @@ def test_members_that_a_row_does_not_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match=r"r\.c"):
         made.write_arrow(pa.table({"r": [{"a": "x", "b": 1, "c": 2}]}))
     assert made.to_arrow().to_pydict() == {"r": [{"a": "x", "b": 1}]}
+
+
+def test_nulls_that_become_a_partition_by_default_are_numbered_in_it(tmp_path: Path) -> None:
+    """A row's partition is known only once the defaults are in: its sequence number goes on there."""
+    kinds = {"k": "INT", "v": "INT", "pt": "STRING"}
+    fields = [DataField(i, name, parse_type_text(kind)) for i, (name, kind) in enumerate(kinds.items())]
+    fields[2] = replace(fields[2], default="'a'")
+    options = {"bucket": "1", "write-only": "true"}
+    made = bucketlake.open(tmp_path).create_table("n", fields, ["pt"], ["pt", "k"], options)
+    for value in range(3):
+        made.write_arrow(pa.table({"k": [1], "v": [value], "pt": ["a"]}))
+    made.write_arrow(pa.table({"k": [1], "v": [9], "pt": pa.array([None], pa.string())}))
+    assert made.to_arrow().to_pydict() == {"k": [1], "v": [9], "pt": ["a"]}

@@ -92,7 +92,9 @@ class LakeTable:
         decides instead of the table's option, and with `dynamic` just those partitions of a `partition` that names some
         of the columns are replaced that the rows are in. `progress` is told each step.
         """
-        dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
+        dynamic = None
+        if mode == "overwrite":
+            dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
         request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
