@@ -22,7 +22,10 @@ LAYERS = [
         *("options", "options_catalog", "options_model", "options_table", "options_table_a_c", "options_table_d_l"),
         *("options_table_engines", "options_table_m_r", "options_table_s_z"),
     },
-    {"schema", "schema_change", "schema_evolution", "schema_file_index", "schema_validation"},
+    {
+        *("schema", "schema_change", "schema_constant", "schema_default", "schema_evolution", "schema_file_index"),
+        "schema_validation",
+    },
     {"predicate", "predicate_eval", "predicate_sql", "predicate_tree"},
     {"env", "env_object"},
     {"format"},

@@ -26,7 +26,7 @@ from bucketlake.options import option_keys
 from bucketlake.options_catalog import catalog_options, table_defaults
 from bucketlake.paths import TablePaths
 from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
-from bucketlake.table import Table, open_table
+from bucketlake.table import Table, new_store, open_table
 from bucketlake.types import DataField, from_arrow_type
 
 DEFAULT_DATABASE = "default"
@@ -221,15 +221,56 @@ class Catalog:
         self._require_data_table(found, "create")
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
+        if ignore_if_exists and self._has_schema(self.table_path(name)):
+            return self.table(name)
+        draft = self.draft_table(name, schema, partition_keys, primary_keys, options, comment)
+        if not self.publish_table(draft) and not ignore_if_exists:
+            raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
+        return open_table(draft.path, self.env, name=found.text)
+
+    def draft_table(
+        self,
+        name: str,
+        schema: TableSchema | pa.Schema | Sequence[DataField],
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """The table that `create_table` would make, checked but not there yet: files can be written for it, and nobody
+        sees it before `publish_table`. Errors as `create_table`."""
+        found = parse_name(name)
+        self._require_data_table(found, "create")
+        if not self.database_exists(found.database):
+            raise self._no_database(found.database)
         path = self.table_path(name)
         if self._has_schema(path):
-            if ignore_if_exists:
-                return self.table(name)
             raise AlreadyExistsError("table exists", table=found.text)
-        created = new_schema(
+        made = new_schema(
             schema, partition_keys, primary_keys, {**table_defaults(self.options), **(options or {})}, comment
         )
-        return self._publish_first(found, path, created, ignore_if_exists)
+        refuse_undelivered(made)
+        made = replace(made, time_millis=self.env.clock.now_millis())
+        return Table(new_store(self.env, path, made), found.text)
+
+    def publish_table(self, draft: Table) -> bool:
+        """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""
+        path = draft.store.paths.schema(draft.schema.id)
+        return self.env.storage.put_if_absent(path, draft.schema.encode())
+
+    def withdraw_table(self, published: Table) -> bool:
+        """Take back a table that `publish_table` has just made, unless it is used: False, and it stays, once there is
+        another schema or a snapshot. Nothing but its schema file is removed: data files are their writers' affair."""
+        store = published.store
+        folder, name = store.paths.schema(published.schema.id).rsplit("/", 1)
+        others = [info.name for info in self.env.storage.list(folder) if info.name.startswith("schema-")]
+        if others != [name] or store.latest_snapshot() is not None:
+            return False
+        self.env.storage.delete(f"{folder}/{name}")
+        if store.latest_snapshot() is None:
+            return True
+        self.env.storage.put_if_absent(f"{folder}/{name}", published.schema.encode())  # a commit came between
+        return False
 
     def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
         """Remove a table with all that lies in its folder (files on external paths stay)."""
@@ -265,14 +306,6 @@ class Catalog:
         return self.table(name).alter(*changes)
 
     # ---- parts
-
-    def _publish_first(self, found: Identifier, path: str, schema: TableSchema, ignore_if_exists: bool) -> Table:
-        refuse_undelivered(schema)
-        schema = replace(schema, time_millis=self.env.clock.now_millis())
-        paths = TablePaths(path)
-        if not self.env.storage.put_if_absent(paths.schema(schema.id), schema.encode()) and not ignore_if_exists:
-            raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
-        return open_table(path, self.env, name=found.text)
 
     def _keep_database(self, name: str) -> None:
         """Where folders exist by what lies in them alone, let a database outlive its last table."""

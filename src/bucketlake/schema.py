@@ -34,6 +34,7 @@ from bucketlake.schema_change import (
     UpdatePosition,
     changed,
 )
+from bucketlake.schema_default import check_defaults
 from bucketlake.schema_evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema_validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.types import DataField, DataType, Root, format_field, parse_field
@@ -143,6 +144,7 @@ class TableSchema:
         schema = normalised(draft)
         _warn(validate(schema.options))
         validate_schema(schema)
+        check_defaults(schema.fields)
         return schema
 
     # ---- columns and keys
@@ -200,6 +202,15 @@ class TableSchema:
         if not self.primary_keys:
             return self.fields
         return self.key_value_fields[len(self.key_fields) :] if self.thin_mode else self.key_value_fields
+
+    def has_column(self, path: str | Sequence[str]) -> bool:
+        """Whether there is a column of this name, or a member of ROW columns at this path."""
+        first, *inner = (path,) if isinstance(path, str) else path
+        kind = self._by_name[first].type if first in self._by_name else None
+        for name in inner:
+            members = {} if kind is None else {item.name: item.type for item in kind.fields}
+            kind = members.get(name)
+        return kind is not None
 
     # ---- what the options mean
 

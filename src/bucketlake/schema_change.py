@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.options import TableOptions, find_option, immutable, option_text
+from bucketlake.schema_default import check_defaults
 from bucketlake.schema_evolution import cast_allowed
 from bucketlake.types import DataField, DataType, Root, type_text
 from bucketlake.types_ids import with_fresh_ids
@@ -187,7 +188,7 @@ class _Draft:
                 self.edit(_path(change.column), lambda f: replace(f, description=comment))
         elif isinstance(change, UpdateColumnDefault):
             default = change.default
-            self.edit(_path(change.column), lambda f: replace(f, default=default))
+            self.edit(_path(change.column), lambda f: _with_default(f, default))
         elif isinstance(change, UpdatePosition):
             self.move(change)
         else:
@@ -344,7 +345,21 @@ class _Draft:
         """Change a type: of a column, a ROW member, or (path ending in `element` or `value`) of what is inside it."""
         depth = _inner_depth(self.fields, path)
         names = path[: len(path) - depth] if depth else path
-        self.edit(names, lambda f: replace(f, type=_change_inner(f.type, depth, change)))
+        self.edit(names, lambda f: _retyped(f, _change_inner(f.type, depth, change)))
+
+
+def _retyped(field: DataField, wanted: DataType) -> DataField:
+    """With another type, which a default must be a value of too."""
+    changed = replace(field, type=wanted)
+    if wanted.with_nullable(True) != field.type.with_nullable(True):
+        check_defaults([changed])
+    return changed
+
+
+def _with_default(field: DataField, default: str | None) -> DataField:
+    changed = replace(field, default=default)
+    check_defaults([changed])
+    return changed
 
 
 def _path(column: ColumnPath) -> tuple[str, ...]:

@@ -304,9 +304,10 @@ class Table:
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
+        dynamic: bool | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
-        commit may have landed (CommitUnknownError)."""
+        commit may have landed (CommitUnknownError). `dynamic`: overwrite what rows are in; None: the option says."""
         commit = Commit(
             self.store,
             commit_user,
@@ -319,8 +320,9 @@ class Table:
             if mode == "append":
                 self._refuse_strangers(messages, partition)
                 return commit.commit(messages, notes=notes)
-            dynamic = partition is None and self.options.get("dynamic-partition-overwrite")
-            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes)
+            own = partition is None and bool(self.options.get("dynamic-partition-overwrite"))
+            self._refuse_strangers(messages, partition if dynamic else None)
+            return commit.overwrite(messages, partition, dynamic=own if dynamic is None else dynamic, notes=notes)
         except CommitUnknownError:
             raise
         except BucketlakeError:
@@ -442,7 +444,7 @@ class Table:
         return done
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
-        """Remove all rows of the partitions; a specification may name some partition columns only."""
+        """Remove all rows of the partitions; a specification may name some partition columns only, not none."""
         done = Commit(self.for_writing().store, new_commit_user(self.store)).drop_partitions(partitions)
         after_commit(self.store, done)
         return done

@@ -211,6 +211,10 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
                 raise InvalidError("null in a NOT NULL column", column=name, remedy="fill or filter the nulls")
         children.append(child)
     fields = [target.field(i) for i in range(target.num_fields)]
+    known = {member.name for member in fields}
+    unknown = [f"{column}.{member.name}" for member in array.type if member.name not in known]
+    if unknown and not trusted:
+        raise InvalidError("members that the ROW column does not have", members=unknown)
     if not fields:
         return array.cast(target)
     return pa.StructArray.from_arrays(children, fields=fields, mask=_nulls(array))

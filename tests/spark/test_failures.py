@@ -43,7 +43,7 @@ def _live_files(table) -> set[str]:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("id", "missing=.*v"),
+        ("id AS v", "missing=.*id"),
         ("id, id AS v, id AS w", "unknown=.*w"),
         ("id, 'x' AS v", "fit|cast"),
         ("id, array(id) AS v", "cannot safely cast"),

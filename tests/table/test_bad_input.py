@@ -82,7 +82,7 @@ def good(**changes: Any) -> pa.Table:
 
 WRITES: dict[str, tuple[Callable[[], pa.Table], str]] = {
     "null key": (lambda: good(k=pa.array([None], pa.int32())), r"null.*column=k.*"),
-    "column missing": (lambda: good(v=None), r"missing.*column=v"),
+    "key column missing": (lambda: good(k=None), r"missing.*column=k"),
     "column unknown": (lambda: good(w=[1]), r"does not have.*w"),
     "wrong type": (lambda: good(v=["x"]), r"column=v"),
     "overflow": (lambda: good(v=[1000]), r"column=v"),

@@ -11,7 +11,7 @@ import pytest
 import bucketlake
 from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.schema import AddColumn, RenameColumn, SetOption
-from bucketlake.types import INT, STRING
+from bucketlake.types import INT, STRING, DataField, parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 
@@ -165,3 +165,31 @@ def test_warehouse_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
     with pytest.raises(InvalidError, match="warehouse is a file"):
         bucketlake.open(tmp_path / "f")
+
+
+def test_a_drafted_table_is_nobodys_until_it_is_published(tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    fields = [DataField(0, "k", parse_type_text("INT"))]
+    first, second = (catalog.draft_table("default.t", fields) for _ in range(2))
+    assert not catalog.table_exists("default.t")
+    assert catalog.list_tables() == []
+    assert catalog.publish_table(first)
+    assert not catalog.publish_table(second)
+    with pytest.raises(AlreadyExistsError):
+        catalog.draft_table("default.t", fields)
+    assert catalog.withdraw_table(first)
+    assert not catalog.table_exists("default.t")
+
+
+@pytest.mark.parametrize("use", ["write", "alter"])
+def test_a_table_that_others_use_is_not_withdrawn(tmp_path: Path, use: str) -> None:
+    catalog = bucketlake.open(tmp_path)
+    draft = catalog.draft_table("default.t", [DataField(0, "k", parse_type_text("INT"))])
+    assert catalog.publish_table(draft)
+    table = catalog.table("default.t")
+    if use == "write":
+        table.write_arrow(pa.table({"k": [1]}))
+    else:
+        table.alter(AddColumn("v", parse_type_text("INT")))
+    assert not catalog.withdraw_table(draft)
+    assert catalog.table_exists("default.t")

@@ -247,3 +247,54 @@ def test_options_stand_in_one_place(tmp_path: Path) -> None:
     assert changed.options.raw == changed.schema.options == changed.paths.options
     assert changed.paths.meta_root.endswith("/branch/branch-b")
     assert store.with_options({}).paths == store.paths
+
+
+def test_defaults_of_nested_types_fill_nulls_and_absent_columns(tmp_path: Path) -> None:
+    fields = [
+        DataField(0, "k", parse_type_text("INT")),
+        DataField(1, "l", parse_type_text("ARRAY<STRING>"), default="[a, b]"),
+        DataField(2, "m", parse_type_text("MAP<STRING, INT>"), default="{x -> 1}"),
+        DataField(3, "at", parse_type_text("TIMESTAMP(3) WITH LOCAL TIME ZONE")),
+    ]
+    made = bucketlake.open(tmp_path).create_table("default.n", fields)
+    made.write_arrow(pa.table({"k": [1]}))
+    made.write_arrow(pa.table({"k": [2, 3], "l": [None, ["c"]]}))
+    found = made.to_arrow().sort_by("k").to_pydict()
+    assert found["l"] == [["a", "b"], ["a", "b"], ["c"]]
+    assert found["m"] == [[("x", 1)]] * 3
+
+
+def test_a_default_that_is_no_value_is_refused_where_a_row_needs_it(tmp_path: Path) -> None:
+    made = bucketlake.open(tmp_path).create_table(
+        "default.n", [DataField(0, "k", parse_type_text("INT")), DataField(1, "v", parse_type_text("INT"))]
+    )
+    schema = Path(made.path) / "schema" / "schema-0"
+    schema.write_text(schema.read_text().replace('"id" : 1,', '"id" : 1, "defaultValue" : "(SELECT 1)",'))
+    made = made.refresh()
+    made.write_arrow(pa.table({"k": [1], "v": [2]}))
+    for rows in (pa.table({"k": [1]}), pa.table({"k": [1], "v": pa.array([None], pa.int32())})):
+        with pytest.raises(InvalidError, match=r"Unsupported default value.*column=v"):
+            made.write_arrow(rows)
+    assert made.to_arrow().num_rows == 1
+
+
+def test_members_that_a_row_does_not_have_are_refused(tmp_path: Path) -> None:
+    kind = parse_type_text("ROW<a STRING, b INT>")
+    made = bucketlake.open(tmp_path).create_table("default.n", [DataField(0, "r", kind)])
+    made.write_arrow(pa.table({"r": [{"b": 1, "a": "x"}]}))
+    with pytest.raises(InvalidError, match=r"r\.c"):
+        made.write_arrow(pa.table({"r": [{"a": "x", "b": 1, "c": 2}]}))
+    assert made.to_arrow().to_pydict() == {"r": [{"a": "x", "b": 1}]}
+
+
+def test_nulls_that_become_a_partition_by_default_are_numbered_in_it(tmp_path: Path) -> None:
+    """A row's partition is known only once the defaults are in: its sequence number goes on there."""
+    kinds = {"k": "INT", "v": "INT", "pt": "STRING"}
+    fields = [DataField(i, name, parse_type_text(kind)) for i, (name, kind) in enumerate(kinds.items())]
+    fields[2] = replace(fields[2], default="'a'")
+    options = {"bucket": "1", "write-only": "true"}
+    made = bucketlake.open(tmp_path).create_table("n", fields, ["pt"], ["pt", "k"], options)
+    for value in range(3):
+        made.write_arrow(pa.table({"k": [1], "v": [value], "pt": ["a"]}))
+    made.write_arrow(pa.table({"k": [1], "v": [9], "pt": pa.array([None], pa.string())}))
+    assert made.to_arrow().to_pydict() == {"k": [1], "v": [9], "pt": ["a"]}

@@ -126,8 +126,11 @@ def partition_codes(batch: pa.RecordBatch, fields: Sequence[DataField]) -> tuple
 
 
 def touched_partitions(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> frozenset[bytes] | None:
-    """The partitions that rows lie in; None for tables without partitions, and where a partition column is missing."""
+    """The partitions that rows lie in; None for tables without partitions, and where a partition column is missing or
+    has a default, which nulls become."""
     fields = schema.partition_fields
+    if any(field.default is not None for field in fields):
+        return None
     found: set[bytes] = set()
     for batch in batches:
         if not fields or not set(schema.partition_keys) <= set(batch.schema.names):

@@ -243,6 +243,8 @@ class Commit:
         """Delete the partitions that match any of the (full or partial) specs, with a new snapshot."""
         if not specs:
             raise InvalidError("Partitions list cannot be empty.")
+        if not all(specs):
+            raise InvalidError("a partition specification names no column", remedy="truncate to remove all rows")
         target = spec_filter(self._store, specs)
         return self._replace(target, None, lambda view: Changes(), identifier, notes or CommitProperties())
 

@@ -16,8 +16,8 @@ from bucketlake.errors import InvalidError
 from bucketlake.lsm.engines import is_retract
 from bucketlake.lsm.rules import refused_retracts
 from bucketlake.schema import KIND_FIELD, TableSchema
-from bucketlake.schema_evolution import cast_array
-from bucketlake.types import STRING, DataField, DataType, canonical_batch
+from bucketlake.schema_default import default_scalar
+from bucketlake.types import DataField, arrow_type, canonical_batch
 from bucketlake.types_arrow import canonical_array
 
 INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
@@ -42,7 +42,8 @@ class Incoming:
         ignored += [UPDATE_BEFORE] if options.get("ignore-update-before") else []
         self._ignored = pa.array(ignored, pa.int8())
         self._refused = refused_retracts(schema, options) if self._keyed else None
-        self._defaults = {f.name: _default(f.default, f.type) for f in schema.fields if f.default is not None}
+        self._defaults = {f.name: f for f in schema.fields if f.default is not None}
+        self._values: dict[str, pa.Scalar] = {}
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns in canonical layout; for primary-key tables with `_VALUE_KIND` behind them.
@@ -84,16 +85,29 @@ class Incoming:
             raise InvalidError("columns that occur more than once", columns=repeated)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With the default in place of nulls and absent columns."""
-        for name, value in self._defaults.items():
+        """With the default in place of nulls and absent columns; other absent columns are null."""
+        for name in self._defaults:
             place = batch.schema.get_field_index(name)
+            if place >= 0 and not batch.column(place).null_count:
+                continue
+            value = self._value(name)
             target = pa.field(name, value.type)
             if place < 0:
                 batch = batch.append_column(target, pa.repeat(value, batch.num_rows))
-            elif batch.column(place).null_count:
+            elif value.is_valid:
                 column = canonical_batch(batch, [self._nullable(name)]).column(0)
                 batch = batch.set_column(place, target, pc.if_else(column.is_null(), value, column))
+        given = set(batch.schema.names)
+        for field in self._schema.fields:
+            if field.name not in given and field.type.nullable:
+                batch = batch.append_column(field.name, pa.nulls(batch.num_rows, arrow_type(field.type)))
         return batch
+
+    def _value(self, name: str) -> pa.Scalar:
+        """A column's default, read when a row first needs it: of a table that others made it may be no value."""
+        if name not in self._values:
+            self._values[name] = default_scalar(self._defaults[name])
+        return self._values[name]
 
     def _nullable(self, name: str) -> DataField:
         field = self._schema.field(name)
@@ -116,9 +130,3 @@ class Incoming:
                 "not a row kind", column=name, remedy="use 0 (+I), 1 (-U), 2 (+U), 3 (-D), or the texts in brackets"
             )
         return values.cast(pa.int8())
-
-
-def _default(text: str, kind: DataType) -> pa.Scalar:
-    """The value of a column's default: text in Paimon's form, quotes around it or not."""
-    plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
-    return cast_array(pa.array([plain]), STRING, kind)[0]

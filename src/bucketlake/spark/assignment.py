@@ -1,52 +1,163 @@
-"""Which value types a column takes: Spark's ANSI store assignment, for rows that reach a table by name or position."""
+"""Which values a column takes, and how: Spark's store assignment, names matched at every level.
+
+Source: Spark's `Cast.canANSIStoreAssign`, `Cast.canUpCast` (STRICT) and `TableOutputResolver`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
 
 _DATETIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
+_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)  # each wider than the last
+_DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
+_NESTED = (T.ArrayType, T.MapType, T.StructType)
 
 
-def check_assignment(source: T.DataType, target: T.DataType, column: str) -> None:
-    """Raise InvalidError unless Spark's ANSI rule lets `source` be stored in a column of type `target`.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`policy`: ANSI, STRICT or LEGACY (`spark.sql.storeAssignmentPolicy`); `sensitive`: `spark.sql.caseSensitive`."""
 
-    Source: Spark's `Cast.canANSIStoreAssign`.
+    policy: str = "ANSI"
+    sensitive: bool = False
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Rules:
+        """The session's."""
+        policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper()
+        return cls(policy, str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
+
+
+def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: str = "") -> dict[str, int]:
+    """The place among the names `given` of each wanted name that is there, by the session's case.
+
+    Raises: InvalidError for a name that occurs twice or is not wanted. `column`: whose members these are, for errors.
+    Names that differ in case alone can only be told apart as they are written.
     """
-    if not _assignable(source, target):
+    exact = rules.sensitive or len({name.lower() for name in wanted}) < len(wanted)
+
+    def key(name: str) -> str:
+        return name if exact else name.lower()
+
+    places = {key(name): place for place, name in enumerate(given)}
+    prefix = f"{column}." if column else ""
+    if len(places) < len(given):
+        twice = sorted({name for name in given if sum(key(name) == key(other) for other in given) > 1})
+        raise InvalidError(
+            "column is there twice", columns=[prefix + name for name in twice], remedy="give every column its own name"
+        )
+    known = {key(name) for name in wanted}
+    unknown = [prefix + name for name in given if key(name) not in known]
+    if unknown:
+        raise InvalidError("the columns are not the table's: no such column", unknown=unknown, columns=list(wanted))
+    return {name: places[key(name)] for name in wanted if key(name) in places}
+
+
+def members(source: T.StructType, target: T.StructType, rules: Rules, column: str) -> list[T.StructField]:
+    """The source's member for each of the target's; InvalidError for members that are missing, unknown, ambiguous."""
+    places = matched(source.names, target.names, rules, column)
+    missing = [f"{column}.{name}" for name in target.names if name not in places]
+    if missing:
+        raise InvalidError("member of a ROW column is missing", missing=missing, remedy="give every member")
+    return [source.fields[places[name]] for name in target.names]
+
+
+def check_assignment(source: T.DataType, target: T.DataType, column: str, rules: Rules | None = None) -> None:
+    """Raise InvalidError unless the policy lets `source` be stored in a column of type `target`, by names within."""
+    rules = rules or Rules()
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        for own, other in zip(members(source, target, rules, column), target.fields, strict=True):
+            check_assignment(own.dataType, other.dataType, f"{column}.{other.name}", rules)
+    elif isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        check_assignment(source.elementType, target.elementType, f"{column}.element", rules)
+    elif isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        check_assignment(source.keyType, target.keyType, f"{column}.key", rules)
+        check_assignment(source.valueType, target.valueType, f"{column}.value", rules)
+    elif not _assignable(source, target, rules.policy):
         raise InvalidError(
             "cannot safely cast",
             column=column,
             source=source.simpleString(),
             target=target.simpleString(),
+            policy=rules.policy,
             remedy="cast the value explicitly",
         )
 
 
-def _assignable(source: T.DataType, target: T.DataType) -> bool:
+def _assignable(source: T.DataType, target: T.DataType, policy: str) -> bool:
     if isinstance(source, T.NullType) or source == target:
         return True
-    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
-        return _assignable(source.elementType, target.elementType)
-    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
-        return _assignable(source.keyType, target.keyType) and _assignable(source.valueType, target.valueType)
-    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
-        return len(source) == len(target) and all(
-            _assignable(a.dataType, b.dataType) for a, b in zip(source.fields, target.fields, strict=True)
-        )
-    if isinstance(source, (T.ArrayType, T.MapType, T.StructType)) or isinstance(
-        target, (T.ArrayType, T.MapType, T.StructType)
-    ):
-        return False
+    if isinstance(source, _NESTED) or isinstance(target, _NESTED):
+        return policy == "LEGACY" and isinstance(target, T.StringType)
+    if policy == "LEGACY":
+        return True  # what Spark cannot cast at all it says itself
+    return _upcast(source, target) if policy == "STRICT" else _ansi(source, target)
+
+
+def _ansi(source: T.DataType, target: T.DataType) -> bool:
     if isinstance(source, T.NumericType) and isinstance(target, T.NumericType):
         return True
-    if isinstance(target, _strings()):
+    if isinstance(target, strings()):
         return not isinstance(source, T.BinaryType)
     if isinstance(source, _DATETIMES) and isinstance(target, _DATETIMES):
         return True
     return type(source) is type(target)
 
 
-def _strings() -> tuple[type[T.DataType], ...]:
+def _upcast(source: T.DataType, target: T.DataType) -> bool:
+    """Whether no value can be lost."""
+    if isinstance(target, strings()):
+        return not isinstance(source, T.BinaryType)
+    if isinstance(source, _DATETIMES):
+        return isinstance(target, (T.TimestampType, T.TimestampNTZType))
+    if isinstance(source, T.NumericType) and isinstance(target, T.NumericType):
+        return widens(source, target) or _precedes(source, target)
+    return type(source) is type(target) and not isinstance(source, T.DecimalType)
+
+
+def _precedes(source: T.DataType, target: T.DataType) -> bool:
+    if isinstance(source, T.DecimalType):
+        return bool(source.scale == 0 and source.precision < _DIGITS.get(type(target), 0))
+    return type(target) in _NUMBERS and _NUMBERS.index(type(source)) <= _NUMBERS.index(type(target))
+
+
+def widens(source: T.DataType, target: T.DataType) -> bool:
+    """Whether every value of one type is a value of the other, so that a plain cast cannot fail."""
+    digits = _DIGITS.get(type(source))
+    if isinstance(source, T.NullType):
+        return True
+    if digits and type(target) in _DIGITS:
+        return digits <= _DIGITS[type(target)]
+    if isinstance(source, T.FloatType):
+        return isinstance(target, T.DoubleType)
+    if isinstance(target, T.DecimalType):
+        scale = source.scale if isinstance(source, T.DecimalType) else 0
+        whole = source.precision - scale if isinstance(source, T.DecimalType) else digits
+        return whole is not None and whole <= target.precision - target.scale and scale <= target.scale
+    return isinstance(target, T.StringType) and not isinstance(source, _NESTED)
+
+
+def positional(source: T.DataType, target: T.DataType) -> T.DataType:
+    """The source's type with the target's member names, place by place: the type to which a value is cast that is to be
+    assigned by position. Members beyond the target's keep their names, for which they are then refused."""
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        if len(source) != len(target):
+            return source
+        pairs = zip(source.fields, target.fields, strict=True)
+        return T.StructType([T.StructField(b.name, positional(a.dataType, b.dataType), a.nullable) for a, b in pairs])
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        return T.ArrayType(positional(source.elementType, target.elementType), source.containsNull)
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        key, value = positional(source.keyType, target.keyType), positional(source.valueType, target.valueType)
+        return T.MapType(key, value, source.valueContainsNull)
+    return source
+
+
+def strings() -> tuple[type[T.DataType], ...]:
+    """The types that hold text."""
     return (T.StringType, T.CharType, T.VarcharType)

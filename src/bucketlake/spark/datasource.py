@@ -33,10 +33,10 @@ from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
 from bucketlake.predicate import Predicate, is_exact
 from bucketlake.schema import BucketMode
-from bucketlake.spark.assignment import check_assignment
+from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.tasks import discard
-from bucketlake.spark.types import spark_batch, spark_schema, spark_type
+from bucketlake.spark.types import require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.table import Table, open_table
 from bucketlake.types import DataField
 
@@ -163,7 +163,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Writes batches as data files, then commits what the tasks that counted have written."""
 
-    def __init__(self, table: Table, sources: list[str], template: WriteTask, mode: str) -> None:
+    def __init__(self, table: Table, sources: dict[str, str], template: WriteTask, mode: str) -> None:
         self._table, self._sources, self._template, self._mode = table, sources, template, mode
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -173,8 +173,8 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         number = context.partitionId() if context is not None else 0
         if number >= MOST_TASKS:
             raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
-        names = [item.name for item in store.schema.fields]
-        batches = (batch.select(self._sources).rename_columns(names) for batch in iterator)
+        names, sources = list(self._sources), list(self._sources.values())
+        batches = (batch.select(sources).rename_columns(names) for batch in iterator)
         return Written(write_batches(store, batches, replace(self._template, task=number)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -191,15 +191,12 @@ def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMes
     return [message for written in messages if isinstance(written, Written) for message in written.messages]
 
 
-def _sources(schema: T.StructType, fields: Sequence[DataField]) -> list[str]:
-    """The frame's column for each of the table's, by name without regard to case; InvalidError where they differ."""
-    given = {f.name.lower(): f for f in schema.fields}
-    missing = [item.name for item in fields if item.name.lower() not in given]
-    unknown = sorted(set(given) - {item.name.lower() for item in fields})
-    if missing or unknown or len(given) != len(schema.fields):
-        raise InvalidError(
-            "the columns are not the table's", missing=missing, unknown=unknown, remedy="write exactly its columns"
-        )
+def _sources(schema: T.StructType, fields: Sequence[DataField]) -> dict[str, str]:
+    """The frame's column for each of the table's that is there, by name without regard to case; InvalidError for
+    unknown and ambiguous ones, and for values that the column cannot take."""
+    places = matched(schema.names, [item.name for item in fields], Rules())
+    require_columns(places, fields)
     for item in fields:
-        check_assignment(given[item.name.lower()].dataType, spark_type(item.type), item.name)
-    return [given[item.name.lower()].name for item in fields]
+        if item.name in places:
+            check_assignment(schema.fields[places[item.name]].dataType, spark_type(item.type), item.name)
+    return {name: schema.names[place] for name, place in places.items()}

@@ -85,11 +85,17 @@ class LakeTable:
     ) -> Snapshot | None:
         """Write a DataFrame's rows as one commit and return its snapshot, None where there was nothing to commit.
 
-        Columns are matched by name. Primary-key tables upsert. `mode`: "append", or "overwrite", which replaces the
-        `partition` given (column → value), else, in a partitioned table, the partitions that the rows are in, or all
-        of them with `dynamic-partition-overwrite=false`. `progress` is told each step.
+        Columns are matched by name, those of rows in them too; missing ones are null or their default. Primary-key
+        tables upsert. `mode`: "append", or "overwrite", which replaces the `partition` given (column → value), else, in
+        a partitioned table, the partitions that the rows are in, or all of them with
+        `dynamic-partition-overwrite=false`. Where the session sets `spark.sql.sources.partitionOverwriteMode`, that
+        decides instead of the table's option, and with `dynamic` just those partitions of a `partition` that names some
+        of the columns are replaced that the rows are in. `progress` is told each step.
         """
-        request = writer.WriteRequest(mode, partition, progress)
+        dynamic = None
+        if mode == "overwrite":
+            dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
+        request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:

@@ -6,8 +6,7 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark.assignment import check_assignment
+from bucketlake.schema_default import default_scalar
+from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 _TO_SPARK: dict[Root, T.DataType] = {
@@ -109,29 +109,84 @@ def table_type(kind: T.DataType, column: str) -> DataType:
 
 
 def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] = ()) -> DataFrame:
-    """The frame's columns in the order, names and Spark types of `fields`, matched by name without regard to case.
+    """The frame's columns in the order, names and Spark types of `fields`, matched by name at every level.
 
-    Values that do not fit their column fail the query, whatever the session's ANSI setting. `extra`: columns of the
-    frame passed on as they are. Raises InvalidError for missing and unknown columns and for unsafe type changes.
+    Case counts as the session has it, values are assigned by its `spark.sql.storeAssignmentPolicy`: with ANSI and
+    STRICT those that do not fit fail the query, whatever the ANSI mode. Missing columns are null or their default, as
+    nulls are of columns that have one. `extra`: columns of the frame passed on as they are.
+    Raises InvalidError for unknown and ambiguous columns, missing ones that are NOT NULL, and unsafe type changes.
     """
-    given = {f.name.lower(): f for f in frame.schema.fields}
-    _check_names(frame.columns, [f.name for f in fields], extra)
+    rules = Rules.of(frame.sparkSession)
+    schema = [f for f in frame.schema.fields if f.name not in extra]
+    places = matched([f.name for f in schema], [f.name for f in fields], rules)
+    require_columns(places, fields)
     columns = []
     for item in fields:
-        source = given[item.name.lower()]
-        columns.append(_stored(frame[quoted(source.name)], source.dataType, item).alias(item.name))
-    return frame.select(*columns, *[frame[quoted(name)] for name in extra])
+        if item.name in places:
+            source = schema[places[item.name]]
+            found = _stored(F.col(quoted(source.name)), source.dataType, item, rules)
+        else:
+            found = F.lit(None).cast(spark_type(item.type))
+        columns.append(_defaulted(found, item).alias(item.name))
+    return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
 
-def _stored(column: Column, source: T.DataType, item: DataField) -> Column:
+def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:
+    """InvalidError unless every column that is NOT NULL and has no default is among those given."""
+    missing = [f.name for f in fields if f.name not in given and not f.type.nullable and f.default is None]
+    if missing:
+        raise InvalidError(
+            "the columns are not the table's", missing=missing, remedy="give values for the columns that are NOT NULL"
+        )
+
+
+def _defaulted(column: Column, item: DataField) -> Column:
+    """The column with its default for nulls: rows are placed by what they will hold. Other types get theirs later."""
+    if item.default is None or item.type.root in (Root.ARRAY, Root.MAP, Root.ROW, Root.TIME):
+        return column
+    try:
+        value = default_scalar(item).as_py()
+    except (InvalidError, UnsupportedError):
+        return column  # refused where a row needs it
+    if value is None:
+        return column
+    literal = F.lit(str(value) if item.type.root is Root.TIMESTAMP else value)
+    return F.coalesce(column, literal.cast(spark_type(item.type)))
+
+
+def _stored(column: Column, source: T.DataType, item: DataField, rules: Rules) -> Column:
     target = spark_type(item.type)
     if _same(source, target) or (item.type.root is Root.TIME and source.typeName().startswith("time(")):
         return column
-    check_assignment(source, target, item.name)
-    if _widens(source, target):
+    check_assignment(source, target, item.name, rules)
+    return _assigned(column, source, target, rules, f"column={item.name}, type={type_text(item.type)}")
+
+
+def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rules, what: str) -> Column:
+    """The value as one of the type, members by name; `what` names the column in the error of a value that does not
+    fit. Nested values are taken apart, as no cast fails for what is inside them alone."""
+    if _same(source, target):
+        return column
+    if isinstance(source, T.StructType) and isinstance(target, T.StructType):
+        own = members(source, target, rules, what)
+        parts = [
+            _assigned(column.getField(a.name), a.dataType, b.dataType, rules, what).alias(b.name)
+            for a, b in zip(own, target.fields, strict=True)
+        ]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
+        element = (source.elementType, target.elementType)
+        return F.transform(column, lambda value: _assigned(value, *element, rules, what))
+    if isinstance(source, T.MapType) and isinstance(target, T.MapType):
+        keys, values = (source.keyType, target.keyType), (source.valueType, target.valueType)
+        return F.map_from_arrays(
+            F.transform(F.map_keys(column), lambda key: _assigned(key, *keys, rules, what)),
+            F.transform(F.map_values(column), lambda value: _assigned(value, *values, rules, what)),
+        )
+    if rules.policy == "LEGACY" or widens(source, target):
         return column.cast(target)
     found = column.try_cast(target)
-    message = f"value does not fit its column [column={item.name}, type={type_text(item.type)}]"
+    message = f"value does not fit its column [{what}]"
     refused = F.raise_error(F.concat(F.lit(message + ": "), column.cast("string"))).cast(target)
     return F.when(column.isNotNull() & found.isNull(), refused).otherwise(found)
 
@@ -146,42 +201,6 @@ def _same(source: T.DataType, target: T.DataType) -> bool:
     if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         return _same(source.keyType, target.keyType) and _same(source.valueType, target.valueType)
     return bool(source == target)
-
-
-_INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
-
-
-def _widens(source: T.DataType, target: T.DataType) -> bool:
-    """Whether every value of one type is a value of the other, so that a plain cast cannot fail."""
-    digits = _INTEGERS.get(type(source))
-    if isinstance(source, T.NullType):
-        return True
-    if digits and type(target) in _INTEGERS:
-        return digits <= _INTEGERS[type(target)]
-    if isinstance(source, T.FloatType):
-        return isinstance(target, T.DoubleType)
-    if isinstance(target, T.DecimalType):
-        scale = source.scale if isinstance(source, T.DecimalType) else 0
-        whole = source.precision - scale if isinstance(source, T.DecimalType) else digits
-        return whole is not None and whole <= target.precision - target.scale and scale <= target.scale
-    return isinstance(target, T.StringType) and not isinstance(source, (T.ArrayType, T.MapType, T.StructType))
-
-
-def _check_names(given: Sequence[str], wanted: Sequence[str], extra: Sequence[str]) -> None:
-    lower = [name.lower() for name in given]
-    twice = sorted(name for name, times in Counter(lower).items() if times > 1)
-    if twice:
-        raise InvalidError("column is there twice", columns=twice, remedy="give every column its own name")
-    missing = [name for name in wanted if name.lower() not in lower]
-    known = {name.lower() for name in [*wanted, *extra]}
-    unknown = [name for name in given if name.lower() not in known]
-    if missing or unknown:
-        raise InvalidError(
-            "the columns are not the table's",
-            missing=missing,
-            unknown=unknown,
-            remedy="write exactly the table's columns; add what is missing as nulls, drop or add the others",
-        )
 
 
 def quoted(name: str) -> str:

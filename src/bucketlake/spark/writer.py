@@ -22,6 +22,7 @@ from bucketlake.ops.messages import CommitMessage, WriteTask
 from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
+from bucketlake.options import option_keys
 from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import tasks
 from bucketlake.spark.compaction import after_write
@@ -44,11 +45,34 @@ class WriteRequest:
     kinds: str | None = None
     operation: str = "WRITE"
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
+    dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
+    before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
 
     def tell(self, step: str) -> None:
         """Report a step."""
         if self.progress is not None:
             self.progress(step)
+
+
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+DYNAMIC_OVERWRITE = "dynamic-partition-overwrite"
+
+
+def overwrites_dynamically(
+    spark: SparkSession, table: Table, partition: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> bool | None:
+    """Whether an overwrite replaces just the partitions that its rows are in: what the write's own options say, else
+    the session where it says anything; None: neither does. A partition that is named whole is replaced as such."""
+    keys = table.schema.partition_keys
+    if not keys or set(partition or ()) == set(keys):
+        return False
+    given = {key: value for key, value in option_keys(options).items() if value is not None}
+    if DYNAMIC_OVERWRITE in given and partition is None:
+        return None  # the option is the table's then, and holds
+    if DYNAMIC_OVERWRITE in given:
+        return str(given[DYNAMIC_OVERWRITE]).lower() == "true"
+    mode = spark.conf.getAll.get(OVERWRITE_MODE)
+    return None if mode is None else str(mode).upper() == "DYNAMIC"
 
 
 def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest) -> Snapshot | None:
@@ -79,9 +103,22 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
     messages = _written(spark, store, rows, template, replace(request, local=local, kinds=kinds))
+    if request.before_commit is not None:
+        try:
+            request.before_commit()
+        except BaseException:
+            tasks.discard(store, messages)
+            raise
     count = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
-    snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
+    snapshot = table.commit(
+        messages,
+        user,
+        mode=request.mode,
+        partition=request.partition,
+        operation=request.operation,
+        dynamic=request.dynamic,
+    )
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:
         return None

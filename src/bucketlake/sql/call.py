@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options import parse_duration
-from bucketlake.sql import names, procedures_buckets, procedures_expiry, query
+from bucketlake.sql import names, procedures_buckets, procedures_expiry
 from bucketlake.sql.arguments import Arguments, parse_options, table_name
+from bucketlake.sql.parsed import Statement
 from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
@@ -44,19 +45,27 @@ class Procedure:
         return tuple(dict.fromkeys((*self.spark, *self.flink)))
 
 
-def run(lake: Lake, statement: str) -> DataFrame:
-    """Run a procedure of the lake and return its rows; procedures of other catalogs are Spark's.
+@dataclass(frozen=True, slots=True)
+class _Call:
+    procedure: Procedure
+    arguments: Arguments
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        return self.procedure.run(lake, self.arguments)
+
+
+def parse(cursor: Cursor) -> Statement | None:
+    """A call of a procedure of the lake, its arguments checked; procedures of other catalogs are Spark's.
 
     Errors: InvalidError naming what there is, for an unknown procedure or argument; UnsupportedError for procedures of
     Paimon that are not there yet.
     """
-    cursor = Cursor(statement)
     cursor.expect("CALL")
     name = cursor.name()
     if name[-2:-1] != ("sys",) or len(name) > 3 or (len(name) == 3 and name[0].lower() not in names.CATALOG_NAMES):
-        return query.run(lake, statement)
+        return None
     procedure = _procedure(name[-1].lower())
-    return procedure.run(lake, _bound(name[-1], procedure, _arguments(cursor)))
+    return _Call(procedure, _bound(name[-1], procedure, _arguments(cursor)))
 
 
 def _procedure(name: str) -> Procedure:
@@ -81,9 +90,9 @@ def _procedure(name: str) -> Procedure:
 
 def _arguments(cursor: Cursor) -> list[tuple[str | None, str | None]]:
     """(name or None, value or None for NULL) of every argument, in order."""
-    cursor.expect("(")
     found: list[tuple[str | None, str | None]] = []
-    while not cursor.accept(")"):
+
+    def argument() -> None:
         name = None
         if _names_an_argument(cursor):
             name = cursor.identifier().lower()
@@ -91,9 +100,8 @@ def _arguments(cursor: Cursor) -> list[tuple[str | None, str | None]]:
         elif found and found[-1][0] is not None:
             cursor.fail("a positional argument after a named one")
         found.append((name, _value(cursor)))
-        if not cursor.sees(")"):
-            cursor.expect(",")
-    cursor.end()
+
+    cursor.bracketed(argument, empty=True)
     return found
 
 

@@ -10,6 +10,7 @@ from bucketlake.sql.text import Cursor
 from bucketlake.types import DataType, parse_type_text
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")
+_REPEATED = ("TBLPROPERTIES", "OPTIONS", "WITH")
 _COLUMN_END = (",", ")", "NOT", "NULL", "COMMENT", "DEFAULT", "PRIMARY", "GENERATED")
 
 
@@ -64,33 +65,45 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace)
     if cursor.accept("LIKE"):
         found.like = cursor.name()
-    if cursor.accept("("):
-        _column_list(cursor, found)
-    while not cursor.done and _clause(cursor, found):
-        pass
-    cursor.end()
+    if cursor.sees("("):
+        cursor.bracketed(lambda: _item(cursor, found), empty=True)
+    seen: set[str] = set()
+    while not cursor.done:
+        start = cursor.at
+        _clause(cursor, found)
+        clause = cursor.tokens[start].value.upper()
+        if clause in seen and clause not in _REPEATED:
+            cursor.at = start
+            cursor.fail(f"{clause} is given twice")
+        seen.add(clause)
+    if found.like is not None and (found.columns or found.partition_keys or found.query is not None):
+        cursor.fail("CREATE TABLE … LIKE takes its columns and keys from the other table")
     return found
 
 
-def _column_list(cursor: Cursor, found: CreateTable) -> None:
-    while not cursor.accept(")"):
-        if cursor.sees("PRIMARY", "KEY") or cursor.sees("CONSTRAINT"):
-            _table_constraint(cursor, found)
-        elif cursor.sees("WATERMARK", "FOR"):
-            cursor.until(",", ")")  # Flink's event time: no meaning for storage
-        else:
-            _column(cursor, found)
-        if not cursor.sees(")"):
-            cursor.expect(",")
+def _item(cursor: Cursor, found: CreateTable) -> None:
+    """One column or constraint of the list."""
+    if cursor.sees("PRIMARY", "KEY") or cursor.sees("CONSTRAINT"):
+        _table_constraint(cursor, found)
+    elif cursor.sees("WATERMARK", "FOR"):
+        cursor.until(",", ")")  # Flink's event time: no meaning for storage
+    else:
+        _column(cursor, found)
 
 
 def _table_constraint(cursor: Cursor, found: CreateTable) -> None:
     if cursor.accept("CONSTRAINT"):
         cursor.identifier()
     cursor.expect("PRIMARY", "KEY")
-    found.primary_keys = cursor.names()
+    _set_primary_keys(cursor, found, cursor.names())
     if cursor.accept("NOT", "ENFORCED"):
         found.flink = True
+
+
+def _set_primary_keys(cursor: Cursor, found: CreateTable, names: list[str]) -> None:
+    if found.primary_keys:
+        cursor.fail("a second PRIMARY KEY")
+    found.primary_keys = names
 
 
 def _column(cursor: Cursor, found: CreateTable) -> None:
@@ -107,9 +120,9 @@ def _column(cursor: Cursor, found: CreateTable) -> None:
         elif cursor.accept("COMMENT"):
             column.comment = cursor.string()
         elif cursor.accept("DEFAULT"):
-            column.default = cursor.until(",", ")", "NOT", "COMMENT")
+            column.default = cursor.expression(",", ")", "NOT", "COMMENT", "PRIMARY")
         elif cursor.accept("PRIMARY", "KEY"):
-            found.primary_keys = [name]
+            _set_primary_keys(cursor, found, [name])
             found.flink = cursor.accept("NOT", "ENFORCED") or found.flink
         elif cursor.sees("GENERATED"):
             cursor.fail("generated columns are not part of Paimon")
@@ -118,8 +131,8 @@ def _column(cursor: Cursor, found: CreateTable) -> None:
     found.columns.append(column)
 
 
-def _clause(cursor: Cursor, found: CreateTable) -> bool:
-    """One clause after the column list; False when nothing follows."""
+def _clause(cursor: Cursor, found: CreateTable) -> None:
+    """One clause after the column list."""
     if cursor.accept("USING"):
         found.provider = cursor.identifier().lower()
     elif cursor.accept("COMMENT"):
@@ -137,13 +150,12 @@ def _clause(cursor: Cursor, found: CreateTable) -> bool:
         found.query = cursor.rest()
     else:
         cursor.fail("clause is not part of CREATE TABLE for lake tables")
-    return True
 
 
 def _partitions(cursor: Cursor, found: CreateTable) -> None:
     """`(dt, hour)` or Hive's `(dt STRING COMMENT '…')`, which also defines the columns."""
-    cursor.expect("(")
-    while not cursor.accept(")"):
+
+    def column() -> None:
         name = cursor.identifier()
         if cursor.sees("("):
             raise InvalidError(
@@ -157,5 +169,5 @@ def _partitions(cursor: Cursor, found: CreateTable) -> None:
             if cursor.accept("COMMENT"):
                 found.columns[-1].comment = cursor.string()
         found.partition_keys.append(name)
-        if not cursor.sees(")"):
-            cursor.expect(",")
+
+    cursor.bracketed(column)

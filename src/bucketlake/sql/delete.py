@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -9,42 +10,41 @@ from pyspark.errors import AnalysisException
 from bucketlake.ops.row_changes import refuse_delete
 from bucketlake.predicate import is_exact
 from bucketlake.spark import changes
-from bucketlake.sql import query
+from bucketlake.sql import names
+from bucketlake.sql.parsed import Statement
 from bucketlake.sql.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
 
-def parse_delete(statement: str) -> Target:
+def parse(cursor: Cursor) -> Statement:
     """Read `DELETE FROM t [[AS] a] [WHERE …]`."""
-    cursor = Cursor(statement)
     cursor.expect("DELETE")
     cursor.expect("FROM")
     target = parse_target(cursor, "WHERE")
     target.condition = parse_condition(cursor)
-    return target
+    return _Delete(target)
 
 
-def run(lake: Lake, statement: str) -> DataFrame | None:
-    """Run a DELETE: at most one commit, and no rows. A table that only Spark has is Spark's affair.
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    target: Target
 
-    Spec: docs/spec/row_changes.md#delete
-    """
-    target = parse_delete(statement)
-    table = target.table(lake)
-    if table is None:
-        return query.run(lake, statement)
-    if target.condition is None or _is_understood(lake, target, table):
-        table.delete("true" if target.condition is None else target.condition)
-    elif not _delete_partitions(lake, target, table):
-        refuse_delete(table.schema)
-        _delete_rows(lake, target, table)
-    return None
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """At most one commit.
+
+        Spec: docs/spec/row_changes.md#delete
+        """
+        target = self.target
+        table = target.table(lake, name)
+        if target.condition is None or _is_understood(lake, target, table):
+            table.delete("true" if target.condition is None else target.condition)
+        elif not _delete_partitions(lake, target, table):
+            refuse_delete(table.schema)
+            _delete_rows(lake, target, table)
 
 
 def _is_understood(lake: Lake, target: Target, table: LakeTable) -> bool:

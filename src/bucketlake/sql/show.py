@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.schema_default import default_sql
 from bucketlake.spark.types import spark_type
-from bucketlake.sql import names, query
+from bucketlake.sql import names
+from bucketlake.sql.ddl import accept_database, partition_spec
+from bucketlake.sql.parsed import Statement
 from bucketlake.sql.text import Cursor
 from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, parse_type_text, spark_ddl, type_text
 
@@ -19,32 +25,76 @@ if TYPE_CHECKING:
     from bucketlake.spark.table import LakeTable
 
 
-def show(lake: Lake, statement: str) -> DataFrame:
+def show(cursor: Cursor) -> Statement | None:
     """SHOW DATABASES | TABLES | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE; other SHOWs go to Spark."""
-    cursor = Cursor(statement)
     cursor.expect("SHOW")
     if cursor.accept("DATABASES") or cursor.accept("SCHEMAS") or cursor.accept("NAMESPACES"):
-        found = _matching(lake.catalog.list_databases(), _pattern(cursor))
-        return _frame(lake, "namespace string", [(name,) for name in found])
+        return _ShowDatabases(_pattern(cursor))
     if cursor.accept("TABLES"):
-        database = (
-            names.database(lake, cursor.name())
-            if cursor.accept("IN") or cursor.accept("FROM")
-            else lake.current_database
-        )
-        found = _matching(lake.catalog.list_tables(database), _pattern(cursor))
-        rows = [(database, name, False) for name in found]
-        return _frame(lake, "namespace string, tableName string, isTemporary boolean", rows)
+        return _ShowTables(cursor.name() if _accept_in(cursor) else None, _pattern(cursor))
     if cursor.accept("CREATE", "TABLE"):
-        name = names.find(lake, cursor.name())
-        return query.run(lake, statement) if name is None else _create_table(lake, name)
-    for word, action in (("COLUMNS", _columns), ("PARTITIONS", _partitions), ("TBLPROPERTIES", _properties)):
-        if cursor.accept(word):
-            if word == "COLUMNS" and not (cursor.accept("IN") or cursor.accept("FROM")):
-                cursor.fail("expected IN or FROM")
-            name = names.find(lake, cursor.name())
-            return lake.spark.sql(statement) if name is None else action(lake, lake.table(name.full), cursor)
-    return lake.spark.sql(statement)
+        cursor.table()
+        return None if cursor.accept("AS", "SERDE") else _OfTable(_create_table)
+    if cursor.accept("COLUMNS"):
+        if not _accept_in(cursor):
+            cursor.fail("expected IN or FROM")
+        return _columns_of(cursor)
+    if cursor.accept("PARTITIONS"):
+        cursor.table()
+        spec = partition_spec(cursor) if cursor.accept("PARTITION") else {}
+        return _OfTable(lambda lake, name: _partitions(lake, lake.table(name.full), spec))
+    if cursor.accept("TBLPROPERTIES"):
+        cursor.table()
+        keys = cursor.bracketed(cursor.key) if cursor.sees("(") else []
+        if len(keys) > 1:
+            cursor.fail("SHOW TBLPROPERTIES takes one key")
+        return _OfTable(lambda lake, name: _properties(lake, lake.table(name.full), keys))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowDatabases:
+    pattern: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        found = _matching(lake.catalog.list_databases(), self.pattern)
+        return _frame(lake, "namespace string", [(database,) for database in found])
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowTables:
+    database: tuple[str, ...] | None
+    pattern: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        database = lake.current_database if self.database is None else names.database(lake, self.database)
+        rows = [(database, table, False) for table in _matching(lake.catalog.list_tables(database), self.pattern)]
+        return _frame(lake, "namespace string, tableName string, isTemporary boolean", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTable:
+    """What is shown of one table."""
+
+    rows: Callable[[Lake, names.LakeName], DataFrame]
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        return self.rows(lake, name)
+
+
+def _accept_in(cursor: Cursor) -> bool:
+    return cursor.accept("IN") or cursor.accept("FROM")
+
+
+def _columns_of(cursor: Cursor) -> Statement:
+    """`t [{IN | FROM} db]`."""
+    parts = cursor.table()
+    if _accept_in(cursor):
+        database = cursor.name()
+        if len(parts) > 1 and parts[:-1] != database:
+            cursor.fail("two databases are named")
+        cursor.subject = (*database, parts[-1])
+    return _OfTable(lambda lake, name: _columns(lake, lake.table(name.full)))
 
 
 def _frame(lake: Lake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
@@ -53,8 +103,8 @@ def _frame(lake: Lake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataF
 
 def _pattern(cursor: Cursor) -> str:
     """[LIKE] 'a*|b*', Spark's pattern; `*` where none is given."""
-    cursor.accept("LIKE")
-    return "*" if cursor.done else cursor.string()
+    given = cursor.accept("LIKE")
+    return "*" if cursor.done and not given else cursor.string()
 
 
 def _matching(found: Iterable[str], pattern: str) -> list[str]:
@@ -62,23 +112,19 @@ def _matching(found: Iterable[str], pattern: str) -> list[str]:
     return sorted(name for name in found if any(fnmatch.fnmatchcase(name.lower(), part) for part in wanted))
 
 
-def _columns(lake: Lake, table: LakeTable, cursor: Cursor) -> DataFrame:
+def _columns(lake: Lake, table: LakeTable) -> DataFrame:
     return _frame(lake, "col_name string", [(f.name,) for f in table.schema.fields])
 
 
-def _properties(lake: Lake, table: LakeTable, cursor: Cursor) -> DataFrame:
+def _properties(lake: Lake, table: LakeTable, keys: list[str]) -> DataFrame:
     rows = sorted(table.schema.options.items())
-    if cursor.accept("("):
-        wanted = cursor.literal()
+    for wanted in keys:
         rows = [(wanted, dict(rows).get(wanted, f"Table {table.name} does not have property: {wanted}"))]
     return _frame(lake, "key string, value string", rows)
 
 
-def _partitions(lake: Lake, table: LakeTable, cursor: Cursor) -> DataFrame:
-    spec: dict[str, str] = {}
-    if cursor.accept("PARTITION"):
-        spec = cursor.options()
-    found = [p for p in table.partitions() if all(str(p.get(key)) == value for key, value in spec.items())]
+def _partitions(lake: Lake, table: LakeTable, spec: dict[str, str | None]) -> DataFrame:
+    found = [p for p in table.partitions() if all(p.get(key) == value for key, value in spec.items())]
     rows = [("/".join(f"{key}={'null' if value is None else value}" for key, value in part.items()),) for part in found]
     return _frame(lake, "partition string", sorted(rows))
 
@@ -106,10 +152,18 @@ def _column_clause(field: DataField) -> str:
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default is not None:
-        text += f" DEFAULT {field.default}"
+        text += f" DEFAULT {_default(field, field.default)}"
     if field.description:
         text += f" COMMENT {_literal(field.description)}"
     return text
+
+
+def _default(field: DataField, text: str) -> str:
+    """The default as SQL; text that is no value of the column, of a schema that others wrote, as a text."""
+    try:
+        return default_sql(field)
+    except (InvalidError, UnsupportedError):
+        return _literal(text)
 
 
 def _declared(t: DataType) -> str:
@@ -134,32 +188,42 @@ def _literal(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def describe(lake: Lake, statement: str) -> DataFrame:
+def describe(cursor: Cursor) -> Statement | None:
     """DESC[RIBE] [TABLE] [EXTENDED | FORMATTED] t [column], DESC DATABASE d; queries and functions go to Spark."""
-    cursor = Cursor(statement)
     cursor.at += 1
-    if cursor.accept("DATABASE") or cursor.accept("SCHEMA") or cursor.accept("NAMESPACE"):
+    if accept_database(cursor):
         cursor.accept("EXTENDED")
-        return _describe_database(lake, names.database(lake, cursor.name()))
-    if cursor.sees("FUNCTION") or cursor.sees("QUERY") or cursor.sees("SELECT") or cursor.sees("WITH"):
-        return query.run(lake, statement)
+        return _DescribeDatabase(cursor.name())
+    if any(cursor.sees(word) for word in ("FUNCTION", "QUERY", "SELECT", "WITH", "FROM", "VALUES", "(")):
+        return None
     cursor.accept("TABLE")
     extended = cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
-    name = names.find(lake, cursor.name())
-    if name is None:
-        return lake.spark.sql(statement)
-    table = lake.table(name.full)
+    cursor.table()
     column = None if cursor.done else cursor.identifier()
-    cursor.end()
-    if column is not None:
-        field = table.schema.field(column)
-        rows = [
-            ("col_name", field.name),
-            ("data_type", _shown(field.type)),
-            ("comment", field.description or "NULL"),
-        ]
-        return _frame(lake, "info_name string, info_value string", rows)
-    return _frame(lake, "col_name string, data_type string, comment string", _describe_rows(table, name, extended))
+    return _Describe(extended, column)
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribeDatabase:
+    parts: tuple[str, ...]
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        return _describe_database(lake, names.database(lake, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Describe:
+    extended: bool
+    column: str | None
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        table = lake.table(name.full)
+        if self.column is None:
+            rows = _describe_rows(table, name, self.extended)
+            return _frame(lake, "col_name string, data_type string, comment string", rows)
+        field = table.schema.field(self.column)
+        shown = [("col_name", field.name), ("data_type", _shown(field.type)), ("comment", field.description or "NULL")]
+        return _frame(lake, "info_name string, info_value string", shown)
 
 
 def _describe_rows(table: LakeTable, name: names.LakeName, extended: bool) -> list[tuple[str, str, str | None]]:

@@ -1,34 +1,23 @@
-"""The door of `lake.sql`: the first word of a statement says which room it goes to."""
+"""The door of `lake.sql`: the first word of a statement says which room reads it.
+
+A room only reads: what it makes of the text is run by `parsed.execute`, once the text was read to its end.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.sql import call, ddl, delete, insert, names, query, show, update
+from bucketlake.sql import alter, call, ddl, delete, insert, names, query, show, update
+from bucketlake.sql.parsed import Parse, Statement, execute
 from bucketlake.sql.text import Cursor, split_statements, tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
 
     from bucketlake.spark.session import Lake
 
-_ROOMS: dict[str, Callable[[Lake, str], DataFrame | None]] = {
-    "CREATE": ddl.create,
-    "DROP": ddl.drop,
-    "ALTER": ddl.alter,
-    "TRUNCATE": ddl.truncate,
-    "USE": ddl.use,
-    "INSERT": insert.run,
-    "CALL": call.run,
-    "DELETE": delete.run,
-    "UPDATE": update.run,
-    "SHOW": show.show,
-    "DESC": show.describe,
-    "DESCRIBE": show.describe,
-}
 _UNDELIVERED = ("MERGE", "ANALYZE")
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
@@ -64,35 +53,68 @@ def run_script(lake: Lake, script: str) -> DataFrame | None:
 
 
 def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
-    first, *others = tokenize(statement)
-    word = first.value.upper()
-    if first.kind == "word" and word == "SET" and others and others[0].kind == "string":
-        _flink_set(lake, others[0].value, others[-1].value)
-        return None
-    if first.kind == "word" and word in _UNDELIVERED:
-        _refuse_undelivered(lake, statement)
-    if first.kind == "word" and word in _ROOMS and not (word == "INSERT" and _is_directory(others)):
-        return _ROOMS[word](lake, statement)
-    return query.run(lake, statement, args)
+    first = tokenize(statement)[0]
+    parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
+    if parse is None:
+        return query.run(lake, statement, args)
+    return execute(lake, statement, parse, lambda: query.run(lake, statement, args))
 
 
-def _refuse_undelivered(lake: Lake, statement: str) -> None:
-    """UnsupportedError if a statement that is not honoured on lake tables names one."""
-    cursor = Cursor(statement)
+@dataclass(frozen=True, slots=True)
+class _Undelivered:
+    """A statement that is not honoured on lake tables."""
+
+    word: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        raise UnsupportedError(f"{self.word} on a lake table", table=name.full, remedy="see README.md for what works")
+
+
+def _undelivered(cursor: Cursor) -> Statement:
     word = cursor.next().value.upper()
     if not (cursor.accept("INTO") or cursor.accept("FROM")):
         cursor.accept("TABLE")
-    name = names.find(lake, cursor.name())
-    if name is not None:
-        raise UnsupportedError(f"{word} on a lake table", table=name.full, remedy="see README.md for what works")
+    cursor.table()
+    cursor.at = len(cursor.tokens)
+    return _Undelivered(word)
 
 
-def _is_directory(others: list[Any]) -> bool:
-    """INSERT OVERWRITE [LOCAL] DIRECTORY is Spark's own statement over files."""
-    return any(token.is_word("DIRECTORY") for token in others[1:3])
+@dataclass(frozen=True, slots=True)
+class _FlinkSet:
+    key: str
+    value: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        if not self.key.startswith(_FLINK_PREFIXES):
+            lake.spark.conf.set(self.key, self.value)
 
 
-def _flink_set(lake: Lake, key: str, value: str) -> None:
-    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's."""
-    if not key.startswith(_FLINK_PREFIXES):
-        lake.spark.conf.set(key, value)
+def _set(cursor: Cursor) -> Statement | None:
+    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; so is Spark's
+    spelling."""
+    cursor.expect("SET")
+    token = cursor.peek()
+    if token is None or token.kind != "string":
+        return None
+    key = cursor.string()
+    cursor.expect("=")
+    return _FlinkSet(key, cursor.string())
+
+
+ROOMS: dict[str, Parse] = {
+    "CREATE": ddl.create,
+    "DROP": ddl.drop,
+    "ALTER": alter.alter,
+    "TRUNCATE": ddl.truncate,
+    "USE": ddl.use,
+    "COMMENT": ddl.comment_on,
+    "INSERT": insert.parse,
+    "CALL": call.parse,
+    "DELETE": delete.parse,
+    "UPDATE": update.parse,
+    "SET": _set,
+    "SHOW": show.show,
+    "DESC": show.describe,
+    "DESCRIBE": show.describe,
+    **dict.fromkeys(_UNDELIVERED, _undelivered),
+}

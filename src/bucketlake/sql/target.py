@@ -34,6 +34,53 @@ _STEADY = (
 )
 
 
+# Words that open a clause of other statements: an alias of this name needs AS.
+_NO_ALIAS = frozenset(
+    [
+        "LIMIT",
+        "OFFSET",
+        "ORDER",
+        "SORT",
+        "CLUSTER",
+        "DISTRIBUTE",
+        "GROUP",
+        "HAVING",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "MINUS",
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "INNER",
+        "CROSS",
+        "NATURAL",
+        "LATERAL",
+        "ON",
+        "USING",
+        "PIVOT",
+        "UNPIVOT",
+        "TABLESAMPLE",
+        "WINDOW",
+        "QUALIFY",
+        "FROM",
+        "SET",
+        "VALUES",
+        "SELECT",
+        "PARTITION",
+        "CASCADE",
+        "RESTRICT",
+        "PURGE",
+        "RETURNING",
+        "VERSION",
+        "TIMESTAMP",
+        "FOR",
+        "WITH",
+    ]
+)
+
+
 @dataclass(slots=True)
 class Target:
     """`parts`: the name as written at `source`; `hint`: the OPTIONS hint behind it, as written; `condition`: what
@@ -46,12 +93,8 @@ class Target:
     options: dict[str, str]
     condition: str | None = None
 
-    def table(self, lake: Lake) -> LakeTable | None:
-        """The lake table with the session's options and the hint's; None where the name is Spark's own."""
-        name = names.find(lake, self.parts)
-        if name is None and names.is_sparks(lake, self.parts):
-            return None
-        name = name or names.target(lake, self.parts)
+    def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
+        """The lake table that the name means, with the session's options and the hint's."""
         return lake.table(name.full).with_options({**session_options(lake, name), **self.options})
 
     @property
@@ -122,24 +165,34 @@ class Target:
 
 def _tree(condition: str | None) -> exp.Select | None:
     """The condition within a query; None where there is none or sqlglot does not know it."""
-    if condition is None:
-        return None
+    tree = None if condition is None else _statement(condition)
+    return tree if isinstance(tree, exp.Select) and tree.args.get("where") else None
+
+
+def _statement(condition: str) -> exp.Expr | None:
     try:
-        tree = sqlglot.parse_one(f"SELECT 1 WHERE {condition}\n", dialect="spark")
+        return sqlglot.parse_one(f"SELECT 1 WHERE {condition}\n", dialect="spark")
     except (SqlglotError, RecursionError):
         return None
-    return tree if isinstance(tree, exp.Select) and tree.args.get("where") else None
 
 
 def parse_target(cursor: Cursor, *stops: str) -> Target:
     """Read `name [hint] [[AS] alias]` up to one of the stop words or the end."""
     start = cursor.at
-    parts = cursor.name()
+    parts = cursor.table()
     source = cursor.text[cursor.tokens[start].start : cursor.tokens[cursor.at - 1].end]
     end = cursor.tokens[cursor.at - 1].end
     alias = None
-    if cursor.accept("AS") or not (cursor.done or any(cursor.sees(stop) for stop in stops)):
+    if cursor.accept("AS"):
         alias = cursor.identifier()
+    elif not (cursor.done or any(cursor.sees(stop) for stop in stops)):
+        token = cursor.peek()
+        if token is not None and token.kind == "word" and token.value.upper() in _NO_ALIAS:
+            cursor.fail("unexpected text")
+        alias = cursor.identifier()
+        if cursor.done:  # a slip of the pen rather than a name that nothing uses: the whole table is at stake
+            cursor.at -= 1
+            cursor.fail("unexpected text")
     following = cursor.peek()
     until = following.start if following is not None else len(cursor.text)
     hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if end <= hint.start < until]
@@ -148,12 +201,22 @@ def parse_target(cursor: Cursor, *stops: str) -> Target:
 
 
 def parse_condition(cursor: Cursor) -> str | None:
-    """Read `[WHERE …]` to the end of the statement."""
+    """Read `[WHERE …]` to the end of the statement: one condition, in brackets, so that whoever reads it next takes it
+    for one."""
     if cursor.done:
         return None
     cursor.expect("WHERE")
     if cursor.done:
         cursor.fail("WHERE needs a condition")
-    first, last = cursor.tokens[cursor.at], cursor.tokens[-1]
-    cursor.at = len(cursor.tokens)
-    return cursor.text[first.start : last.end]
+    start = cursor.at
+    text = cursor.expression()
+    cursor.at, after = start, cursor.at
+    tree = _statement(text)
+    if tree is not None and (not isinstance(tree, exp.Select) or set(_given(tree)) != {"expressions", "where"}):
+        cursor.fail("WHERE takes a condition and nothing after it")
+    cursor.at = after
+    return f"({text})"
+
+
+def _given(tree: exp.Expr) -> list[str]:
+    return [key for key, value in tree.args.items() if value]

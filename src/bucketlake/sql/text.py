@@ -7,8 +7,9 @@ spliced, so that what Spark parses is what the user wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -16,9 +17,11 @@ from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
 
+Item = TypeVar("Item")
 _WORD = re.compile(r"\w+")
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
 _TIMESTAMPS = {"TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ"}
+_TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 _ZONES = (
     (("WITHOUT", "TIME", "ZONE"), "TIMESTAMP_NTZ"),
     (("WITH", "LOCAL", "TIME", "ZONE"), "TIMESTAMP_LTZ"),
@@ -90,7 +93,8 @@ def option_hints(text: str, tokens: list[Token]) -> list[Hint]:
         if any(token.start < found.start() < token.end for token in tokens):
             continue  # inside a literal
         cursor = Cursor("(" + found.group(1) + ")")
-        hints.append(Hint(found.start(), found.end(), cursor.options()))
+        hints.append(Hint(found.start(), found.end(), cursor.options(empty=True)))
+        cursor.end()
     return hints
 
 
@@ -139,14 +143,17 @@ def plain_timestamps(text: str) -> str:
 
 
 class Cursor:
-    """Reads one statement from left to right. Words are compared without case."""
+    """Reads one statement from left to right. Words are compared without case.
+
+    `subject`: the table that the statement is about, once its name has been read by `table`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = tokenize(text)
-        if self.tokens and self.tokens[-1].value == ";":
+        if self.tokens and self.tokens[-1].value == ";" and self.tokens[-1].kind == "sign":
             self.tokens.pop()
         self.at = 0
+        self.subject: tuple[str, ...] | None = None
 
     @property
     def done(self) -> bool:
@@ -202,6 +209,11 @@ class Cursor:
             parts.append(self.identifier())
         return tuple(parts)
 
+    def table(self) -> tuple[str, ...]:
+        """The name of the table that the statement is about."""
+        self.subject = self.name()
+        return self.subject
+
     def string(self) -> str:
         """One string literal's value."""
         token = self.next()
@@ -219,18 +231,62 @@ class Cursor:
             self.fail("expected a value")
         return sign + token.value
 
-    def options(self) -> dict[str, str]:
-        """`('k'='v', a.b = 1, 'flag' true)` -> a dict, in order."""
+    def constant(self) -> tuple[str, str | None]:
+        """A constant as Spark's partition specifications take it: source text, and value as text, None for NULL."""
+        first = self.peek()
+        if first is not None and first.kind == "word" and first.value.upper() in _TYPED:
+            self.at += 1
+            value: str | None = self.string()
+        elif first is not None and first.kind == "string":
+            value = self.string()
+        elif self.accept("NULL"):
+            value = None
+        elif self.sees("TRUE") or self.sees("FALSE"):
+            value = self.next().value.lower()
+        else:
+            sign = "-" if self.accept("-") else ""
+            token = self.next()
+            if token.kind != "number":
+                self.at -= 1
+                self.fail("expected a constant")
+            value = sign + token.value
+        start = first.start if first is not None else 0
+        return self.text[start : self.tokens[self.at - 1].end], value
+
+    def bracketed(self, item: Callable[[], Item], empty: bool = False) -> list[Item]:
+        """`(item {, item})`, each read by `item`; `()` only if `empty`."""
         self.expect("(")
-        found: dict[str, str] = {}
-        while not self.accept(")"):
-            token = self.peek()
-            key = self.string() if token is not None and token.kind == "string" else self._bare_key()
-            self.accept("=")
-            found[key] = self.literal()
-            if not self.sees(")"):
-                self.expect(",")
+        if empty and self.accept(")"):
+            return []
+        found = self.listed(item)
+        self.expect(")")
         return found
+
+    def listed(self, item: Callable[[], Item]) -> list[Item]:
+        """`item {, item}`, each read by `item`."""
+        found = [item()]
+        while self.accept(","):
+            found.append(item())
+        return found
+
+    def options(self, empty: bool = False) -> dict[str, str]:
+        """`('k'='v', a.b = 1, 'flag' true)` -> a dict, in order; a key that is given twice is refused."""
+        found: dict[str, str] = {}
+
+        def pair() -> None:
+            key = self.key()
+            self.accept("=")
+            if key in found:
+                self.fail(f"key {key!r} is given twice")
+            found[key] = self.literal()
+
+        self.bracketed(pair, empty)
+        return found
+
+    def key(self) -> str:
+        """The key of an option, in quotes or bare."""
+        token = self.peek()
+        return self.string() if token is not None and token.kind == "string" else self._bare_key()
 
     def _bare_key(self) -> str:
         start = self.next()
@@ -241,12 +297,31 @@ class Cursor:
 
     def names(self) -> list[str]:
         """`(a, b, c)` -> the names."""
-        self.expect("(")
-        found = [self.identifier()]
-        while self.accept(","):
-            found.append(self.identifier())
-        self.expect(")")
-        return found
+        return self.bracketed(self.identifier)
+
+    def expression(self, *stops: str) -> str:
+        """The source text of one expression, up to the first of these words or signs outside all brackets.
+
+        Only its brackets are looked at: they pair, so that the text in brackets is one operand or Spark's error."""
+        first = self.peek()
+        begin = self.at
+        open_brackets: list[str] = []
+        while (token := self.peek()) is not None:
+            if not open_brackets and any(self.sees(stop) for stop in stops):
+                break
+            if token.kind == "sign" and token.value in ("(", "["):
+                open_brackets.append(token.value)
+            elif token.kind == "sign" and token.value in (")", "]"):
+                if not open_brackets or open_brackets.pop() + token.value not in ("()", "[]"):
+                    self.fail("a bracket closes that was not opened")
+            elif token.kind == "sign" and token.value == ";":
+                self.fail("unexpected text")
+            self.at += 1
+        if open_brackets:
+            self.fail("a bracket is not closed")
+        if first is None or self.at == begin:
+            self.fail("needs an expression")
+        return self.text[self.tokens[begin].start : self.tokens[self.at - 1].end]
 
     def until(self, *stops: str) -> str:
         """The source text up to the first of these words or signs outside all brackets, not stepping over it."""

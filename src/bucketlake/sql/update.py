@@ -9,9 +9,11 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.row_changes import refuse_update
+from bucketlake.schema_default import default_sql
 from bucketlake.spark import changes
 from bucketlake.spark.types import quoted
-from bucketlake.sql import query
+from bucketlake.sql import names
+from bucketlake.sql.parsed import Statement
 from bucketlake.sql.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import Cursor
 from bucketlake.types import Root
@@ -32,6 +34,36 @@ class Update:
     target: Target
     assignments: list[tuple[tuple[str, ...], str]]
 
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """At most one commit.
+
+        Spec: docs/spec/row_changes.md#update
+        """
+        target = self.target
+        table = target.table(lake, name)
+        schema = table.schema
+        assigned = _assigned(schema, self)
+        refuse_update(schema, assigned.names)
+        columns = {
+            item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
+            for item in schema.field_names
+        }
+        for place, (_, _, text) in enumerate(assigned.members):
+            columns[f"{_MEMBER}{place}"] = f"({text})"
+        if not schema.primary_keys:
+            changes.update_places(
+                lake.spark,
+                table.table.for_writing(),
+                target.prune(lake, table),
+                lambda rows: target.places(lake, rows),
+                lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
+            )
+            return
+        if changes.moves(schema, assigned.names):
+            columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
+        frame = _with_members(target.rows(lake, columns), assigned)
+        changes.update_rows(lake.spark, table.table.for_writing(), frame)
+
 
 @dataclass(slots=True)
 class _Assigned:
@@ -46,72 +78,20 @@ class _Assigned:
         return list(dict.fromkeys([*self.columns, *(column for column, _, _ in self.members)]))
 
 
-def parse_update(statement: str) -> Update:
+def parse(cursor: Cursor) -> Statement:
     """Read `UPDATE t [[AS] a] SET c = expression, … [WHERE …]`."""
-    cursor = Cursor(statement)
     cursor.expect("UPDATE")
     target = parse_target(cursor, "SET")
     cursor.expect("SET")
-    assignments = []
-    while True:
+
+    def assignment() -> tuple[tuple[str, ...], str]:
         name = cursor.name()
         cursor.expect("=")
-        assignments.append((name, _expression(cursor)))
-        if not cursor.accept(","):
-            break
+        return name, cursor.expression(",", "WHERE")
+
+    assignments = cursor.listed(assignment)
     target.condition = parse_condition(cursor)
     return Update(target, assignments)
-
-
-def _expression(cursor: Cursor) -> str:
-    """The source text up to a comma or WHERE outside all brackets."""
-    first = cursor.peek()
-    depth = 0
-    while (token := cursor.peek()) is not None:
-        if depth == 0 and (token.is_word("WHERE") or (token.kind == "sign" and token.value == ",")):
-            break
-        if token.kind == "sign":
-            depth += sum(token.value.count(sign) for sign in "([") - sum(token.value.count(sign) for sign in ")]")
-        cursor.at += 1
-    if first is None or first is cursor.peek():
-        cursor.fail("SET needs an expression")
-    start = first.start if first is not None else 0
-    return cursor.text[start : cursor.tokens[cursor.at - 1].end]
-
-
-def run(lake: Lake, statement: str) -> DataFrame | None:
-    """Run an UPDATE: at most one commit, and no rows. A table that only Spark has is Spark's affair.
-
-    Spec: docs/spec/row_changes.md#update
-    """
-    update = parse_update(statement)
-    target = update.target
-    table = target.table(lake)
-    if table is None:
-        return query.run(lake, statement)
-    schema = table.schema
-    assigned = _assigned(schema, update)
-    refuse_update(schema, assigned.names)
-    columns = {
-        item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
-        for item in schema.field_names
-    }
-    for place, (_, _, text) in enumerate(assigned.members):
-        columns[f"{_MEMBER}{place}"] = f"({text})"
-    if not schema.primary_keys:
-        changes.update_places(
-            lake.spark,
-            table.table.for_writing(),
-            target.prune(lake, table),
-            lambda rows: target.places(lake, rows),
-            lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
-        )
-        return None
-    if changes.moves(schema, assigned.names):
-        columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
-    frame = _with_members(target.rows(lake, columns), assigned)
-    changes.update_rows(lake.spark, table.table.for_writing(), frame)
-    return None
 
 
 def _with_members(frame: DataFrame, assigned: _Assigned) -> DataFrame:
@@ -162,6 +142,7 @@ def _path(schema: TableSchema, target: Target, written: tuple[str, ...]) -> tupl
 
 
 def _default(schema: TableSchema, path: tuple[str, ...], text: str) -> str:
+    """The text, for the word DEFAULT the column's default."""
     if text.upper() != "DEFAULT":
         return text
-    return (schema.field(path[0]).default if len(path) == 1 else None) or "NULL"
+    return default_sql(schema.field(path[0])) if len(path) == 1 else "NULL"

@@ -1,0 +1,252 @@
+"""What INSERT and DataFrame writes make of modes, names, policies and defaults: Spark's rules, with Paimon's defaults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, StorageError
+from bucketlake.spark import writer
+from bucketlake.spark.session import Lake
+from bucketlake.table import Table
+
+pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def session(lake: Lake, **settings: str) -> Iterator[None]:
+    keys = {name: name.replace("__", ".") for name in settings}
+    before = {key: lake.spark.conf.getAll.get(key) for key in keys.values()}
+    try:
+        for name, value in settings.items():
+            lake.spark.conf.set(keys[name], value)
+            assert lake.spark.conf.get(keys[name]) == value
+        yield
+    finally:
+        for key, value in before.items():
+            lake.spark.conf.unset(key) if value is None else lake.spark.conf.set(key, value)
+
+
+def rows(lake: Lake, text: str = "SELECT * FROM db.t") -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in lake.sql(text).collect()), key=repr)
+
+
+DYNAMIC = {"spark__sql__sources__partitionOverwriteMode": "dynamic"}
+STATIC = {"spark__sql__sources__partitionOverwriteMode": "static"}
+
+
+def test_overwrites_of_a_partly_named_partition(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (v INT, pt1 STRING, pt2 INT) PARTITIONED BY (pt1, pt2)")
+    table = lake.table("db.t")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', 11), (2, 'a', 22), (3, 'b', 22)")
+    with session(lake, **DYNAMIC):
+        lake.sql("INSERT OVERWRITE db.t PARTITION (pt2 = 22) VALUES (4, 'a')")
+        assert rows(lake) == [(1, "a", 11), (3, "b", 22), (4, "a", 22)]
+        lake.sql("INSERT OVERWRITE db.t PARTITION (pt2 = 22, pt1) SELECT v, pt1 FROM db.t WHERE false")
+        assert len(rows(lake)) == 3
+        lake.sql("INSERT OVERWRITE db.t PARTITION (pt1 = 'b', pt2 = 22) SELECT 1 WHERE false")  # named whole: emptied
+        assert rows(lake) == [(1, "a", 11), (4, "a", 22)]
+        frame = lake.spark.sql("SELECT 5 AS v, 'b' AS pt1")
+        table.write(frame, mode="overwrite", partition={"pt2": 22})
+        assert rows(lake) == [(1, "a", 11), (4, "a", 22), (5, "b", 22)]
+        with pytest.raises(InvalidError, match="do not belong"):
+            table.write(frame.selectExpr("*", "11 AS pt2"), mode="overwrite", partition={"pt2": 22})
+    with session(lake, **STATIC):
+        table.write(lake.spark.sql("SELECT 6 AS v, 'c' AS pt1"), mode="overwrite", partition={"pt2": 22})
+        assert rows(lake) == [(1, "a", 11), (6, "c", 22)]
+        lake.sql("INSERT OVERWRITE db.t PARTITION (pt2 = 22) VALUES (7, 'd')")
+        assert rows(lake) == [(1, "a", 11), (7, "d", 22)]
+        table.write(lake.spark.sql("SELECT 8 AS v, 'd' AS pt1, 22 AS pt2"), mode="overwrite")
+        assert rows(lake) == [(8, "d", 22)]
+    with pytest.raises(InvalidError, match="none of its column"):
+        lake.sql("INSERT OVERWRITE db.t PARTITION (pt2 = 'many') VALUES (4, 'a')")
+
+
+def test_members_are_matched_by_name_at_every_level(classic: Lake) -> None:
+    lake = classic
+    inner = "STRUCT<a: STRING, b: INT>"
+    lake.sql(f"CREATE TABLE db.t (id INT, s {inner}, l ARRAY<{inner}>, m MAP<STRING, {inner}>)")
+    swapped = "named_struct('B', 1, 'A', 'x')"
+    lake.sql(
+        f"INSERT INTO db.t BY NAME SELECT map('k', {swapped}) AS m, {swapped} AS S, 1 AS id, array({swapped}, NULL) AS l"
+    )
+    found = lake.sql("SELECT s.a, s.b, l[0].a, l[0].b, l[1], m['k'].a, m['k'].b FROM db.t").collect()[0]
+    assert tuple(found) == ("x", 1, "x", 1, None, "x", 1)
+    frame = lake.spark.sql(f"SELECT 2 AS id, {swapped} AS s")
+    lake.table("db.t").write(frame)
+    assert rows(lake, "SELECT s.a, s.b, l FROM db.t WHERE id = 2") == [("x", 1, None)]
+    lake.sql("INSERT INTO db.t (id, s) SELECT 3, named_struct('b', 'p', 'a', 2)")  # by position, as Spark has it
+    assert rows(lake, "SELECT s.a, s.b FROM db.t WHERE id = 3") == [("p", 2)]
+    lake.sql("INSERT INTO db.t BY NAME SELECT 4 AS id, CAST(NULL AS STRUCT<b: INT, a: STRING>) AS s")
+    assert rows(lake, "SELECT s IS NULL FROM db.t WHERE id = 4") == [(True,)]
+    before = lake.table("db.t").latest_snapshot()
+    for members in ("'a', 'x'", "'a', 'x', 'b', 1, 'c', 2", "'a', 'x', 'b', 1, 'A', 'y'"):
+        with pytest.raises(InvalidError, match="s"):
+            lake.sql(f"INSERT INTO db.t BY NAME SELECT 5 AS id, named_struct({members}) AS s")
+    with pytest.raises(InvalidError, match="twice"):
+        lake.sql("INSERT INTO db.t BY NAME SELECT 5 AS id, 6 AS ID")
+    with session(lake, spark__sql__caseSensitive="true"), pytest.raises(InvalidError, match="no such column"):
+        lake.sql(f"INSERT INTO db.t BY NAME SELECT 5 AS id, {swapped} AS s")
+    assert lake.table("db.t").latest_snapshot() == before
+
+
+def test_store_assignment_follows_its_policy_in_either_ansi_mode(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (i INT, l ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<x: INT>)")
+    big = 3_000_000_000
+    lossy = [f"(i) VALUES ({big})", f"(l) SELECT array(1, {big})", f"(m) SELECT map('a', {big})"]
+    lossy += [f"(s) SELECT named_struct('x', {big})", "(i) SELECT CAST('NaN' AS DOUBLE)"]
+    for ansi in ("false", "true"):
+        with session(lake, spark__sql__ansi__enabled=ansi):
+            for tail in lossy:
+                with pytest.raises(Exception, match="does not fit its column"):
+                    lake.sql(f"INSERT INTO db.t {tail}")
+            with pytest.raises(InvalidError, match="cannot safely cast"):
+                lake.sql("INSERT INTO db.t (i) VALUES ('1')")
+            with session(lake, spark__sql__storeAssignmentPolicy="STRICT"), pytest.raises(InvalidError, match="safely"):
+                lake.sql("INSERT INTO db.t (i) VALUES (1L)")
+    assert lake.table("db.t").snapshots() == []
+    with session(lake, spark__sql__ansi__enabled="false", spark__sql__storeAssignmentPolicy="LEGACY"):
+        lake.sql(f"INSERT INTO db.t (i) VALUES ({big})")
+        lake.sql("INSERT INTO db.t (i) VALUES ('x'), ('12')")
+    assert [row[0] for row in rows(lake, "SELECT i FROM db.t")] == [-1294967296, 12, None]
+
+
+def test_defaults_of_every_type(classic: Lake) -> None:
+    lake = classic
+    lake.sql("""
+        CREATE TABLE db.t (id INT, n INT DEFAULT 1 + 1, d DATE DEFAULT DATE '2024-02-03', s STRING DEFAULT 'it''s',
+          a ARRAY<INT> DEFAULT array(1, 2), m MAP<STRING, INT> DEFAULT map('k', 7), x DECIMAL(5, 2) DEFAULT 1.5,
+          r STRUCT<p: INT, q: STRING> DEFAULT named_struct('p', 1, 'q', 'z'), dt STRING DEFAULT 'today', e INT DEFAULT NULL
+        ) PARTITIONED BY (dt) TBLPROPERTIES ('bucket' = '2', 'bucket-key' = 'n')""")
+    columns = "n, CAST(d AS STRING), s, a, m['k'], CAST(x AS STRING), r.p, r.q, dt, e"
+    filled = (2, "2024-02-03", "it's", [1, 2], 7, "1.50", 1, "z", "today", None)
+    lake.sql("INSERT INTO db.t (id) VALUES (1)")
+    lake.sql("INSERT INTO db.t (id, n, s) VALUES (2, DEFAULT, DEFAULT)")
+    lake.sql("INSERT INTO db.t BY NAME SELECT 3 AS id")
+    lake.table("db.t").write(lake.spark.range(4, 5).selectExpr("CAST(id AS INT) AS ID"))
+    lake.table("db.t").table.write_arrow(lake.spark.sql("SELECT 5 AS id").toArrow())
+    assert rows(lake, f"SELECT {columns} FROM db.t") == [filled] * 5
+    assert lake.table("db.t").partitions() == [{"dt": "today"}]
+    lake.sql("ALTER TABLE db.t ALTER COLUMN n SET DEFAULT 9")
+    lake.sql("UPDATE db.t SET n = DEFAULT WHERE id = 1")
+    assert rows(lake, "SELECT n FROM db.t WHERE id = 1") == [(9,)]
+    statement = lake.sql("SHOW CREATE TABLE db.t").collect()[0][0]
+    defaults = [f.default for f in lake.table("db.t").schema.fields]
+    lake.sql("DROP TABLE db.t")
+    lake.sql(statement)
+    assert [f.default for f in lake.table("db.t").schema.fields] == defaults
+
+
+@pytest.mark.parametrize("default", ["0) AS n, 1 AS m FROM db.payroll --", "(SELECT max(pay) FROM db.payroll)"])
+def test_a_default_in_a_schema_file_is_no_query(classic: Lake, default: str) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.payroll (pay INT)")
+    lake.sql("INSERT INTO db.payroll VALUES (77)")
+    lake.sql("CREATE TABLE db.t (id INT, n INT DEFAULT 5, s STRING DEFAULT 'x')")
+    path = Path(lake.table("db.t").path) / "schema" / "schema-0"
+    tree = json.loads(path.read_text())
+    for field in tree["fields"][1:]:
+        field["defaultValue"] = default
+    path.write_text(json.dumps(tree))
+    for statement in (
+        "INSERT INTO db.t (id, s) VALUES (1, 'a')",
+        "INSERT INTO db.t (id, s) SELECT 1, 'a'",
+        "INSERT INTO db.t VALUES (1, DEFAULT, 'a')",
+    ):
+        with pytest.raises(Exception, match="Unsupported default value"):
+            lake.sql(statement)
+    assert lake.table("db.t").snapshots() == []
+    lake.sql("INSERT INTO db.t VALUES (1, 2, 'a')")  # needs none
+    assert rows(lake) == [(1, 2, "a")]
+    assert lake.sql("SHOW CREATE TABLE db.t").count() == 1
+
+
+def test_columns_that_must_be_given(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    with pytest.raises(InvalidError, match="missing=.'id'."):
+        classic.sql("INSERT INTO db.t BY NAME SELECT 'a' AS v")
+    with pytest.raises(InvalidError, match="missing=.'id'."):
+        classic.table("db.t").write(classic.spark.sql("SELECT 'a' AS v"))
+    classic.table("db.t").write(classic.spark.sql("SELECT 1 AS id"))
+    assert rows(classic) == [(1, None)]
+
+
+CTAS = "CREATE TABLE IF NOT EXISTS db.t AS SELECT id FROM range(3)"
+
+
+def test_a_ctas_that_another_job_overtakes(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other table stays as it is: no rows of ours in it, and it is not dropped."""
+    lake, written = classic, writer._written
+
+    def overtaken(*args: object) -> object:
+        found = written(*args)
+        monkeypatch.setattr(writer, "_written", written)
+        lake.sql("CREATE TABLE db.t AS SELECT 'theirs' AS who")
+        monkeypatch.setattr(writer, "_written", overtaken)
+        return found
+
+    monkeypatch.setattr(writer, "_written", overtaken)
+    lake.sql(CTAS)
+    assert rows(lake) == [("theirs",)]
+    files = list(Path(lake.table("db.t").path).rglob("*.parquet"))
+    assert len(files) == 1
+    monkeypatch.setattr(writer, "_written", written)
+    lake.sql(CTAS)
+    with pytest.raises(AlreadyExistsError):
+        lake.sql(CTAS.replace("IF NOT EXISTS ", ""))
+    assert rows(lake) == [("theirs",)]
+
+
+def test_a_ctas_whose_commit_fails(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that may hold the rows stays, one that certainly does not goes, one that others use stays."""
+    lake, commit = classic, Table.commit
+
+    def failing(error: Exception, first: str | None = None) -> None:
+        def fail(table: Table, *args: object, **more: object) -> None:
+            monkeypatch.setattr(Table, "commit", commit)
+            if first is not None:
+                lake.sql(first)
+            raise error
+
+        monkeypatch.setattr(Table, "commit", fail)
+
+    failing(StorageError("the store is away"))
+    with pytest.raises(StorageError):
+        lake.sql(CTAS)
+    assert not lake.catalog.table_exists("db.t")
+    failing(CommitUnknownError("no answer"))
+    with pytest.raises(CommitUnknownError):
+        lake.sql(CTAS)
+    assert lake.catalog.table_exists("db.t")
+    lake.sql("DROP TABLE db.t")
+    for used in ("INSERT INTO db.t VALUES (9)", "ALTER TABLE db.t ADD COLUMN z INT"):
+        failing(StorageError("the store is away"), used)
+        with pytest.raises(StorageError):
+            lake.sql(CTAS)
+        assert lake.catalog.table_exists("db.t")
+        lake.sql("DROP TABLE db.t")
+
+
+def test_a_ctas_whose_query_fails_leaves_no_trace(classic: Lake) -> None:
+    with pytest.raises(Exception, match="(?i)broken"):
+        classic.sql("CREATE TABLE db.t AS SELECT CAST(raise_error('broken') AS INT) AS y FROM range(3)")
+    assert list((Path(classic.catalog.warehouse) / "db.db").iterdir()) == []
+
+
+def test_a_delete_takes_one_condition(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (k INT, dt STRING) PARTITIONED BY (dt)")
+    classic.sql("INSERT INTO db.t VALUES (1, 'x'), (2, 'x'), (3, 'y')")
+    for tail in ("LIMIT 1", "ORDER BY k", "GROUP BY k", "UNION SELECT 1", "garbage garbage"):
+        with pytest.raises(Exception, match="SQL|PARSE"):
+            classic.sql(f"DELETE FROM db.t WHERE dt = 'x' {tail}")
+    with pytest.raises(Exception, match="SQL|PARSE"):
+        classic.sql("UPDATE db.t SET k = 1 WHERE dt = 'x' OFFSET 3")
+    assert len(classic.table("db.t").snapshots()) == 1
+    classic.sql("DELETE FROM db.t AS d WHERE d.dt = 'x' AND d.k IN (SELECT k FROM db.t ORDER BY k LIMIT 1)")
+    assert rows(classic) == [(2, "x"), (3, "y")]
