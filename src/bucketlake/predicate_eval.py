@@ -135,7 +135,7 @@ def _holds(kind: pa.DataType, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if pa.types.is_integer(kind):
-        edge: int = 1 << (kind.bit_width - 1)
+        edge = int(1 << (kind.bit_width - 1))
         return isinstance(value, int) and -edge <= value < edge
     if not isinstance(value, Decimal):
         return False
@@ -152,7 +152,8 @@ def _side(value: Any, kind: pa.DataType) -> int:
 
 def _beside(op: str, side: int) -> bool:
     """Whether a comparison with a literal on that side of all values holds."""
-    return op in {"<", "<=", "<>"} if side > 0 else op in {">", ">=", "<>"}
+    holding = ("<", "<=", "<>") if side > 0 else (">", ">=", "<>")
+    return op in holding
 
 
 def _compare(array: pa.Array, op: str, literal: Any) -> pa.BooleanArray:
@@ -193,12 +194,13 @@ class Bounds:
     """Statistics of one column over many files, one entry a file; null says unknown.
 
     `mins` and `maxs` bound every value that is not null (they need not occur: truncated text is fine); both are null
-    too where all values are null. `null_counts`: int64.
+    too where all values are null. `null_counts`: int64. `typed`: the arrays have the column's own type.
     """
 
     mins: pa.Array
     maxs: pa.Array
     null_counts: pa.Array
+    typed: bool = True
 
 
 def may_match(
@@ -214,7 +216,7 @@ def may_match(
     """
     columns = {
         name: Bounds(
-            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64())
+            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64()), False
         )
         for name in {*mins, *maxs, *null_counts}
     }
@@ -252,7 +254,8 @@ def _numpy(found: pa.Array) -> npt.NDArray[np.bool_]:
 
 def _leaf_may_match(predicate: Predicate, bounds: Bounds, rows: pa.Array) -> npt.NDArray[np.bool_]:
     inner = predicate.child if isinstance(predicate, Not) else predicate
-    fitted = inner if pa.types.is_timestamp(bounds.mins.type) else _fitted(inner, bounds.mins.type)
+    plain = not bounds.typed or pa.types.is_timestamp(bounds.mins.type)
+    fitted = inner if plain else _fitted(inner, bounds.mins.type)
     if fitted is not inner and isinstance(inner, (Compare, In)):
         fitted = negate(fitted) if inner is not predicate else fitted
         return may_match_all(fitted, {inner.column: bounds}, rows.to_numpy())
