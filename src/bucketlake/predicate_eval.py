@@ -115,7 +115,8 @@ def _fitted(predicate: Predicate, kind: pa.DataType) -> Predicate:
         try:
             if isinstance(predicate, Compare):
                 return compare_number(field, predicate.op, number_of(predicate.literal))
-            return number_in(field, [None if value is None else number_of(value) for value in predicate.values])
+            numbers = [None if value is None else number_of(value) for value in predicate.values]
+            return number_in(field, numbers, apart=True)
         except Beyond as error:
             raise InvalidError("literal does not fit its column", column=field.name, literals=literals[:10]) from error
     if not pa.types.is_timestamp(kind):
@@ -135,12 +136,12 @@ def _holds(kind: pa.DataType, value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if pa.types.is_integer(kind):
-        edge = int(1 << (kind.bit_width - 1))
+        edge = 1 << (int(kind.bit_width) - 1)
         return isinstance(value, int) and -edge <= value < edge
     if not isinstance(value, Decimal):
         return False
     _, digits, exponent = value.as_tuple()
-    return exponent == -kind.scale and len(digits) <= kind.precision
+    return bool(exponent == -kind.scale and len(digits) <= kind.precision)
 
 
 def _side(value: Any, kind: pa.DataType) -> int:

@@ -173,11 +173,11 @@ def compare_number(field: DataField, op: Operator, value: Number) -> Predicate:
     return _emitted(field, op, least, beyond)
 
 
-def number_in(field: DataField, values: Sequence[Number | None]) -> Predicate:
-    """`column IN (values)`: Spark brings the column and all values to one type."""
+def number_in(field: DataField, values: Sequence[Number | None], *, apart: bool = False) -> Predicate:
+    """`column IN (values)`: Spark brings the column and all values to one type; `apart`: each is compared by itself."""
     known = [value for value in values if value is not None]
     t = field.type
-    if t.root in WHOLE or t.root is Root.DECIMAL:
+    if not apart and t.root not in (Root.FLOAT, Root.DOUBLE):
         if any(isinstance(value, float) for value in known):
             known = [value if isinstance(value, float) else _double(value) for value in known]
         elif len(known) > 1:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import decode_row, without_arity_header
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.binary_layout import STAMPS
+from bucketlake.format.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Predicate, mask
-from bucketlake.types import arrow_schema
+from bucketlake.types import DataField
 
+_MICROSECONDS = 6  # digits
 PartitionFilter = Callable[[bytes], bool]
 
 
@@ -27,11 +30,22 @@ def matching(store: Store, predicate: Predicate, partitions: Iterable[bytes]) ->
     if not known:
         return frozenset()
     fields = store.schema.partition_fields
-    rows = [partition_values(store, partition) for partition in known]
-    schema = arrow_schema(fields)
-    columns = [pa.array([row[i] for row in rows], schema.field(i).type) for i in range(len(fields))]
-    hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=schema.names)).to_pylist()
+    columns = decode_columns(known, [item.type for item in fields], range(len(fields)))
+    _refuse_unheld(fields, columns, known)
+    hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=[item.name for item in fields])).to_pylist()
     return frozenset(partition for partition, hit in zip(known, hits, strict=True) if hit)
+
+
+def _refuse_unheld(fields: Sequence[DataField], columns: Sequence[pa.Array], partitions: Sequence[bytes]) -> None:
+    """UnsupportedError for a value that is not null and became null: Arrow's nanoseconds do not hold it."""
+    types = [item.type for item in fields]
+    for index, (item, column) in enumerate(zip(fields, columns, strict=True)):
+        if not column.null_count or (item.type.precision or 0) <= _MICROSECONDS or item.type.root not in STAMPS:
+            continue
+        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            value = decode_row(without_arity_header(partitions[row]), types)[index]
+            if value is not None:
+                raise UnsupportedError("timestamp does not fit 64-bit nanoseconds", column=item.name, value=value)
 
 
 def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
