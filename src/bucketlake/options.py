@@ -167,7 +167,7 @@ def _check_value(option: Option, text: str) -> None:
         )
     if (least is not None and value < least) or (most is not None and value > most):
         bounds = f"at least {least}" + (f" and at most {most}" if most is not None else "")
-        raise InvalidError("option is out of range", option=option.key, value=text, remedy=f"use {bounds}")
+        raise InvalidError(f"{option.key} should be {bounds}", option=option.key, value=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ Spec: docs/spec/types.md#predicates
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.predicate_numbers import Beyond, compare_number, number_in, number_of
 from bucketlake.predicate_tree import (
     And,
     Compare,
@@ -34,8 +37,12 @@ from bucketlake.predicate_tree import (
     Or,
     Predicate,
     StartsWith,
+    negate,
 )
+from bucketlake.types import DataField, from_arrow_type
 
+_FIRST_NANOS = dt.datetime(1677, 9, 21, 0, 12, 43, 145225)
+_LAST_NANOS = dt.datetime(2262, 4, 11, 23, 47, 16, 854775)
 _COMPARE: dict[str, Callable[..., pa.Array]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -72,6 +79,9 @@ def _constant(value: bool | None, rows: int) -> pa.BooleanArray:
 
 def _leaf_mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     array = batch.column(predicate.column)  # type: ignore[attr-defined]
+    fitted = _fitted(predicate, array.type)
+    if fitted is not predicate:
+        return mask(fitted, batch)
     if isinstance(predicate, IsNull):
         return array.is_null()
     if isinstance(predicate, IsNotNull):
@@ -91,6 +101,60 @@ def _leaf_mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
     if isinstance(predicate, Like):
         return pc.match_like(array, predicate.pattern)
     raise TypeError(f"not a predicate: {predicate!r}")
+
+
+def _fitted(predicate: Predicate, kind: pa.DataType) -> Predicate:
+    """The predicate itself if its literals are values of the column's Arrow type, else one that says the same."""
+    if not isinstance(predicate, (Compare, In)):
+        return predicate
+    literals = (predicate.literal,) if isinstance(predicate, Compare) else predicate.values
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        if all(value is None or _holds(kind, value) for value in literals):
+            return predicate
+        field = DataField(0, predicate.column, from_arrow_type(kind))
+        try:
+            if isinstance(predicate, Compare):
+                return compare_number(field, predicate.op, number_of(predicate.literal))
+            numbers = [None if value is None else number_of(value) for value in predicate.values]
+            return number_in(field, numbers, apart=True)
+        except Beyond as error:
+            raise InvalidError("literal does not fit its column", column=field.name, literals=literals[:10]) from error
+    if not pa.types.is_timestamp(kind):
+        return predicate
+    sides = [0 if value is None else _side(value, kind) for value in literals]
+    if not any(sides):
+        return predicate
+    if isinstance(predicate, In):
+        return In(predicate.column, tuple(v for v, side in zip(literals, sides, strict=True) if not side))
+    if predicate.op == "<=>":
+        return Constant(False)
+    never = In(predicate.column, ())
+    return Not(never) if _beside(predicate.op, sides[0]) else never
+
+
+def _holds(kind: pa.DataType, value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if pa.types.is_integer(kind):
+        edge = 1 << (int(kind.bit_width) - 1)
+        return isinstance(value, int) and -edge <= value < edge
+    if not isinstance(value, Decimal):
+        return False
+    _, digits, exponent = value.as_tuple()
+    return bool(exponent == -kind.scale and len(digits) <= kind.precision)
+
+
+def _side(value: Any, kind: pa.DataType) -> int:
+    """-1 or 1 for a timestamp before or after all that the Arrow type holds, else 0."""
+    if kind.unit != "ns" or not isinstance(value, dt.datetime):
+        return 0
+    return -1 if value.replace(tzinfo=None) < _FIRST_NANOS else 1 if value.replace(tzinfo=None) > _LAST_NANOS else 0
+
+
+def _beside(op: str, side: int) -> bool:
+    """Whether a comparison with a literal on that side of all values holds."""
+    holding = ("<", "<=", "<>") if side > 0 else (">", ">=", "<>")
+    return op in holding
 
 
 def _compare(array: pa.Array, op: str, literal: Any) -> pa.BooleanArray:
@@ -131,12 +195,13 @@ class Bounds:
     """Statistics of one column over many files, one entry a file; null says unknown.
 
     `mins` and `maxs` bound every value that is not null (they need not occur: truncated text is fine); both are null
-    too where all values are null. `null_counts`: int64.
+    too where all values are null. `null_counts`: int64. `typed`: the arrays have the column's own type.
     """
 
     mins: pa.Array
     maxs: pa.Array
     null_counts: pa.Array
+    typed: bool = True
 
 
 def may_match(
@@ -152,7 +217,7 @@ def may_match(
     """
     columns = {
         name: Bounds(
-            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64())
+            pa.array([mins.get(name)]), pa.array([maxs.get(name)]), pa.array([null_counts.get(name)], pa.int64()), False
         )
         for name in {*mins, *maxs, *null_counts}
     }
@@ -189,6 +254,12 @@ def _numpy(found: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _leaf_may_match(predicate: Predicate, bounds: Bounds, rows: pa.Array) -> npt.NDArray[np.bool_]:
+    inner = predicate.child if isinstance(predicate, Not) else predicate
+    plain = not bounds.typed or pa.types.is_timestamp(bounds.mins.type)
+    fitted = inner if plain else _fitted(inner, bounds.mins.type)
+    if fitted is not inner and isinstance(inner, (Compare, In)):
+        fitted = negate(fitted) if inner is not predicate else fitted
+        return may_match_all(fitted, {inner.column: bounds}, rows.to_numpy())
     if isinstance(predicate, IsNull):
         return _numpy(pc.greater(bounds.null_counts, 0))
     some_value = _numpy(pc.less(bounds.null_counts, rows))
@@ -255,6 +326,10 @@ def _in_bounds(op: str, literal: Any, bounds: Bounds) -> npt.NDArray[np.bool_]:
 def _order(op: str, bound: pa.Array, literal: Any) -> npt.NDArray[np.bool_]:
     if pa.types.is_null(bound.type):
         return np.ones(len(bound), np.bool_)
+    side = _side(literal, bound.type) if pa.types.is_timestamp(bound.type) else 0
+    if side:
+        known = bound.is_valid().to_numpy(zero_copy_only=False)
+        return np.full(len(bound), True) if _beside(op, side) else ~known
     scalar = pa.scalar(float(literal)) if pa.types.is_floating(bound.type) else _scalar(literal, bound.type)
     return _numpy(_COMPARE[op](bound, scalar))
 

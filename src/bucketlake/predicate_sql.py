@@ -10,17 +10,28 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from bucketlake.errors import InvalidError
+from bucketlake.predicate_numbers import (
+    WHOLE,
+    Beyond,
+    Fixed,
+    Single,
+    cast_number,
+    compare_number,
+    float_of,
+    number_in,
+    parse_number,
+)
+from bucketlake.predicate_scan import UNREAD, Part, Words, shortened
+from bucketlake.predicate_times import Stamp, as_date, as_time, compare_stamp, date_of, stamp_of
 from bucketlake.predicate_tree import (
     And,
     Compare,
@@ -37,19 +48,17 @@ from bucketlake.predicate_tree import (
     Or,
     Predicate,
     StartsWith,
+    columns_of,
     conjunction,
+    is_exact,
+    joined,
     negate,
 )
 from bucketlake.types import DataField, DataType, Root
 
-_EXACT = Context(prec=80)
-_WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
+_NUMERIC = (*WHOLE, Root.DECIMAL, Root.FLOAT, Root.DOUBLE)
 _TEXT = (Root.CHAR, Root.VARCHAR)
 _STAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
-
-
-class _Beyond(Exception):
-    """The condition has a meaning that the tree cannot hold: it becomes Opaque."""
 
 
 def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
@@ -64,39 +73,92 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
         home = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidError("unknown time zone", zone=zone) from error
-    reader = _Reader(sql_text, fields, home)
-    return conjunction(reader.conjuncts(sql_text)) or Constant(True)
+    return _Reader(Words(sql_text), fields, home).condition()
 
 
 @dataclass
 class _Reader:
-    whole: str
+    words: Words
     fields: Sequence[DataField]
     zone: ZoneInfo
+    values: dict[str, Any] = field(default_factory=dict)  # what the strings of the leaf in hand stand for
 
-    def conjuncts(self, text: str) -> list[Predicate]:
-        """One predicate for each part between top-level ANDs, outer parentheses taken off."""
-        tree = self.parse(text)
-        if isinstance(tree, (exp.And, exp.Paren)):
-            parts = _split(text)
-            if parts != [text]:
-                return [item for part in parts for item in self.conjuncts(part)]
-        try:
-            return [self.predicate(tree)]
-        except _Beyond:
-            return [Opaque(text.strip(), tuple(dict.fromkeys(f.name for f in self.known_columns(tree))))]
+    def condition(self) -> Predicate:
+        """The whole condition; parts joined by AND are taken one by one."""
+        return conjunction(self.conjuncts(self.words.skeleton())) or Constant(True)
 
-    def parse(self, text: str) -> exp.Expression:
+    def conjuncts(self, part: Part) -> list[Predicate]:
+        if part.kind == "and" and not part.negated:
+            return [item for inner in part.parts for item in self.conjuncts(inner)]
+        return [self.part(part)]
+
+    def part(self, part: Part) -> Predicate:
+        """One part: what is not exact throughout stays in the user's words."""
+        if part.kind == "leaf":
+            found = self.leaf(part)
+        else:
+            inner = [self.part(item) for item in part.parts]
+            if not all(is_exact(item) for item in inner):
+                names = (name for item in inner for name in sorted(columns_of(item)))
+                found = Opaque(self.words.original(part.first, part.last), tuple(dict.fromkeys(names)))
+            else:
+                found = joined(And if part.kind == "and" else Or, inner)
+        return negate(found) if part.negated else found
+
+    def leaf(self, part: Part) -> Predicate:
+        tree = self.parse(part)
         try:
-            statements = sqlglot.parse(f"SELECT 1 WHERE {text}\n", read="spark")
-        except SqlglotError as error:
-            first = error.errors[0] if getattr(error, "errors", None) else {}
+            return self.predicate(tree)
+        except Beyond:
+            names = dict.fromkeys(item.name for item in self.known_columns(tree))
+            return Opaque(self.words.original(part.first, part.last), tuple(names))
+
+    def comparison(self, part: Part) -> exp.Expression | None:
+        """`column op number` and `column op 'text'` without a parser; None for anything else."""
+        words = self.words.words[part.first : part.last]
+        name = self.words.text[words[0].start : words[0].end]
+        known = words[0].upper not in _CONSTANTS and words[0].upper.isidentifier() and self.lookup(name) is not None
+        at = 1
+        while at < len(words) and words[at].upper in _SIGNS and (at == 1 or words[at].start == words[at - 1].end):
+            at += 1
+        node = _SPELLED.get("".join(word.upper for word in words[1:at]))
+        minus = len(words) == at + 2 and words[at].upper == "-"
+        if not known or node is None or len(words) != at + 1 + minus:
+            return None
+        value: exp.Expression
+        if words[-1].is_value:
+            self.values = {_VALUE: words[-1].value}
+            value = exp.Literal.string(_VALUE)
+        elif words[-1].upper.isdigit():
+            value = exp.Literal.number(words[-1].upper)
+        else:
+            return None
+        return node(this=exp.column(name), expression=exp.Neg(this=value) if minus else value)
+
+    def parse(self, part: Part) -> exp.Expression:
+        """The leaf's tree."""
+        return self.comparison(part) or self.parsed(part)
+
+    def parsed(self, part: Part) -> exp.Expression:
+        text, self.values, places = self.words.plain(part.first, part.last)
+        try:
+            statements = sqlglot.parse(f"{_HEAD}{text}", read="spark")
+        except RecursionError as error:
+            raise InvalidError(
+                "condition is nested too deeply",
+                condition=shortened(self.words.text),
+                position=self.words.words[part.first].start,
+                remedy="write it with fewer parentheses and calls inside each other",
+            ) from error
+        except (SqlglotError, ValueError) as error:
+            first = error.errors[0] if getattr(error, "errors", None) else {}  # type: ignore[union-attr]
+            column = int(first.get("col") or 0) - len(_HEAD)
+            within = [(mine, theirs) for mine, theirs in places if mine <= max(column - 1, 0)] or [(0, 0)]
             raise InvalidError(
                 "cannot parse the condition",
-                condition=self.whole,
-                line=first.get("line"),
-                position=max(int(first.get("col") or 0) - len("SELECT 1 WHERE "), 0),
-                reason=first.get("description") or str(error).splitlines()[0],
+                condition=shortened(self.words.text),
+                position=within[-1][1],
+                reason=first.get("description") or (str(error).splitlines() or [""])[0],
             ) from error
         tree = statements[0] if len(statements) == 1 else None
         where = tree.args.get("where") if isinstance(tree, exp.Select) else None
@@ -106,7 +168,8 @@ class _Reader:
             if value and key not in ("where", "expressions", "kind")
         ]
         if where is None or extra:
-            raise InvalidError("not a condition", condition=self.whole, remedy="give what stands after WHERE")
+            text = shortened(self.words.text)
+            raise InvalidError("not a condition", condition=text, remedy="give what stands after WHERE")
         condition: exp.Expression = where.this
         return condition
 
@@ -130,16 +193,16 @@ class _Reader:
 
     def unknown(self, node: exp.Column) -> InvalidError:
         name = node.name
-        at = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.whole)
+        at = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.words.text)
         names = [item.name for item in self.fields]
         return InvalidError("no such column", column=name, position=at.start() if at else None, columns=names)
 
     def column(self, node: exp.Expression) -> DataField:
         if not isinstance(node, exp.Column):
-            raise _Beyond
+            raise Beyond
         parts = [part.name for part in node.parts]
         if len(parts) > 1 and self.lookup(parts[0]) is not None:
-            raise _Beyond  # a member of a ROW column
+            raise Beyond  # a member of a ROW column
         found = self.lookup(parts[-1])
         if found is None:
             raise self.unknown(node)
@@ -149,13 +212,9 @@ class _Reader:
 
     def predicate(self, node: exp.Expression) -> Predicate:
         if any(value for key, value in node.args.items() if key not in _KNOWN_ARGS):
-            raise _Beyond
+            raise Beyond
         if isinstance(node, exp.Paren):
             return self.predicate(node.this)
-        if isinstance(node, exp.And):
-            return And(tuple(self.flat(node, exp.And)))
-        if isinstance(node, exp.Or):
-            return Or(tuple(self.flat(node, exp.Or)))
         if isinstance(node, exp.Not):
             return negate(self.predicate(node.this))
         if isinstance(node, exp.Boolean):
@@ -165,7 +224,7 @@ class _Reader:
         if isinstance(node, exp.Column):
             field = self.column(node)
             if field.type.root is not Root.BOOLEAN:
-                raise _Beyond
+                raise Beyond
             return Compare(field.name, "=", True)
         if isinstance(node, exp.Is):
             return self.is_(node)
@@ -181,18 +240,6 @@ class _Reader:
             return negate(self.compare(node.this, "<=>", node.expression))
         return self.text_match(node)
 
-    def flat(self, node: exp.Expression, kind: type[exp.Expression]) -> list[Predicate]:
-        """Operands of a chain, without recursion along it."""
-        found: list[Predicate] = []
-        stack = [node]
-        while stack:
-            top = stack.pop()
-            if isinstance(top, kind):
-                stack += [top.args["expression"], top.this]
-            else:
-                found.append(self.predicate(top))
-        return found
-
     def is_(self, node: exp.Is) -> Predicate:
         right = node.expression
         negated = isinstance(right, exp.Not)
@@ -201,44 +248,46 @@ class _Reader:
             name = self.column(_bare(node.this)).name
             return IsNotNull(name) if negated else IsNull(name)
         if not isinstance(right, exp.Boolean):
-            raise _Beyond
+            raise Beyond
         field = self.column(_bare(node.this))
         if field.type.root is not Root.BOOLEAN:
-            raise _Beyond
+            raise Beyond
         found = Compare(field.name, "<=>", bool(right.this))
         return Not(found) if negated else found
 
     def in_(self, node: exp.In) -> Predicate:
         if not node.expressions:
-            raise _Beyond
-        field = self.column(_bare(node.this))
-        values: list[Any] = []
-        for item in node.expressions:
-            one = self.against(field, "=", self.literal(item, field))
-            if isinstance(one, Constant):
-                values.append(None)
-            elif isinstance(one, Compare):
-                values.append(one.literal)
-            elif not isinstance(one, In):
-                raise _Beyond
-        return In(field.name, tuple(dict.fromkeys(values)))
+            raise Beyond
+        item = self.column(_bare(node.this))
+        values = [self.literal(one) for one in node.expressions]
+        kinds = {type(value) for value in values if value is not None}
+        if item.type.root in _NUMERIC:
+            if str in kinds and len(kinds) > 1:
+                raise Beyond  # text among numbers gives all of them another type
+            return number_in(item, [self.number(value, item.type) for value in values])
+        if len(kinds) > 1:
+            raise Beyond
+        parts = [self.against(item, "=", value) for value in values]
+        if all(isinstance(part, (Compare, Constant)) for part in parts):
+            return In(item.name, tuple(dict.fromkeys(getattr(part, "literal", None) for part in parts)))
+        return joined(Or, parts)
 
     def compare(self, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
         left, right = _bare(left), _bare(right)
         if not isinstance(left, exp.Column):
             left, right, op = right, left, _FLIPPED[op]
         if isinstance(right, exp.Column):
-            raise _Beyond
+            raise Beyond
         field = self.column(left)
-        return self.against(field, op, self.literal(right, field))
+        return self.against(field, op, self.literal(right))
 
     def text_match(self, node: exp.Expression) -> Predicate:
         kind = type(node).__name__
         if kind not in ("Like", "StartsWith", "EndsWith", "Contains"):
-            raise _Beyond
+            raise Beyond
         field, text = self.column(_bare(node.this)), self.text(_bare(node.args["expression"]))
         if field.type.root is not Root.VARCHAR:
-            raise _Beyond
+            raise Beyond
         found: Predicate
         if kind == "Like":
             found = like(field.name, text)
@@ -248,85 +297,66 @@ class _Reader:
 
     # ---- literals
 
-    def literal(self, node: exp.Expression, field: DataField) -> Any:
-        """The value of a constant, typed by what it is: int, Decimal, float, str, bytes, bool, date, datetime, None."""
+    def literal(self, node: exp.Expression) -> Any:
+        """The value of a constant, typed by what it is: int, Fixed, float, Single, str, bytes, bool, date, datetime,
+        None."""
         node = _bare(node)
         if isinstance(node, exp.Neg):
-            value = self.literal(node.this, field)
-            if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-                return -value
-            raise _Beyond
+            return self.negative(node)
         if isinstance(node, exp.Null):
             return None
         if isinstance(node, exp.Boolean):
             return bool(node.this)
-        if isinstance(node, exp.HexString):
-            digits = str(node.this)
-            return int(digits, 16).to_bytes(len(digits) // 2, "big") if len(digits) % 2 == 0 and digits else b""
         if isinstance(node, exp.Cast):
-            return self.cast(node, field)
-        if isinstance(node, exp.RawString):
-            return str(node.this)
+            return self.cast(node)
         if not isinstance(node, exp.Literal):
-            raise _Beyond
-        return self.text(node) if node.is_string else _number(str(node.this))
+            raise Beyond
+        if not node.is_string:
+            return parse_number(str(node.this))
+        value = self.values.get(str(node.this), UNREAD)
+        if value is UNREAD:
+            raise Beyond
+        return value
+
+    def negative(self, node: exp.Neg) -> Any:
+        value = self.literal(node.this)
+        if isinstance(value, bool) or not isinstance(value, (int, float, Fixed)):
+            raise Beyond
+        if isinstance(node.this, exp.Literal):
+            return -value
+        if isinstance(value, int):  # no literal any more: it has all the digits of its type
+            bits = value.bit_length()
+            return Fixed(-value, 0, 10 if bits < 32 else 20 if bits < 64 else len(str(abs(value))), plain=False)
+        return replace(-value, plain=False) if isinstance(value, Fixed) else -value
 
     def text(self, node: exp.Expression) -> str:
-        """The value of a string literal; only escapes that sqlglot and Spark read alike."""
-        if isinstance(node, exp.RawString):
-            return str(node.this)
-        if not isinstance(node, exp.Literal) or not node.is_string or _OTHER_ESCAPE.search(self.whole):
-            raise _Beyond
-        return str(node.this)
+        """The value of a string literal."""
+        value = self.literal(node)
+        if not isinstance(value, str):
+            raise Beyond
+        return value
 
-    def cast(self, node: exp.Cast, field: DataField) -> Any:
+    def cast(self, node: exp.Cast) -> Any:
         """CAST('…' AS type), DATE '…', TIMESTAMP '…', and numbers cast to number types."""
-        value = self.literal(node.this, field)
+        value = self.literal(node.this)
         target = node.to.this
+        sizes = [int(item.name) if item.name.isdecimal() else -1 for item in node.to.expressions]
         if value is None:
             return None
-        if isinstance(value, str) and target in _DATE_TYPES:
-            return _date(value)
-        if isinstance(value, str) and target in _STAMP_TYPES:
-            stamp = self.stamp(value, zoned=field.type.root is Root.TIMESTAMP_LTZ)
-            digits = int(node.to.expressions[0].name) if node.to.expressions else 6
-            if digits < 6 and stamp.microsecond % 10 ** (6 - digits):
-                raise _Beyond
-            return stamp
-        if isinstance(value, str) and target in _TEXT_TYPES and not node.to.expressions:
-            return value
-        if isinstance(value, int) and not isinstance(value, bool) and target in _WHOLE_TYPES:
-            bits = _WHOLE_TYPES[target]
-            if -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        if isinstance(value, str):
+            if target in _DATE_TYPES:
+                return date_of(value)
+            if target in _STAMP_TYPES:
+                return self.stamp_cast(value, target, sizes[0] if sizes else 6)
+            if target in _TEXT_TYPES and not sizes:
                 return value
-        if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool) and target in _DOUBLE_TYPES:
-            return float(value)
-        if isinstance(value, str) and target in _DECIMAL_TYPES and re.fullmatch(r"[+-]?\d+(\.\d+)?", value):
-            value = Decimal(value)
-        if isinstance(value, (int, Decimal)) and not isinstance(value, bool) and target in _DECIMAL_TYPES:
-            sizes = [int(item.name) for item in node.to.expressions]
-            precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
-            exact = Decimal(value)
-            if exact == round(exact, scale) and abs(exact) < 10 ** (precision - scale):
-                return exact
-        raise _Beyond
+        return cast_number(value, target.name, sizes)
 
-    def stamp(self, text: str, zoned: bool) -> dt.datetime:
-        """A timestamp's text; aware (UTC) if `zoned`, where text without an offset is in the session's zone."""
-        value = _stamp(text)
-        if not zoned:
-            if value.tzinfo is not None:
-                raise _Beyond
-            return value
-        return self.aware(value)
-
-    def aware(self, value: dt.datetime) -> dt.datetime:
-        if value.tzinfo is None:
-            value = value.replace(tzinfo=self.zone)
-        try:
-            return value.astimezone(dt.timezone.utc)
-        except OverflowError as error:
-            raise _Beyond from error
+    def stamp_cast(self, text: str, target: exp.DataType.Type, digits: int) -> Stamp:
+        value = stamp_of(text)
+        if digits < 6 and value.microsecond % 10 ** (6 - digits):
+            raise Beyond
+        return Stamp(value, target in _ZONELESS)
 
     # ---- a literal beside a column
 
@@ -338,40 +368,63 @@ class _Reader:
         if t.root is Root.BOOLEAN and isinstance(value, bool):
             return Compare(field.name, op, value)
         if isinstance(value, bool):
-            raise _Beyond
+            raise Beyond
         if t.root in _TEXT and isinstance(value, str):
             return Compare(field.name, op, value)
         if t.root in (Root.BINARY, Root.VARBINARY) and isinstance(value, bytes):
             return Compare(field.name, op, value)
-        if t.root in _WHOLE or t.root is Root.DECIMAL:
-            return _on_grid(field, op, _exact(value, t))
-        if t.root in (Root.FLOAT, Root.DOUBLE):
-            return Compare(field.name, op, _float(value))
+        if t.root in _NUMERIC:
+            return compare_number(field, op, self.number(value, t))
         if t.root is Root.DATE:
-            return Compare(field.name, op, _as_date(value))
+            return Compare(field.name, op, as_date(value))
         if t.root is Root.TIME:
-            return Compare(field.name, op, _as_time(value))
+            return Compare(field.name, op, as_time(value))
         if t.root in _STAMPS:
             return self.against_stamp(field, op, value)
-        raise _Beyond
+        raise Beyond
 
     def against_stamp(self, field: DataField, op: Operator, value: Any) -> Predicate:
         zoned = field.type.root is Root.TIMESTAMP_LTZ
         if isinstance(value, str):
-            value = self.stamp(value, zoned)
-        elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-            value = dt.datetime(value.year, value.month, value.day)
-        if not isinstance(value, dt.datetime) or (value.tzinfo is not None and not zoned):
-            raise _Beyond
+            value = Stamp(stamp_of(value), not zoned)
+        elif isinstance(value, dt.date):
+            value = Stamp(dt.datetime(value.year, value.month, value.day), not zoned)
+        if not isinstance(value, Stamp) or (value.zoneless and value.value.tzinfo is not None):
+            raise Beyond
+        moment = value.value
         if zoned:
-            value = self.aware(value)
-        if (field.type.precision or 0) > 3:
-            return Compare(field.name, op, value)
-        rest = value.microsecond % 1000
-        floor = value - dt.timedelta(microseconds=rest)
-        if rest == 0:
-            return Compare(field.name, op, value)
-        return _between(field.name, op, floor, floor + dt.timedelta(milliseconds=1))
+            moment = self.aware(moment)
+        elif not value.zoneless:  # Spark takes the column's values to the session's zone
+            if self.zone.utcoffset(None) is None:
+                raise Beyond
+            moment = self.aware(moment).astimezone(self.zone).replace(tzinfo=None)
+        return compare_stamp(field, op, moment)
+
+    def aware(self, value: dt.datetime) -> dt.datetime:
+        """The instant, UTC; without an offset in the session's zone."""
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=self.zone)
+        try:
+            return value.astimezone(dt.timezone.utc)
+        except OverflowError as error:
+            raise Beyond from error
+
+    def number(self, value: Any, t: DataType) -> Any:
+        """A literal beside a numeric column as a number; text as Spark casts it there."""
+        if value is None or (isinstance(value, (int, float, Fixed)) and not isinstance(value, bool)):
+            return value
+        if not isinstance(value, str):
+            raise Beyond
+        text = value.strip(" \t\r\n")
+        if t.root in WHOLE:
+            found = int(text) if _WHOLE_TEXT.fullmatch(text) else None
+            if found is None or found.bit_length() >= WHOLE[t.root]:
+                raise Beyond  # out of the column's range it is an error, or null, by the session's mode
+            return found
+        number = float_of(text)
+        if t.root is Root.FLOAT and number == number and Single(number) != number:
+            raise Beyond  # it is cast to FLOAT or DOUBLE, by the session's mode
+        return number
 
 
 _OPERATORS: dict[type[exp.Expression], Operator] = {
@@ -383,50 +436,35 @@ _OPERATORS: dict[type[exp.Expression], Operator] = {
     exp.GTE: ">=",
     exp.NullSafeEQ: "<=>",
 }
+_HEAD = "SELECT 1 WHERE "
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
-_OTHER_ESCAPE = re.compile(r"\\[^%_\\'\"nrt]")
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CONSTANTS = ("", "NOT", "NULL", "TRUE", "FALSE")
+_SIGNS = ("=", "<", ">", "!")
+_SPELLED: dict[str, type[exp.Expression]] = {
+    "=": exp.EQ,
+    "==": exp.EQ,
+    "<>": exp.NEQ,
+    "!=": exp.NEQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+    "<=>": exp.NullSafeEQ,
+}
+_VALUE = "value"
 _KIND = exp.DataType.Type
 _DATE_TYPES = {_KIND.DATE}
-_STAMP_TYPES = {_KIND.TIMESTAMP, _KIND.TIMESTAMPTZ, _KIND.TIMESTAMPLTZ, _KIND.TIMESTAMPNTZ, _KIND.DATETIME}
+_ZONELESS = {_KIND.TIMESTAMPNTZ}
+_STAMP_TYPES = {_KIND.TIMESTAMP, _KIND.TIMESTAMPTZ, _KIND.TIMESTAMPLTZ, _KIND.TIMESTAMPNTZ}
 _TEXT_TYPES = {_KIND.TEXT, _KIND.VARCHAR}
-_WHOLE_TYPES = {_KIND.TINYINT: 8, _KIND.SMALLINT: 16, _KIND.INT: 32, _KIND.BIGINT: 64}
-_DOUBLE_TYPES = {_KIND.DOUBLE}
-_DECIMAL_TYPES = {_KIND.DECIMAL}
+_WHOLE_TEXT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
 def _bare(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
-
-
-def _split(text: str) -> list[str]:
-    """The texts between top-level ANDs; one pair of parentheses around the whole is taken off first."""
-    tokens: list[Token] = sqlglot.tokenize(text, read="spark")
-    depth, between, start, parts, closed = 0, 0, 0, [], -1
-    for i, token in enumerate(tokens):
-        if token.token_type in (TokenType.L_PAREN, TokenType.CASE):
-            depth += 1
-        elif token.token_type in (TokenType.R_PAREN, TokenType.END):
-            depth -= 1
-            if depth == 0 and closed < 0:
-                closed = i
-        elif depth == 0 and token.token_type is TokenType.BETWEEN:
-            between += 1
-        elif depth == 0 and token.token_type is TokenType.OR:
-            return [text]
-        elif depth == 0 and token.token_type is TokenType.AND:
-            if between:
-                between -= 1
-            else:
-                parts.append(text[start : token.start])
-                start = token.end + 1
-    if parts:
-        return [*parts, text[start:]]
-    if tokens and tokens[0].token_type is TokenType.L_PAREN and closed == len(tokens) - 1:
-        return [text[tokens[0].end + 1 : tokens[-1].start]]
-    return [text]
 
 
 def like(column: str, pattern: str) -> Predicate:
@@ -442,127 +480,3 @@ def like(column: str, pattern: str) -> Predicate:
     if first:
         return EndsWith(column, inner)
     return StartsWith(column, inner) if last else Compare(column, "=", pattern)
-
-
-def _number(text: str) -> int | float | Decimal:
-    if re.fullmatch(r"\d+", text):
-        return int(text)
-    try:
-        return float(text) if "e" in text.lower() else Decimal(text)
-    except (ValueError, InvalidOperation) as error:
-        raise _Beyond from error
-
-
-def _exact(value: Any, t: DataType) -> Decimal:
-    """The value beside a whole-number or DECIMAL column as an exact decimal."""
-    if isinstance(value, str) and t.root in _WHOLE and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
-        return Decimal(value.strip())
-    if isinstance(value, float) and (t.root is Root.DECIMAL or abs(value) >= 2**53):
-        raise _Beyond
-    if not isinstance(value, (int, Decimal, float)):
-        raise _Beyond
-    return Decimal(value)
-
-
-def _on_grid(field: DataField, op: Operator, value: Decimal) -> Predicate:
-    """A comparison with a number that the column's type may not be able to hold."""
-    t = field.type
-    scale = t.scale or 0
-    step = Decimal(1).scaleb(-scale)
-    if t.root in _WHOLE:
-        low, high = Decimal(-(1 << (_WHOLE[t.root] - 1))), Decimal((1 << (_WHOLE[t.root] - 1)) - 1)
-    else:
-        high = Decimal(10 ** (t.precision or 10) - 1).scaleb(-scale, _EXACT)
-        low = -high
-    if value > high or value < low:
-        nothing = In(field.name, ())
-        holds = op in ("<", "<=", "<>") if value > high else op in (">", ">=", "<>")
-        if op == "<=>":
-            return Constant(False)
-        return Not(nothing) if holds else nothing
-    floor = value.quantize(step, ROUND_FLOOR, _EXACT)
-    if floor == value:
-        return Compare(field.name, op, _stored(floor, t))
-    return _between(field.name, op, _stored(floor, t), _stored(value.quantize(step, ROUND_CEILING, _EXACT), t))
-
-
-def _stored(value: Decimal, t: DataType) -> Any:
-    return int(value) if t.root in _WHOLE else value
-
-
-def _between(column: str, op: Operator, floor: Any, ceiling: Any) -> Predicate:
-    """The comparison with a value strictly between two neighbours that the column can hold."""
-    if op in ("<", "<="):
-        return Compare(column, "<=", floor)
-    if op in (">", ">="):
-        return Compare(column, ">=", ceiling)
-    if op == "<=>":
-        return Constant(False)
-    return In(column, ()) if op == "=" else Not(In(column, ()))
-
-
-def _float(value: Any) -> float:
-    if isinstance(value, str):
-        if re.fullmatch(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", value.strip()) or value.strip().lower() == "nan":
-            return float(value)
-        raise _Beyond
-    if not isinstance(value, (int, float, Decimal)):
-        raise _Beyond
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise _Beyond from error
-
-
-def _date(text: str) -> dt.date:
-    found = re.fullmatch(r"\s*(\d{4})-(\d{1,2})-(\d{1,2})\s*", text)
-    if found is None:
-        raise _Beyond
-    try:
-        return dt.date(int(found[1]), int(found[2]), int(found[3]))
-    except ValueError as error:
-        raise _Beyond from error
-
-
-def _as_date(value: Any) -> dt.date:
-    if isinstance(value, str):
-        return _date(value)
-    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        return value
-    raise _Beyond
-
-
-def _as_time(value: Any) -> dt.time:
-    """Milliseconds of the day, as DataFrames have them, or 'hh:mm:ss[.fff]'."""
-    if isinstance(value, int) and 0 <= value < 86_400_000:
-        return (dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=value)).time()
-    if isinstance(value, str) and re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d{1,3})?)?", value):
-        try:
-            return dt.time.fromisoformat(value if "." not in value else value.ljust(12, "0"))
-        except ValueError as error:
-            raise _Beyond from error
-    raise _Beyond
-
-
-_STAMP = re.compile(
-    r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})0*)?)?\s*(Z|[+-]\d{2}:\d{2}|UTC)?)?\s*"
-)
-
-
-def _stamp(text: str) -> dt.datetime:
-    found = _STAMP.fullmatch(text)
-    if found is None:
-        raise _Beyond
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
-    try:
-        value = dt.datetime(year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")))
-        zone = found[8]
-        if zone is None:
-            return value
-        if zone in ("Z", "UTC"):
-            return value.replace(tzinfo=dt.timezone.utc)
-        offset = dt.timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
-        return value.replace(tzinfo=dt.timezone(-offset if zone[0] == "-" else offset))
-    except ValueError as error:
-        raise _Beyond from error

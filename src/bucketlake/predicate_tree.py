@@ -135,6 +135,14 @@ def conjunction(predicates: Iterable[Predicate | None]) -> Predicate | None:
     return parts[0] if len(parts) == 1 else And(tuple(parts)) if parts else None
 
 
+def joined(kind: type[And] | type[Or], predicates: Iterable[Predicate]) -> Predicate:
+    """All of them under one And, or Or; those of the same kind are taken apart."""
+    parts: list[Predicate] = []
+    for item in predicates:
+        parts.extend(item.children if isinstance(item, kind) else (item,))
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
 _OPPOSITE: dict[str, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -286,7 +294,7 @@ def _leaf_sql(predicate: Predicate) -> str:
         return f"{name} {predicate.op} {literal_sql(predicate.literal)}"
     if isinstance(predicate, In):
         if not predicate.values:
-            return f"({name} IS NULL AND CAST(NULL AS BOOLEAN))"
+            return f"{name} IS NULL AND CAST(NULL AS BOOLEAN)"
         return f"{name} IN ({', '.join(literal_sql(value) for value in predicate.values)})"
     if isinstance(predicate, IsNull):
         return f"{name} IS NULL"

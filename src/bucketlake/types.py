@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -172,9 +173,7 @@ def format_field(field: DataField) -> dict[str, Any]:
 
 def _part(t: DataType | None) -> DataType:
     if t is None:
-        raise InvalidError(
-            "constructed type without its part", remedy="give ARRAY, MAP and MULTISET their element types"
-        )
+        raise InvalidError("constructed type without its part", remedy="give it its element types")
     return t
 
 
@@ -183,8 +182,7 @@ def _part(t: DataType | None) -> DataType:
 
 def type_text(t: DataType) -> str:
     """The SQL text of a type in Paimon's spelling, e.g. "DECIMAL(10, 2) NOT NULL"."""
-    suffix = "" if t.nullable else " NOT NULL"
-    root, name = t.root, t.root.value
+    suffix, root, name = "" if t.nullable else " NOT NULL", t.root, t.root.value
     if root is Root.VARCHAR and t.length == MAX_LENGTH:
         text = "STRING"
     elif root is Root.VARBINARY and t.length == MAX_LENGTH:
@@ -225,8 +223,8 @@ def quote_identifier(name: str) -> str:
 def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
 
-    Dialects differ where the engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in
-    "flink"; BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". ROW members get ids in order.
+    Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in "flink";
+    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". ROW members get ids in order.
     Raises: InvalidError with the position; UnsupportedError for INTERVAL and the like.
     Spec: docs/spec/types.md#sql-text
     """
@@ -234,6 +232,9 @@ def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|(\d+)|([^\W\d]\w*)|([<>(),:]))")
+DEEPEST = 100
+_STEPS = {"<": 1, "(": 1, ">": -1, ")": -1}
+_CHAIN = re.compile(r"(?:\b(?:ARRAY|MULTISET)(?:\s+(?:NOT\s+)?NULL)?\s*){100}", re.IGNORECASE)
 _NAMES = {
     "INTEGER": Root.INT,
     "LONG": Root.BIGINT,
@@ -263,11 +264,13 @@ class _TypeText:
                 raise self.error("unexpected character", cursor)
             self.tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0)))
             cursor = found.end()
+        if _CHAIN.search(sql) or max(accumulate(_STEPS.get(token, 0) for token, _ in self.tokens), default=0) > DEEPEST:
+            raise self.error(f"nested more than {DEEPEST} deep", 0)
 
     def error(self, what: str, position: int | None = None) -> InvalidError:
         if position is None:
             position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
-        return InvalidError(f"cannot parse type: {what}", type=self.sql, position=position)
+        return InvalidError(f"cannot parse type: {what}", type=self.sql[:300], position=position)
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
@@ -317,7 +320,7 @@ class _TypeText:
         return found
 
     def number(self) -> int:
-        if not self.peek().isdecimal():
+        if not self.peek().isdecimal() or len(self.peek()) > 10:
             raise self.error("expected a number")
         return int(self.next())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 
@@ -231,7 +232,8 @@ def test_opaque_is_sparks_affair():
 def test_timestamps_of_every_unit(text):
     field = column("t", text)
     day = parse_where("t = '2024-01-02'", [field])
-    batch = pa.RecordBatch.from_pylist([{"t": day.literal}, {"t": None}], schema=arrow_schema([field]))
+    moment = dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc if "LTZ" in text else None)
+    batch = pa.RecordBatch.from_pylist([{"t": moment}, {"t": None}], schema=arrow_schema([field]))
     assert mask(day, batch).to_pylist() == [True, None]
     assert mask(parse_where("t IN ('2024-01-02', '2024-01-03')", [field]), batch).to_pylist() == [True, None]
     assert mask(parse_where("t < '2024-01-02'", [field]), batch).to_pylist() == [False, None]

@@ -3,11 +3,14 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError
 from bucketlake.predicate import (
     And,
+    Bounds,
     Compare,
     Constant,
     Contains,
@@ -23,6 +26,8 @@ from bucketlake.predicate import (
     columns_of,
     is_exact,
     key_values,
+    mask,
+    may_match_all,
     parse_where,
     rename,
     restrict,
@@ -109,8 +114,6 @@ def test_text_without_offset_is_in_the_sessions_zone():
     [
         "upper(s) = 'X'", "s RLIKE 'x'", "s ILIKE 'x'", "s LIKE 'a' ESCAPE '!'", "r.a = 3", "id = i", "s = 5",
         "id = 'x'", "id IN (SELECT 1)", "EXISTS (SELECT 1)", "id + 1 = 2", "CASE WHEN b THEN true ELSE false END",
-        "d = '2024'", "d = '2024-02-30'", "t = '2025-04-05 00:00:00Z'", "p = 1.5E0", "id = 1 OR upper(s) = 'X'",
-        "s = 'it''s'", "s LIKE ANY ('a', 'b')", "s = 'a' 'b'", r"s = '\x41'", "id BETWEEN 1 AND i",
         "CAST(id AS STRING) = '1'",
         "f = 'x'", "b = 'true'", "s > NULL || 'a'",
     ],
@@ -203,3 +206,96 @@ def test_spark_text_parses_to_the_same(sql):
     found = parse_where(sql, FIELDS)
     again = parse_where(to_spark_sql(found), FIELDS)
     assert to_spark_sql(again) == to_spark_sql(found)
+
+
+DEEP = 10_000
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("(" * DEEP + "id = 1" + ")" * DEEP, Compare("id", "=", 1)),
+        ("id = " + "(" * DEEP + "1" + ")" * DEEP, Compare("id", "=", 1)),
+        ("id IN (" + "(" * DEEP + "1" + ")" * DEEP + ", 2)", In("id", (1, 2))),
+        ("NOT " * DEEP + "id = 1", Compare("id", "=", 1)),
+        ("NOT (" * (DEEP + 1) + "id = 1" + ")" * (DEEP + 1), Compare("id", "<>", 1)),
+    ],
+    ids=["around a condition", "around a value", "in a list", "not", "not of parentheses"],
+)
+def test_nesting_that_says_nothing_is_read_at_any_depth(sql, expected):
+    assert parse_where(sql, FIELDS) == expected
+
+
+@pytest.mark.parametrize("word", ["AND", "OR"])
+def test_chains_of_ten_thousand(word):
+    found = parse_where(f" {word} ".join(f"id <> {n}" for n in range(DEEP)), FIELDS)
+    assert len(found.children) == DEEP
+    assert columns_of(found) == {"id"}
+    assert to_spark_sql(found).count("<>") == DEEP
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "id = 1 AND (s = 'a' OR (" * 100 + "id = 2" + "))" * 100,
+        "abs(" * 300 + "id" + ")" * 300 + " = 1",
+        "id = " + "-(" * 300 + "1" + ")" * 300,
+    ],
+)
+def test_nesting_too_deep_to_be_read_is_refused(sql):
+    with pytest.raises(InvalidError, match="nested too deeply"):
+        parse_where(sql, FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("x = X'F'", Compare("x", "=", b"\x0f")),
+        ("x = X'ABC'", Compare("x", "=", b"\x0a\xbc")),
+        ("x = x ''", Compare("x", "=", b"")),
+        ("s = 'O''Brien'", Compare("s", "=", "O'Brien")),
+        ('s = "a""b"', Compare("s", "=", 'a"b')),
+        ("s = ''", Compare("s", "=", "")),
+        (r"s = r'a\b'", Compare("s", "=", r"a\b")),
+        ("s = '-- not /* a comment'", Compare("s", "=", "-- not /* a comment")),
+        ("id = 1 /* a /* nested */ AND b */ -- AND c", Compare("id", "=", 1)),
+        ("s = ') OR (' AND id = 1", And((Compare("s", "=", ") OR ("), Compare("id", "=", 1)))),
+    ],
+)
+def test_literals_are_cut_as_spark_cuts_them(sql, expected):
+    assert parse_where(sql, FIELDS) == expected
+
+
+@pytest.mark.parametrize(
+    "sql", ["x = X'G'", "s = 'open", "id = 1) OR (id = 2", "(id = 1", "id = 1 /* open", "id = 1 AND", ""]
+)
+def test_texts_that_do_not_close_are_refused_with_their_position(sql):
+    with pytest.raises(InvalidError, match="position="):
+        parse_where(sql, FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("precision", "op", "expected"),
+    [(9, "=", [True, True, False]), (9, "<=", [True, True, False]), (9, ">", [False, False, True]),
+     (9, "<>", [False, False, True]), (9, "<=>", [True, True, False])],
+)  # fmt: skip
+def test_nanoseconds_compare_by_the_microseconds_that_spark_sees(precision, op, expected):
+    (field,) = columns(t=f"TIMESTAMP({precision})")
+    base = 1_704_067_200_000_000_000
+    array = pa.array([base, base + 999, base + 1000], pa.int64()).view(pa.timestamp("ns"))
+    assert mask(parse_where(f"t {op} '2024-01-01'", [field]), pa.record_batch({"t": array})).to_pylist() == expected
+
+
+def test_timestamps_out_of_nanoseconds_are_compared():
+    (field,) = columns(t="TIMESTAMP(9)")
+    batch = pa.record_batch({"t": pa.array([0, None], pa.int64()).view(pa.timestamp("ns"))})
+    assert mask(parse_where("t < '3000-01-01'", [field]), batch).to_pylist() == [True, None]
+    assert mask(parse_where("t = '3000-01-01'", [field]), batch).to_pylist() == [False, None]
+    unknown = Bounds(pa.nulls(1, pa.timestamp("ns")), pa.nulls(1, pa.timestamp("ns")), pa.array([0]))
+    assert may_match_all(parse_where("t > '3000-01-01'", [field]), {"t": unknown}, np.array([1])).tolist() == [True]
+
+
+def test_a_literal_of_another_zone_beside_a_zoneless_column_is_sparks_affair():
+    (field,) = columns(t="TIMESTAMP(6)")
+    assert isinstance(parse_where("t = TIMESTAMP '2024-01-01 00:00:00'", [field], "Europe/Berlin"), Opaque)
+    assert isinstance(parse_where("t = TIMESTAMP '2024-01-01 00:00:00'", [field], "UTC"), Compare)

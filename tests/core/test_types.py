@@ -149,3 +149,13 @@ def test_from_arrow(arrow, text):
 def test_from_arrow_refuses_what_has_no_counterpart():
     with pytest.raises(UnsupportedError):
         from_arrow_type(pa.duration("s"))
+
+
+@pytest.mark.parametrize(
+    "text", ["ARRAY<" * 10_000 + "INT" + ">" * 10_000, "INT" + " ARRAY" * 10_000, "ROW<a " * 2_000 + "INT" + ">" * 2_000,
+             "DECIMAL(" + "9" * 5_000 + ")"],
+)  # fmt: skip
+def test_texts_without_measure_are_refused(text):
+    with pytest.raises(InvalidError, match="cannot parse type"):
+        parse_type_text(text)
+    assert parse_type_text("ARRAY<" * 90 + "INT" + ">" * 90).element is not None

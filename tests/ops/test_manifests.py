@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import itertools
+import math
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,11 +15,12 @@ from tests.sim.storage import MapStorage
 from tests.sim.tables import create_table, entry, partition, table_schema
 
 from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.format.binary_row import serialized
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.manifest import FileKind
+from bucketlake.format.manifest import FileKind, ManifestFile, SimpleStats
 from bucketlake.ops.entries import fold, record_count
-from bucketlake.ops.manifests import combine_indexes, may_hold, merge_manifests, write_manifests
-from bucketlake.types import INT
+from bucketlake.ops.manifests import combine_indexes, may_hold, merge_manifests, partition_stats, write_manifests
+from bucketlake.types import INT, parse_type_text
 
 
 def store_of(**options: str) -> Any:
@@ -150,3 +155,39 @@ def test_index_files_combine() -> None:
 def test_index_files_that_do_not_fit(change: IndexEntry) -> None:
     with pytest.raises(ConflictError):
         combined([index("h"), index("x", "NEW")], [change])
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "low", "high"),
+    [
+        ("DATE", [dt.date(2024, 1, 1), 3_000_000, -900_000], 2, 1),
+        ("TIMESTAMP(6)", [dt.datetime(2024, 1, 1), 1 << 60, -(1 << 60)], 2, 1),
+        ("DOUBLE", [math.nan, 1.0, -1.0], 2, 0),
+        ("DOUBLE", [1.0, math.nan, 2.0], 0, 1),
+        ("DOUBLE", [0.0, -0.0], 1, 0),
+        ("STRING", ["z", "\U0001f600", "\uffff"], 0, 1),
+        ("BYTES", [b"\x80", b"", b"\x7f"], 1, 0),
+        ("DECIMAL(38, 0)", [Decimal(10**38 - 1), Decimal(-(10**38) + 1), Decimal(0)], 1, 0),
+    ],
+)
+def test_partitions_of_any_values_have_an_order(text: str, values: list[Any], low: int, high: int) -> None:
+    kind = parse_type_text(text, "flink")
+    partitions = [serialized([value], [kind]) for value in values]
+    for order in itertools.permutations(partitions):
+        stats = partition_stats(order, [kind])
+        assert (stats.min_values, stats.max_values) == (partitions[low], partitions[high])
+        manifest = ManifestFile("m", 1, len(values), 0, stats, 0)
+        assert all(may_hold(manifest, [one], [kind]) for one in partitions)
+
+
+def test_bounds_that_other_engines_leave_out_or_order_otherwise_prune_nothing() -> None:
+    double, data = parse_type_text("DOUBLE"), parse_type_text("BYTES")
+    low, high = (serialized([value], [double]) for value in (0.5, 2.0))
+    there = ManifestFile("m", 1, 3, 0, SimpleStats(low, high, (0,)), 0)
+    assert may_hold(there, [serialized([math.nan], [double])], [double])
+    nothing = serialized([None], [data])
+    unknown = ManifestFile("m", 1, 1, 0, SimpleStats(nothing, nothing, (0,)), 0)
+    assert may_hold(unknown, [serialized([b"a"], [data])], [data])
+    only_nulls = ManifestFile("m", 1, 1, 0, SimpleStats(nothing, nothing, (1,)), 0)
+    assert not may_hold(only_nulls, [serialized([b"a"], [data])], [data])
+    assert may_hold(only_nulls, [nothing], [data])

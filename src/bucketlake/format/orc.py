@@ -85,10 +85,12 @@ def _readable(column: str, array: pa.Array, t: DataType) -> pa.Array:
     if t.root in _INSTANTS and (t.precision is None or t.precision > 3):
         nanos = array.cast(pa.timestamp("ns")).cast(pa.int64())
         fine = pc.not_equal(pc.multiply(pc.divide(nanos, 1_000_000), 1_000_000), nanos)
-        if pc.any(pc.and_(pc.less(nanos, 0), fine)).as_py():
+        early = nanos.filter(pc.and_(pc.less(nanos, 0), fine))
+        if len(early):
             raise UnsupportedError(
                 "orc cannot hold instants before 1970 finer than a millisecond",
                 column=column,
+                nanoseconds=early[0].as_py(),
                 remedy="use parquet for such timestamps",
             )
     return array

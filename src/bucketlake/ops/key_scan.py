@@ -181,6 +181,10 @@ def _near(column: pa.Array, item: DataField) -> Predicate | None:
     """What all wanted keys have in common in one column."""
     if item.type.root not in COMPARED:
         return None
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(
+        column.type
+    ):  # beyond Python's years: as literals in units
+        column = column.view(pa.int32())
     if len(column) <= LISTED:
         return In(item.name, tuple(column.unique().to_pylist()))
     ends = pc.min_max(column)

@@ -30,7 +30,6 @@ from bucketlake.ops.store import Store
 from bucketlake.types import DataType, Root
 
 _FLOATS = {Root.FLOAT, Root.DOUBLE}
-_BYTES = {Root.BINARY, Root.VARBINARY}  # Paimon keeps no bounds of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +100,10 @@ def partition_stats(partitions: Iterable[bytes], types: Sequence[DataType]) -> S
     mins: list[Any] = []
     maxs: list[Any] = []
     nulls: list[int] = []
-    for index, kind in enumerate(types):
+    for index in range(len(types)):
         known = [(rank[index], at) for at, rank in enumerate(ranks) if rank[index] is not NULL]
-        bounded = bool(known) and kind.root not in _BYTES
-        mins.append(decode_row(rows[min(known)[1]], types)[index] if bounded else None)
-        maxs.append(decode_row(rows[max(known)[1]], types)[index] if bounded else None)
+        mins.append(decode_row(rows[min(known)[1]], types)[index] if known else None)
+        maxs.append(decode_row(rows[max(known)[1]], types)[index] if known else None)
         nulls.append(sum(n for rank, n in zip(ranks, counts.values(), strict=True) if rank[index] is NULL))
     return SimpleStats(_row(mins, types), _row(maxs, types), tuple(nulls))
 

@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.binary_layout import STAMPS
 from bucketlake.format.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.ops.store import Store
 from bucketlake.predicate import Predicate, mask
+from bucketlake.types import DataField
 
+_MICROSECONDS = 6  # digits
 PartitionFilter = Callable[[bytes], bool]
 
 
@@ -27,25 +31,11 @@ def partition_columns(store: Store, partitions: Sequence[bytes]) -> list[pa.Arra
     places = {partition: place for place, partition in enumerate(dict.fromkeys(partitions))}
     fields = store.schema.partition_fields
     columns = decode_columns(list(places), [item.type for item in fields], range(len(fields)))
-    for place, column in enumerate(columns):
-        if column.null_count:
-            _check_nulls(
-                store,
-                [one for one, valid in zip(places, column.is_valid().to_pylist(), strict=True) if not valid],
-                place,
-            )
+    _refuse_unheld(fields, columns, list(places))
     if len(places) == len(partitions):
         return columns
     rows = pa.array([places[partition] for partition in partitions], pa.int64())
     return [column.take(rows) for column in columns]
-
-
-def _check_nulls(store: Store, partitions: Iterable[bytes], place: int) -> None:
-    for partition in partitions:
-        value = partition_values(store, partition)[place]
-        if value is not None:
-            column = store.schema.partition_fields[place].name
-            raise UnsupportedError("a partition value is outside of what can be read", column=column, value=value)
 
 
 def matching(store: Store, predicate: Predicate, partitions: Iterable[bytes]) -> frozenset[bytes]:
@@ -56,6 +46,18 @@ def matching(store: Store, predicate: Predicate, partitions: Iterable[bytes]) ->
     columns = partition_columns(store, known)
     hits = mask(predicate, pa.RecordBatch.from_arrays(columns, names=store.schema.partition_keys)).to_pylist()
     return frozenset(partition for partition, hit in zip(known, hits, strict=True) if hit)
+
+
+def _refuse_unheld(fields: Sequence[DataField], columns: Sequence[pa.Array], partitions: Sequence[bytes]) -> None:
+    """UnsupportedError for a value that is not null and became null: Arrow's nanoseconds do not hold it."""
+    types = [item.type for item in fields]
+    for index, (item, column) in enumerate(zip(fields, columns, strict=True)):
+        if not column.null_count or (item.type.precision or 0) <= _MICROSECONDS or item.type.root not in STAMPS:
+            continue
+        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            value = decode_row(without_arity_header(partitions[row]), types)[index]
+            if value is not None:
+                raise UnsupportedError("timestamp does not fit 64-bit nanoseconds", column=item.name, value=value)
 
 
 def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:

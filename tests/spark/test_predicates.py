@@ -1,0 +1,53 @@
+"""Conditions as this package reads them, against Spark over the same values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from bucketlake.predicate import is_exact, mask, parse_where
+from bucketlake.types import DataField, arrow_schema, parse_type_text
+
+VALUES: dict[str, list[Any]] = {
+    "TINYINT": [-128, -1, 0, 1, 127],
+    "INT": [-(1 << 31), 0, 2, 3, (1 << 31) - 1],
+    "BIGINT": [-(1 << 63), -1, 0, (1 << 53) + 1, (1 << 63) - 1],
+    "DECIMAL(10,2)": [Decimal("-99999999.99"), Decimal("0.10"), Decimal("2.50"), Decimal("2.56"), None],
+    "DECIMAL(38,18)": [Decimal("-99999999999999999999.999999999999999999"), Decimal("1E-18"), Decimal("0.1"),
+                       Decimal("99999999999999999999.999999999999999999"), Decimal("2.5")],
+    "DECIMAL(38,0)": [Decimal(10**38 - 1), Decimal(-5), Decimal((1 << 53) + 1), Decimal(0), None],
+    "DOUBLE": [0.1, -0.0, 2.5, float("inf"), float("nan")],
+    "FLOAT": [0.1, 2.5, float("nan"), 16777216.0, None],
+}  # fmt: skip
+LITERALS = [
+    "0", "2.5", "0.1", "128", "9223372036854775808", "-9223372036854775808", "0.0000000000000000005",
+    "0.00000000000000000049", "100000000000000000000", "-99999999999999999999.999999999999999999", "2.5e0", "1e-1",
+    "9.2233720368547758E18", "9007199254740993", "1E300", "2.555", "1E-18BD", "0.1D", "2.5F", "1E-30BD",
+    "99999999999999999999999999999999999999", "'2'", "CAST('NaN' AS DOUBLE)", "CAST(2.5 AS DECIMAL(38,20))",
+]  # fmt: skip
+OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "<=>"]
+
+
+def test_numbers_compare_as_in_spark(classic: Any) -> None:
+    spark = classic.spark
+    fields = {kind: DataField(i, f"c{i}", parse_type_text(kind)) for i, kind in enumerate(VALUES)}
+    schema = arrow_schema(list(fields.values()))
+    rows = pa.RecordBatch.from_arrays([pa.array(v, f.type) for v, f in zip(VALUES.values(), schema, strict=True)],
+                                      schema=schema)  # fmt: skip
+    table = pa.Table.from_batches([rows]).append_column("i", pa.array(range(5), pa.int32()))
+    spark.createDataFrame(table).createOrReplaceTempView("numbers_of_every_type")
+    compared = 0
+    for kind, field in fields.items():
+        beyond = "DECIMAL(38,20)" if kind in ("DECIMAL(38,0)", "DECIMAL(38,18)") else None  # overflows in Spark
+        texts = [
+            f"{field.name} {op} {text}" for text in LITERALS if not beyond or beyond not in text for op in OPERATORS
+        ]
+        read = [(text, found) for text in texts if is_exact(found := parse_where(text, [field]))]
+        query = f"SELECT array({', '.join(text for text, _ in read)}) AS hits FROM numbers_of_every_type ORDER BY i"
+        expected = [row.hits for row in spark.sql(query).collect()]
+        for at, (text, found) in enumerate(read):
+            assert mask(found, rows).to_pylist() == [hits[at] for hits in expected], (kind, text)
+        compared += len(read)
+    assert compared > 1200
