@@ -17,8 +17,6 @@ import pyarrow as pa
 
 from bucketlake.env import Env
 from bucketlake.errors import (
-    BucketlakeError,
-    CommitUnknownError,
     ConflictError,
     InvalidError,
     NotFoundError,
@@ -44,6 +42,7 @@ from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.outcome import Outcome, owned
 from bucketlake.ops.partition_choice import chosen_partitions
 from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.postpone_compact import place_pending
@@ -294,18 +293,13 @@ class Table:
             reassign=partial(reassign, self.store),
             rehash=partial(rehash, self.store),
         )
-        notes = CommitProperties(operation=operation)
-        try:
+        notes, outcome = CommitProperties(operation=operation), Outcome()
+        with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
                 self._refuse_strangers(messages, partition)
-                return commit.commit(messages, notes=notes)
+                return commit.commit(messages, notes=notes, outcome=outcome)
             dynamic = partition is None and self.options.get("dynamic-partition-overwrite")
-            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes)
-        except CommitUnknownError:
-            raise
-        except BucketlakeError:
-            commit.abort(messages)
-            raise
+            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes, outcome=outcome)
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
         within = spec_filter(self.store, [partition]) if partition else None

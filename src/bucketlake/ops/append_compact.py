@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
@@ -23,6 +22,7 @@ from bucketlake.ops.commit import Commit
 from bucketlake.ops.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.outcome import Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.read import read_split
 from bucketlake.ops.roll import TARGET_APPEND, Roller, Rolling
@@ -34,7 +34,6 @@ from bucketlake.ops.write import new_commit_user
 from bucketlake.options import TableOptions
 from bucketlake.schema import BucketMode
 
-ATTEMPTS = 5
 FULL_MIN_FILES = 3
 Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]
 
@@ -313,7 +312,7 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
         return None
     try:
         return compact_append(store, full=False, run=run or run_here, buckets=buckets)
-    except BucketlakeError as error:
+    except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
@@ -335,21 +334,11 @@ def compact_append(
     What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
     `write-only` does not matter: this is the dedicated compaction.
     """
-    lost: ConflictError | NotFoundError | None = None
-    for _ in range(ATTEMPTS):
-        units = plan_append(store, store.latest_snapshot(), full, partitions, buckets)
-        if not units:
-            return None
-        try:
-            messages = run(store, units)
-        except NotFoundError as error:  # another compaction came first and its leavings have expired
-            lost = error
-            continue
-        commit = Commit(store, new_commit_user(store))
-        try:
-            return commit.commit(messages)
-        except ConflictError as error:
-            commit.abort(messages)
-            lost = error
-    assert lost is not None
-    raise lost
+    commit = Commit(store, new_commit_user(store))
+    attempts = Attempts(store, commit.abort)
+    for attempt in attempts:
+        with attempt:
+            units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+            messages = attempt.made(run(store, units) if units else [])
+            return commit.commit(messages, outcome=attempt.outcome) if messages else None
+    raise attempts.error()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, StorageError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.store import FIRST_SNAPSHOT_ID, Store, parallel
@@ -359,7 +359,7 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
             expire_snapshots(store, config)
         if config.decoupled:
             expire_changelogs(store, config)
-    except BucketlakeError as error:
+    except Exception as error:  # nothing may read as if the commit had failed
         warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
     return snapshot
 

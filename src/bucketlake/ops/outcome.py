@@ -105,8 +105,8 @@ class Attempts:
                 return commit.commit(messages, outcome=attempt.outcome)
         raise attempts.error()
 
-    A block that raises has its messages' files removed by `remove`, where that is safe. It is tried again, after a short
-    pause, if it certainly lost to another commit (`again`), or files vanished and the newest snapshot is not the one it
+    A block that raises has its messages' files removed by `remove`, where that is safe. It is tried again, after a
+    short pause, if it certainly lost to another commit (`again`), or files vanished and the newest snapshot is not the one it
     was planned on: that had expired. `rescue` says which messages of a lost attempt still stand; they are `kept` for
     the next one, which says again that it `made` them. All else is raised.
     """
@@ -152,7 +152,7 @@ class Attempts:
         return goes_on
 
     def _may_go_on(self, attempt: Attempt, error: Exception) -> bool:
-        if isinstance(error, self._again):
+        if isinstance(error, self._again) and not isinstance(error, CommitUnknownError):
             return True
         return isinstance(error, NotFoundError) and has_moved(self.store, attempt.base)
 
@@ -171,6 +171,11 @@ class Attempt:
         """Say what it is planned on; gives the snapshot back."""
         self.base = snapshot
         return snapshot
+
+    def within(self, whole: Outcome) -> Outcome:
+        """The outcome of this attempt, of which `whole` is told, too: that of files which several attempts share."""
+        self.outcome = Outcome(whole)
+        return self.outcome
 
     def made(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
         """Say what was written for it; all that it has now, those kept of the attempt before included."""

@@ -396,8 +396,8 @@ class Publisher:
         raise _unknown(snapshot, name)
 
     def _confirm(self, base: Snapshot | None, snapshot: Snapshot, changes: Changes, name: CommitName) -> None:
-        """A name that expired is free again: if the base is gone, make sure that later snapshots stand on ours. One that
-        was certainly published into the past is taken back. Raises CommitUnknownError alone."""
+        """A name that expired is free again: if the base is gone, make sure that later snapshots stand on ours. One
+        that was certainly published into the past is taken back. Raises CommitUnknownError alone."""
         for tried in range(self._store.options.get("commit.max-retries") + 1):
             try:
                 if base is None or self._store.has_snapshot(base.id):

@@ -183,8 +183,10 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._table.compacted(self._table.commit(written, self._template.commit_user, mode=self._mode), written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of tasks that had finished."""
-        discard(self._table.store, _collected(messages))
+        """Remove the files of tasks that had finished, where another failed. Where all have, a commit was tried, and
+        has removed what certainly lost: Spark calls this after a commit that may have landed, too."""
+        if None in messages:
+            discard(self._table.store, _collected(messages))
 
 
 def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
