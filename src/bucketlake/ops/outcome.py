@@ -106,9 +106,9 @@ class Attempts:
         raise attempts.error()
 
     A block that raises has its messages' files removed by `remove`, where that is safe. It is tried again, after a
-    short pause, if it certainly lost to another commit (`again`), or files vanished and the newest snapshot is not the one it
-    was planned on: that had expired. `rescue` says which messages of a lost attempt still stand; they are `kept` for
-    the next one, which says again that it `made` them. All else is raised.
+    short pause, if it certainly lost to another commit (`again`), or files vanished and the newest snapshot is not the
+    one that it was planned on: that had expired. `rescue` says which messages of a lost attempt still stand; the next
+    attempt begins with these. All else is raised.
     """
 
     def __init__(
