@@ -5,14 +5,13 @@ Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bucketlake.env import Env
@@ -42,16 +41,17 @@ from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
-from bucketlake.ops.outcome import Outcome, owned
+from bucketlake.ops.outcome import Outcome, on_newest, owned
 from bucketlake.ops.partition_choice import chosen_partitions
 from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.postpone_compact import place_pending
-from bucketlake.ops.postpone_write import for_changes, pending_rows, write_counted
+from bucketlake.ops.postpone_write import pending_rows, write_counted
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.rehash import rehash
 from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.row_changes import refuse_delete, refuse_update
+from bucketlake.ops.row_conflicts import RowsRead, write_changes
 from bucketlake.ops.scan import Plan, Scan, live_entries
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
@@ -60,7 +60,7 @@ from bucketlake.ops.write import new_commit_user, prepare_write, renumber
 from bucketlake.options import OPTIONS, TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import KIND_FIELD, BucketMode, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
+from bucketlake.schema import BucketMode, SchemaChange, SetOption, TableSchema, apply, refuse_undelivered
 from bucketlake.types import arrow_schema
 
 ALTER_ATTEMPTS = 20
@@ -264,7 +264,8 @@ class Table:
             touched = touched_partitions(table.schema, batches)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
+        prepared = partial(prepare_write, commit_user=user, overwrite=overwrite, partitions=touched)
+        task = on_newest(store, partial(prepared, store))
         messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
@@ -283,15 +284,18 @@ class Table:
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
+        read: Snapshot | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
-        commit may have landed (CommitUnknownError)."""
+        commit may have landed (CommitUnknownError). `read`: the rows are changes of this snapshot's; ConflictError if
+        others changed these since."""
         commit = Commit(
             self.store,
             commit_user,
             renumber=partial(renumber, self.store),
             reassign=partial(reassign, self.store),
             rehash=partial(rehash, self.store),
+            check=None if read is None else RowsRead(self.store, read).check,
         )
         notes, outcome = CommitProperties(operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
@@ -318,14 +322,15 @@ class Table:
         if not table.schema.primary_keys:
             return after_commit(store, delete_rows(store, table.predicate(where)))
         refuse_delete(table.schema)
-        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(where)), "DELETE")
+        return table._change(lambda: table.to_batches(where), "DELETE", DELETE)
 
-    def _change(self, rows: Iterable[pa.RecordBatch], operation: str) -> Snapshot | None:
-        """Write and commit new versions of rows, which have their kind."""
-        store, user = self.store, new_commit_user(self.store)
-        task = for_changes(store, prepare_write(store, store.latest_snapshot(), commit_user=user))
-        messages = write_counted(store, rows, task, KIND_FIELD.name)
-        return self.compacted(self.commit(messages, user, operation=operation), messages)
+    def _change(self, read: Callable[[], Iterable[pa.RecordBatch]], operation: str, kind: int) -> Snapshot | None:
+        """Write and commit new versions of rows; again where others changed them meanwhile."""
+
+        def commit(made: Sequence[CommitMessage], user: str, base: Snapshot | None) -> Snapshot | None:
+            return self.commit(made, user, operation=operation, read=base)
+
+        return self.compacted(*write_changes(self.store, read, kind, commit))
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
@@ -345,7 +350,7 @@ class Table:
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        return table._change((_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate)), "UPDATE")
+        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", INSERT)
 
     def compact(
         self,
@@ -575,10 +580,6 @@ def _filled(
 def _typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     """A partition value, or its text, as a scalar of the column's type."""
     return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
-
-
-def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
-    return batch.append_column(KIND_FIELD.name, pa.array(np.full(batch.num_rows, kind, np.int8)))
 
 
 def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:

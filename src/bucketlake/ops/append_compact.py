@@ -22,7 +22,7 @@ from bucketlake.ops.commit import Commit
 from bucketlake.ops.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import CommitMessage, DeletionFile, Split
-from bucketlake.ops.outcome import Attempts
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.read import read_split
 from bucketlake.ops.roll import TARGET_APPEND, Roller, Rolling
@@ -335,10 +335,10 @@ def compact_append(
     `write-only` does not matter: this is the dedicated compaction.
     """
     commit = Commit(store, new_commit_user(store))
-    attempts = Attempts(store, commit.abort)
-    for attempt in attempts:
-        with attempt:
-            units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
-            messages = attempt.made(run(store, units) if units else [])
-            return commit.commit(messages, outcome=attempt.outcome) if messages else None
-    raise attempts.error()
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+        messages = attempt.made(run(store, units) if units else [])
+        return commit.commit(messages, outcome=attempt.outcome) if messages else None
+
+    return Attempts(store, commit.abort).run(once)

@@ -41,6 +41,9 @@ class Reassign(Protocol):
         """The messages as they stand on the base that `view` shows."""
 
 
+Check = Callable[[Sequence[CommitMessage], View], None]
+"""Raises ConflictError where messages cannot be committed to a base, for what they were made of."""
+
 Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
 """Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
 
@@ -59,7 +62,8 @@ class Commit:
 
     `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
     taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way, `rehash`
-    by those with a bucket number, where a partition may be rescaled.
+    by those with a bucket number, where a partition may be rescaled. `check` is asked on every base before `commit`
+    plans on it.
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class Commit:
         renumber: Renumber | None = None,
         reassign: Reassign | None = None,
         rehash: Rehash | None = None,
+        check: Check | None = None,
     ) -> None:
         self._store = store
+        self._check = check
         self._user = commit_user
         self._renumber = renumber
         dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
@@ -107,7 +113,7 @@ class Commit:
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
-            published = self._rebased(kind, identifier, rebase, notes)
+            published = self._rebased(kind, identifier, rebase, notes, self._check)
         compacting = [message for message in rebase.messages if _compacts(message)]
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
@@ -130,10 +136,23 @@ class Commit:
         rebase = _Rebase(self._store, messages, self._renumber, None)
         return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
 
-    def _rebased(self, kind: CommitKind, identifier: int, rebase: _Rebase, notes: CommitProperties) -> Snapshot:
+    def _rebased(
+        self,
+        kind: CommitKind,
+        identifier: int,
+        rebase: _Rebase,
+        notes: CommitProperties,
+        check: Check | None = None,
+    ) -> Snapshot:
         """Publish what a rebase plans, and remove the files that are superfluous afterwards."""
+
+        def plan(view: View) -> Changes:
+            if check is not None:
+                check(rebase.messages, view)
+            return rebase.plan(view)
+
         with self._rebasing(rebase) as own:
-            return self._once(kind, identifier, rebase.plan, notes, own)
+            return self._once(kind, identifier, plan, notes, own)
 
     @contextmanager
     def _rebasing(self, rebase: _Rebase) -> Iterator[Outcome]:

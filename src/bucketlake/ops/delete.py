@@ -31,7 +31,7 @@ from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey
 from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.outcome import Attempts
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.read import matching_positions, read_rows
 from bucketlake.ops.roll import Roller
 from bucketlake.ops.row_changes import is_everything, whole_partitions
@@ -152,15 +152,14 @@ class _Change:
         """Plan and commit until it holds."""
         commit = Commit(self.store, new_commit_user(self.store))
         notes = CommitProperties(operation=self.operation)
-        attempts = Attempts(self.store, commit.abort, ATTEMPTS)
-        for attempt in attempts:
-            with attempt:
-                snapshot = attempt.on(self.store.latest_snapshot())
-                for message in self._messages(snapshot):
-                    attempt.made([message])
-                messages = attempt.messages
-                return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
-        raise attempts.error()
+
+        def once(attempt: Attempt) -> Snapshot | None:
+            for message in self._messages(attempt.on(self.store.latest_snapshot())):
+                attempt.made([message])
+            messages = attempt.messages
+            return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
+
+        return Attempts(self.store, commit.abort, ATTEMPTS).run(once)
 
     # ---- one attempt
 

@@ -25,7 +25,7 @@ from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.conflicts import CommitName
 from bucketlake.ops.entries import bucket_key
 from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.outcome import ATTEMPTS, Attempts
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.publish import is_commit
 from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
@@ -151,18 +151,18 @@ class _Maintenance:
 
     def until_done(self, base: Snapshot, due: Due) -> Snapshot | None:
         """Compact what is due on `base`, and what was lost on newer snapshots."""
-        attempts = Attempts(self.store, self.commit.abort, ATTEMPTS, rescue=self._standing)
-        first: Snapshot | None = base
-        for attempt in attempts:
-            with attempt:
-                newest, first = attempt.on(first or self.store.latest_snapshot()), None
-                if newest is None:
-                    return None
-                kept = {(message.partition, message.bucket) for message in attempt.messages}
-                units = [unit for unit in due(newest) if (unit.partition, unit.bucket) not in kept]
-                messages = attempt.made(self.run(self.store, units) if units else [])
-                return self.commit.commit(messages, self.identifier, outcome=attempt.outcome) if messages else None
-        raise attempts.error()
+
+        def once(attempt: Attempt) -> Snapshot | None:
+            newest = attempt.on(self.store.latest_snapshot() if attempts.lost else base)
+            if newest is None:
+                return None
+            kept = {(message.partition, message.bucket) for message in attempt.messages}
+            units = [unit for unit in due(newest) if (unit.partition, unit.bucket) not in kept]
+            messages = attempt.made(self.run(self.store, units) if units else [])
+            return self.commit.commit(messages, self.identifier, outcome=attempt.outcome) if messages else None
+
+        attempts = Attempts(self.store, self.commit.abort, rescue=self._standing)
+        return attempts.run(once)
 
     def _standing(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
         """The messages whose files are all still there."""

@@ -98,14 +98,14 @@ def owned(outcome: Outcome, remove: Callable[[], None]) -> Iterator[None]:
 class Attempts:
     """Write and commit until it holds:
 
-        for attempt in attempts:
-            with attempt:
-                base = attempt.on(store.latest_snapshot())
-                messages = attempt.made(write(base))
-                return commit.commit(messages, outcome=attempt.outcome)
-        raise attempts.error()
+        def once(attempt):
+            base = attempt.on(store.latest_snapshot())
+            messages = attempt.made(write(base))
+            return commit.commit(messages, outcome=attempt.outcome)
 
-    A block that raises has its messages' files removed by `remove`, where that is safe. It is tried again, after a
+        Attempts(store, commit.abort).run(once)
+
+    An attempt that raises has its messages' files removed by `remove`, where that is safe. It is tried again, after a
     short pause, if it certainly lost to another commit (`again`), or files vanished and the newest snapshot is not the
     one that it was planned on: that had expired. `rescue` says which messages of a lost attempt still stand; the next
     attempt begins with these. All else is raised.
@@ -114,7 +114,7 @@ class Attempts:
     def __init__(
         self,
         store: Store,
-        remove: Remove,
+        remove: Remove = lambda messages: None,
         most: int = ATTEMPTS,
         *,
         again: tuple[type[Exception], ...] = (ConflictError,),
@@ -131,6 +131,13 @@ class Attempts:
                 clock = self.store.env.clock
                 clock.sleep(SHORTEST_PAUSE * 2 ** min(number - 1, 6) * (1 + clock.jitter()))
             yield Attempt(self, last=number == self._most - 1)
+
+    def run(self, once: Callable[[Attempt], T]) -> T:
+        """What `once` makes of the first attempt that holds."""
+        for attempt in self:
+            with attempt:
+                return once(attempt)
+        raise self.error()
 
     def error(self) -> Exception:
         """Why the last attempt was lost."""

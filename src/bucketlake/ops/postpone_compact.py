@@ -26,7 +26,7 @@ from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.conflicts import max_sequences
 from bucketlake.ops.messages import CommitMessage, WriteTask
-from bucketlake.ops.outcome import Attempts
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.read import read_key_values
@@ -164,16 +164,16 @@ def place_pending(
     number of times; then ConflictError.
     """
     commit = Commit(store, new_commit_user(store), renumber=partial(renumber, store))
-    attempts = Attempts(store, commit.abort)
-    for attempt in attempts:
-        with attempt:
-            base = attempt.on(store.latest_snapshot())
-            units = [] if base is None else units_pending(store, base, partitions, parallelism)
-            if not units:
-                return None
-            messages = attempt.made(run(store, units))
-            return commit.move([*messages, *_removals(units)], outcome=attempt.outcome)
-    raise attempts.error()
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(store.latest_snapshot())
+        units = [] if base is None else units_pending(store, base, partitions, parallelism)
+        if not units:
+            return None
+        messages = attempt.made(run(store, units))
+        return commit.move([*messages, *_removals(units)], outcome=attempt.outcome)
+
+    return Attempts(store, commit.abort).run(once)
 
 
 def _removals(units: Sequence[PendingUnit]) -> list[CommitMessage]:

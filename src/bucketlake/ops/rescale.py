@@ -36,7 +36,7 @@ from bucketlake.ops.maintain import compact as compact_table
 from bucketlake.ops.messages import CommitMessage
 from bucketlake.ops.outcome import Attempts, Outcome, owned
 from bucketlake.ops.partitions import PartitionFilter
-from bucketlake.ops.publish import Changes, Publisher, Request, View
+from bucketlake.ops.publish import ROWS_STAY_PROPERTY, Changes, Publisher, Request, View
 from bucketlake.ops.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
@@ -50,6 +50,7 @@ Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 """Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
 
 ATTEMPTS = 20
+ROWS_STAY = {ROWS_STAY_PROPERTY: "true"}  # for those who have read rows before, and change them after
 ROUNDS = 10  # replays before the switch; what is left then is replayed within it
 
 
@@ -356,7 +357,7 @@ class _Job:
 
     def _switch(self, outcome: Outcome) -> Snapshot:
         name = CommitName(0, new_commit_user(self._store), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-        return Publisher(self._store).publish(Request(name, self._changes), outcome)
+        return Publisher(self._store).publish(Request(name, self._changes, properties=ROWS_STAY), outcome)
 
     def _changes(self, view: View) -> Changes:
         """Everything out, everything in, as of a base: what came last is moved first."""

@@ -19,6 +19,7 @@ from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.cross_partition import FEW_KEYS
 from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.outcome import on_newest
 from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
@@ -43,6 +44,7 @@ class WriteRequest:
     progress: Callable[[str], None] | None = None
     kinds: str | None = None
     operation: str = "WRITE"
+    read: Snapshot | None = None  # the rows are changes of rows that this snapshot had
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
 
     def tell(self, step: str) -> None:
@@ -68,20 +70,17 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     extra = () if kinds is None else (kinds,)
     rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
-    template = prepare_write(
-        store,
-        store.latest_snapshot(),
-        tasks=tasks.task_count(spark, store) + 1,
-        commit_user=user,
-        overwrite=request.mode == "overwrite",
+    count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
+    template = on_newest(
+        store, lambda base: prepare_write(store, base, tasks=count, commit_user=user, overwrite=overwrite)
     )
     if request.operation in CHANGES:
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
     messages = _written(spark, store, rows, template, replace(request, local=local, kinds=kinds))
-    count = sum(file.row_count for message in messages for file in message.new_files)
-    request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
-    snapshot = table.commit(messages, user, mode=request.mode, partition=request.partition, operation=request.operation)
+    written = sum(file.row_count for message in messages for file in message.new_files)
+    request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
+    snapshot = table.commit(messages, user, request.mode, request.partition, request.operation, request.read)
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:
         return None

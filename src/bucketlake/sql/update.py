@@ -109,8 +109,9 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
         return None
     if changes.moves(schema, assigned.names):
         columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
-    frame = _with_members(target.rows(lake, columns), assigned)
-    changes.update_rows(lake.spark, table.table.for_writing(), frame)
+    changes.update_rows(
+        lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), assigned)
+    )
     return None
 
 

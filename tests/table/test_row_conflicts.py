@@ -1,0 +1,166 @@
+"""UPDATE and DELETE of primary-key tables read, then write: what others commit in between is neither undone nor lost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.tables import ROOT, create_table
+
+from bucketlake.env import Env
+from bucketlake.errors import ConflictError
+from bucketlake.ops.store import clear_cache
+from bucketlake.schema import TableSchema
+from bucketlake.table import Table, open_table
+from bucketlake.types import BIGINT, INT, DataField, arrow_schema
+
+FIELDS = (
+    DataField(0, "pt", INT.with_nullable(False)),
+    DataField(1, "k", BIGINT.with_nullable(False)),
+    DataField(2, "a", BIGINT),
+    DataField(3, "b", BIGINT),
+)
+SEEDS = itertools.count(1)
+Row = tuple[int, int, int, int]
+KINDS = {
+    "fixed": (("pt", "k"), {"bucket": "2"}),
+    "dynamic": (("pt", "k"), {"bucket": "-1"}),
+    "postpone": (("pt", "k"), {"bucket": "-2"}),
+    "pending": (
+        ("pt", "k"),
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"},
+    ),
+    "cross-partition": (("k",), {"bucket": "-1"}),
+}
+
+
+def rows(*found: Row) -> pa.Table:
+    names = [item.name for item in FIELDS]
+    columns = list(zip(*found, strict=True)) or [[]] * 4
+    return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)}, arrow_schema(FIELDS))
+
+
+def through(storage: Any) -> Table:
+    return open_table(ROOT, Env(storage, FakeClock(next(SEEDS))))
+
+
+def seen(storage: Any) -> set[Row]:
+    found = through(storage).to_arrow().to_pydict()
+    return set(zip(*found.values(), strict=True))
+
+
+def table_of(kind: str, **options: str) -> MapStorage:
+    clear_cache()
+    keys, given = KINDS[kind]
+    storage = MapStorage()
+    create_table(storage, FakeClock(), TableSchema.create(FIELDS, ("pt",), keys, {**given, **options}))
+    through(storage).write_arrow(rows(*((pt, 10 * pt + k, k, 0) for pt in (1, 2) for k in range(5))))
+    return storage
+
+
+def amid(storage: MapStorage, rival: Callable[[Table], Any], times: int = 1) -> tuple[Table, list[int]]:
+    """A table whose next commits find that a rival has committed since they read; how often it did."""
+    fired: list[int] = []
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if operation == "put_if_absent" and "/snapshot/" in path and len(fired) < times:
+            fired.append(k)
+            rival(through(storage))
+
+    return through(FaultStorage(storage, plan)), fired
+
+
+USUAL = tuple(KINDS)
+
+
+@pytest.mark.parametrize("kind", USUAL)
+@pytest.mark.parametrize("change", ["update", "delete"])
+def test_a_dropped_partition_stays_dropped(kind: str, change: str) -> None:
+    storage = table_of(kind)
+    table, fired = amid(storage, lambda t: t.drop_partitions([{"pt": 1}]))
+    table.update({"a": 7}, "a >= 3") if change == "update" else table.delete("a >= 3")
+    assert fired
+    kept = {(2, 20, 0, 0), (2, 21, 1, 0), (2, 22, 2, 0)}
+    assert seen(storage) == kept | ({(2, 23, 7, 0), (2, 24, 7, 0)} if change == "update" else set())
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_a_row_deleted_meanwhile_is_not_brought_back(kind: str) -> None:
+    storage = table_of(kind)
+    table, fired = amid(storage, lambda t: t.delete("k = 13"))
+    table.update({"a": 7}, "a >= 3")
+    assert fired and {row for row in seen(storage) if row[0] == 1} == {
+        *((1, 10 + k, k, 0) for k in range(3)),
+        (1, 14, 7, 0),
+    }
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_an_update_of_other_columns_is_kept(kind: str) -> None:
+    storage = table_of(kind)
+    table, fired = amid(storage, lambda t: t.update({"b": 9}, "k = 13"))
+    table.update({"a": 7}, "a >= 3")
+    assert fired and (1, 13, 7, 9) in seen(storage)
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_an_upsert_meanwhile_is_read_again(kind: str) -> None:
+    """It decides anew whether the row is meant."""
+    storage = table_of(kind)
+    table, fired = amid(storage, lambda t: t.write_arrow(rows((1, 13, 1, 5), (1, 14, 4, 6))))
+    table.delete("a >= 3")
+    assert fired and {row for row in seen(storage) if row[1] in (13, 14)} == {(1, 13, 1, 5)}
+
+
+@pytest.mark.parametrize("kind", USUAL)
+def test_an_overwrite_and_a_rescale_are_read_again(kind: str) -> None:
+    storage = table_of(kind)
+    table, fired = amid(storage, lambda t: t.write_arrow(rows((1, 13, 8, 8)), mode="overwrite"))
+    table.update({"a": 7}, "k = 13")
+    assert fired and {row for row in seen(storage) if row[0] == 1} == {(1, 13, 7, 8)}
+    if kind == "fixed":
+        table, fired = amid(storage, lambda t: t.rescale(3))
+        table.update({"b": 1}, "k = 13")
+        assert fired and {row for row in seen(storage) if row[0] == 1} == {(1, 13, 7, 1)}
+
+
+@pytest.mark.parametrize("kind", USUAL)
+@pytest.mark.parametrize("where", ["other keys", "compaction", "other partition"])
+def test_what_touches_none_of_the_rows_is_no_conflict(kind: str, where: str) -> None:
+    """The change is committed as it was written: its own files, read once."""
+    storage = table_of(kind)
+    rivals: dict[str, Callable[[Table], Any]] = {
+        "other keys": lambda t: t.write_arrow(rows((1, 12, 100, 100))),  # between those that are updated
+        "compaction": lambda t: t.compact(),
+        "other partition": lambda t: t.write_arrow(rows((2, 23, 100, 100)), mode="overwrite"),
+    }
+    table, fired = amid(storage, rivals[where])
+    reads: list[None] = []
+    real = table._batches
+    object.__setattr__(table, "_batches", lambda *given: (reads.append(None), real(*given))[1])
+    table.update({"a": 7}, "k = 10 OR k = 14")
+    assert fired and {(1, 10, 7, 0), (1, 14, 7, 0)} <= seen(storage)
+    commits = [s for s in through(storage).store.snapshots() if s.operation == "UPDATE"]
+    assert len(commits) == 1
+
+
+def test_one_that_never_gets_through_is_a_conflict_that_leaves_nothing() -> None:
+    storage = table_of("fixed")
+    number = itertools.count(100)
+    table, fired = amid(storage, lambda t: t.update({"b": next(number)}, "k = 13", write_only=True), times=1000)
+    with pytest.raises(ConflictError, match="changed rows that were read"):
+        table.update({"a": 7}, "k = 13")
+    assert 2 < len(fired) < 50
+    assert (1, 13, 3, 99 + len(fired)) in seen(storage)
+    named = {e.file.file_name for s in table.store.snapshots() for e in _all(table, s)}
+    files = {path.rsplit("/", 1)[-1] for path in storage.files if "/bucket-" in path}
+    assert files == named
+
+
+def _all(table: Table, snapshot: Any) -> list[Any]:
+    return [e for part in table.store.manifests(table.store.data_manifests(snapshot)) for e in part]
