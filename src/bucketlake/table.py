@@ -173,10 +173,13 @@ class Table:
     def _planned(
         self, where: str | Predicate | None, columns: Sequence[str] | None, options: Mapping[str, Any]
     ) -> tuple[Table, Plan, Predicate | None]:
-        table, selection = self.as_of(options)
-        column_names(table.schema, columns)
-        predicate = table.predicate(where)
-        return table, table.planned(predicate, selection), predicate
+        def once() -> tuple[Table, Plan, Predicate | None]:
+            table, selection = self.as_of(options)
+            column_names(table.schema, columns)
+            predicate = table.predicate(where)
+            return table, table.planned(predicate, selection), predicate
+
+        return on_newest(self.store, once)
 
     def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """What a read of this handle opens of the snapshot or span selected."""
@@ -264,8 +267,8 @@ class Table:
             touched = touched_partitions(table.schema, batches)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
-        prepared = partial(prepare_write, commit_user=user, overwrite=overwrite, partitions=touched)
-        task = on_newest(store, partial(prepared, store))
+        prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
+        task = on_newest(store, lambda: prepared(store.latest_snapshot()))
         messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 

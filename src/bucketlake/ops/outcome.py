@@ -206,24 +206,26 @@ class Attempt:
 
 def has_moved(store: Store, base: Snapshot | None) -> bool:
     """Whether the newest snapshot is not this one any more."""
-    newest = store.latest_snapshot()
-    return (newest is None) != (base is None) or (
-        newest is not None and base is not None and (newest.id, newest.uuid) != (base.id, base.uuid)
-    )
+    return _differ(store.latest_snapshot(), base)
 
 
-def on_newest(store: Store, plan: Callable[[Snapshot | None], T], most: int = ATTEMPTS) -> T:
-    """What `plan` makes of the newest snapshot; again on a newer one where files vanish because it has expired
-    meanwhile, a bounded number of times. NotFoundError for files of a snapshot that is still the newest."""
-    lost: NotFoundError | None = None
-    for _ in range(most):
-        snapshot = store.latest_snapshot()
+def _differ(left: Snapshot | None, right: Snapshot | None) -> bool:
+    ids = [None if one is None else (one.id, one.uuid) for one in (left, right)]
+    return ids[0] != ids[1]
+
+
+def on_newest(store: Store, plan: Callable[[], T], most: int = ATTEMPTS) -> T:
+    """What `plan` makes of the newest snapshot, which it looks up by itself; made anew where files vanish because the
+    snapshot has expired meanwhile, a bounded number of times. NotFoundError for what is missing without that."""
+    failed: Snapshot | None = None
+    for number in range(most):
         try:
-            return plan(snapshot)
+            return plan()
         except NotFoundError as error:
-            if not has_moved(store, snapshot):
+            newest = store.latest_snapshot()
+            if number and not _differ(newest, failed):
                 raise
-            lost = error
+            failed, lost = newest, error
     raise NotFoundError(
         "snapshots expire faster than they can be planned on",
         path=store.paths.root,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -71,9 +72,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
-    template = on_newest(
-        store, lambda base: prepare_write(store, base, tasks=count, commit_user=user, overwrite=overwrite)
-    )
+    prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
+    template = on_newest(store, lambda: prepared(store.latest_snapshot()))
     if request.operation in CHANGES:
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
