@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tests.sim.tables import ROOT, create_table
 
 from bucketlake.env import Env
 from bucketlake.errors import ConflictError
+from bucketlake.ops import row_conflicts
 from bucketlake.ops.store import clear_cache
 from bucketlake.schema import TableSchema
 from bucketlake.table import Table, open_table
@@ -129,24 +131,60 @@ def test_an_overwrite_and_a_rescale_are_read_again(kind: str) -> None:
         assert fired and {row for row in seen(storage) if row[0] == 1} == {(1, 13, 7, 1)}
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "conflicts.md"
+RIVALS: dict[str, list[Callable[[Table], Any]]] = {
+    "insert, UPDATE or DELETE of the same keys": [
+        lambda t: t.write_arrow(rows((1, 14, 4, 1))),
+        lambda t: t.update({"b": 1}, "k = 14"),
+        lambda t: t.delete("k = 14"),
+    ],
+    "insert, UPDATE or DELETE of other keys": [  # between those that are updated
+        lambda t: t.write_arrow(rows((1, 12, 9, 9))),
+        lambda t: t.update({"b": 1}, "k = 12"),
+        lambda t: t.delete("k = 12"),
+    ],
+    "overwrite, drop, truncate, rewrite, vectors: in a partition of the change": [
+        lambda t: t.write_arrow(rows((1, 14, 4, 1), (1, 10, 0, 1)), mode="overwrite"),
+        lambda t: t.drop_partitions([{"pt": 1}]),
+        lambda t: t.truncate(),
+    ],
+    "the same in other partitions": [
+        lambda t: t.write_arrow(rows((2, 23, 9, 9)), mode="overwrite"),
+        lambda t: t.drop_partitions([{"pt": 2}]),
+    ],
+    "compact, `CALL sys.rescale`": [lambda t: t.compact(), lambda t: t.rescale(3)],
+}
+
+
+def page() -> dict[str, str]:
+    """The page's table of row-level changes: what came first → what becomes of the change."""
+    lines = [line.strip().strip("|").split("|") for line in PAGE.read_text().splitlines() if line.startswith(" |")]
+    return {first.strip(): outcome.strip() for first, outcome in lines[2:]}
+
+
+def test_the_page_says_what_is_tested() -> None:
+    assert page().keys() == RIVALS.keys() and set(page().values()) == {"read again", "rebase"}
+
+
 @pytest.mark.parametrize("kind", USUAL)
-@pytest.mark.parametrize("where", ["other keys", "compaction", "other partition"])
-def test_what_touches_none_of_the_rows_is_no_conflict(kind: str, where: str) -> None:
-    """The change is committed as it was written: its own files, read once."""
-    storage = table_of(kind)
-    rivals: dict[str, Callable[[Table], Any]] = {
-        "other keys": lambda t: t.write_arrow(rows((1, 12, 100, 100))),  # between those that are updated
-        "compaction": lambda t: t.compact(),
-        "other partition": lambda t: t.write_arrow(rows((2, 23, 100, 100)), mode="overwrite"),
-    }
-    table, fired = amid(storage, rivals[where])
-    reads: list[None] = []
-    real = table._batches
-    object.__setattr__(table, "_batches", lambda *given: (reads.append(None), real(*given))[1])
-    table.update({"a": 7}, "k = 10 OR k = 14")
-    assert fired and {(1, 10, 7, 0), (1, 14, 7, 0)} <= seen(storage)
-    commits = [s for s in through(storage).store.snapshots() if s.operation == "UPDATE"]
-    assert len(commits) == 1
+@pytest.mark.parametrize("first", RIVALS)
+def test_the_page(kind: str, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[None] = []
+    real = row_conflicts.write_counted
+    monkeypatch.setattr(row_conflicts, "write_counted", lambda *given: (written.append(None), real(*given))[1])
+    for rival in RIVALS[first] if kind == "fixed" else RIVALS[first][:2]:
+        if rival is RIVALS["compact, `CALL sys.rescale`"][1] and kind != "fixed":
+            continue
+        storage = table_of(kind)
+
+        def alone(table: Table, rival: Callable[[Table], Any] = rival) -> None:
+            rival(table)
+            written.clear()
+            written.append(None)  # the change's first
+
+        table, fired = amid(storage, alone)
+        table.update({"a": 7}, "k = 10 OR k = 14")
+        assert fired and (len(written) == 1) == (page()[first] == "rebase"), first
 
 
 def test_one_that_never_gets_through_is_a_conflict_that_leaves_nothing() -> None:
