@@ -248,16 +248,21 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """All that may keep files of a snapshot alive: what tags hold, the names of branches."""
+    """All that may keep files of a snapshot alive: what tags hold, by name; of each branch its oldest snapshot and what
+    its tags hold."""
 
-    tags: tuple[Snapshot, ...]
-    names: tuple[str, ...]
-    branches: tuple[str, ...]
+    tagged: dict[str, Snapshot]
+    branches: dict[str, tuple[Snapshot | None, dict[str, Snapshot]]]
+
+    @property
+    def tags(self) -> list[Snapshot]:
+        """What tags hold."""
+        return list(self.tagged.values())
 
 
 def _marks(store: Store) -> _Marks:
-    tags = store.tags()
-    return _Marks(tuple(tags.values()), tuple(tags), tuple(store.branches()))
+    others = {name: store.on_branch(name) for name in store.branches()}
+    return _Marks(store.tags(), {name: (one.earliest_snapshot(), one.tags()) for name, one in others.items()})
 
 
 def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:
