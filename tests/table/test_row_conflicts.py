@@ -15,7 +15,12 @@ from tests.sim.tables import ROOT, create_table
 
 from bucketlake.env import Env
 from bucketlake.errors import ConflictError
+from bucketlake.format.snapshot import CommitKind
 from bucketlake.ops import row_conflicts
+from bucketlake.ops.conflicts import CommitName
+from bucketlake.ops.entries import deletion
+from bucketlake.ops.publish import Changes, Publisher, Request
+from bucketlake.ops.scan import live_entries
 from bucketlake.ops.store import clear_cache
 from bucketlake.schema import TableSchema
 from bucketlake.table import Table, open_table
@@ -202,3 +207,22 @@ def test_one_that_never_gets_through_is_a_conflict_that_leaves_nothing() -> None
 
 def _all(table: Table, snapshot: Any) -> list[Any]:
     return [e for part in table.store.manifests(table.store.data_manifests(snapshot)) for e in part]
+
+
+def test_a_rollback_to_a_rescale_is_no_rescale() -> None:
+    """Paimon's rollback copies the properties of the snapshot that it goes back to."""
+    storage = table_of("fixed")
+    through(storage).rescale(2)
+    target = through(storage).latest_snapshot()
+    through(storage).write_arrow(rows((1, 13, 3, 8)), write_only=True)
+
+    def roll_back(table: Table) -> None:
+        now = {e.file.file_name: e for e in live_entries(table.store, table.latest_snapshot())}
+        then = {e.file.file_name for e in live_entries(table.store, target)}
+        gone = tuple(deletion(entry) for name, entry in now.items() if name not in then)
+        name = CommitName(0, "rollback", 9, CommitKind.OVERWRITE)
+        Publisher(table.store).publish(Request(name, lambda view: Changes(gone), properties=target.properties or {}))
+
+    table, fired = amid(storage, roll_back)
+    table.update({"a": 7}, "k = 13")
+    assert fired and (1, 13, 7, 0) in seen(storage)

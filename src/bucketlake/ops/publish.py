@@ -43,7 +43,7 @@ from bucketlake.ops.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.ops.strays import Standing, remove_stray, standing
 from bucketlake.schema import BucketMode
 
-ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that changes no row, only where rows lie
+ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
 MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 
 

@@ -50,7 +50,6 @@ Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 """Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
 
 ATTEMPTS = 20
-ROWS_STAY = {ROWS_STAY_PROPERTY: "true"}  # for those who have read rows before, and change them after
 ROUNDS = 10  # replays before the switch; what is left then is replayed within it
 
 
@@ -356,8 +355,10 @@ class _Job:
     # ---- switch
 
     def _switch(self, outcome: Outcome) -> Snapshot:
-        name = CommitName(0, new_commit_user(self._store), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-        return Publisher(self._store).publish(Request(name, self._changes, properties=ROWS_STAY), outcome)
+        user = new_commit_user(self._store)
+        name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+        request = Request(name, self._changes, properties={ROWS_STAY_PROPERTY: user})
+        return Publisher(self._store).publish(request, outcome)
 
     def _changes(self, view: View) -> Changes:
         """Everything out, everything in, as of a base: what came last is moved first."""

@@ -70,7 +70,8 @@ class RowsRead:
         self.snapshot = newest
 
     def _check_step(self, messages: Sequence[CommitMessage], before: Snapshot | None, step: Snapshot) -> None:
-        stay = ROWS_STAY_PROPERTY in (step.properties or {})
+        # A rollback copies the properties of the snapshot that it goes back to.
+        stay = (step.properties or {}).get(ROWS_STAY_PROPERTY) == step.commit_user
         if stay or step.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
             return
         partitions = frozenset(message.partition for message in messages)
@@ -160,6 +161,8 @@ def write_changes(
 
     def once(attempt: Attempt) -> tuple[Snapshot | None, list[CommitMessage]]:
         base, user = attempt.on(store.latest_snapshot()), new_commit_user(store)
+        if base is None:
+            return None, []
         task = for_changes(store, prepare_write(store, base, commit_user=user))
         messages = write_counted(store, (_of_kind(batch, kind) for batch in read()), task, KIND_FIELD.name)
         return commit(messages, user, base), messages

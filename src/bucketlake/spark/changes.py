@@ -21,7 +21,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import delete as files
 from bucketlake.ops.expire import after_commit
-from bucketlake.ops.outcome import Attempts
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.row_changes import is_everything, live_partitions, refuse_delete, refuse_update, whole_partitions
 from bucketlake.ops.scan import Scan, plan
 from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
@@ -98,7 +98,7 @@ def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | Non
     """Delete the rows that `read` finds in the table as of now, of a primary-key table."""
     refuse_delete(table.schema)
 
-    def write(base: Snapshot | None) -> Snapshot | None:
+    def write(base: Snapshot) -> Snapshot | None:
         return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
 
     return _until_done(table, write)
@@ -169,7 +169,7 @@ def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | Non
     return _until_done(table, lambda base: _update_once(spark, table, read(), base))
 
 
-def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot | None) -> Snapshot | None:
+def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot) -> Snapshot | None:
     schema = table.schema
     if OLD + schema.field_names[0] not in frame.columns:
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
@@ -181,10 +181,15 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
         frame.unpersist()
 
 
-def _until_done(table: Table, write: Callable[[Snapshot | None], Snapshot | None]) -> Snapshot | None:
+def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> Snapshot | None:
     """Read, change and commit rows; again where others changed them meanwhile, a bounded number of times. `write` is
     told a snapshot that was the newest before it reads."""
-    return Attempts(table.store).run(lambda attempt: write(attempt.on(table.store.latest_snapshot())))
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(table.store.latest_snapshot())
+        return None if base is None else write(base)
+
+    return Attempts(table.store).run(once)
 
 
 def _left(frame: DataFrame, schema: TableSchema) -> DataFrame:
@@ -207,8 +212,6 @@ def _of_kind(frame: DataFrame, schema: TableSchema, kind: int) -> DataFrame:
     return frame.select(*columns, F.lit(kind).cast("tinyint").alias(KIND_FIELD.name))
 
 
-def _write(
-    spark: SparkSession, table: Table, rows: DataFrame, operation: str, base: Snapshot | None
-) -> Snapshot | None:
+def _write(spark: SparkSession, table: Table, rows: DataFrame, operation: str, base: Snapshot) -> Snapshot | None:
     request = writer.WriteRequest(kinds=KIND_FIELD.name, operation=operation, read=base)
     return writer.write(spark, table, rows, request)
