@@ -31,7 +31,7 @@ from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey
 from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.outcome import Attempt, Attempts
+from bucketlake.ops.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.read import matching_positions, read_rows
 from bucketlake.ops.roll import Roller
 from bucketlake.ops.row_changes import is_everything, whole_partitions
@@ -159,7 +159,7 @@ class _Change:
             messages = attempt.messages
             return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
 
-        return Attempts(self.store, commit.abort, ATTEMPTS).run(once)
+        return Attempts(self.store, commit.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(once)
 
     # ---- one attempt
 

@@ -119,17 +119,18 @@ class Attempts:
         *,
         again: tuple[type[Exception], ...] = (ConflictError,),
         rescue: Callable[[Sequence[CommitMessage]], list[CommitMessage]] | None = None,
+        pause: float = SHORTEST_PAUSE,
     ) -> None:
         self.store = store
         self.kept: list[CommitMessage] = []
         self.lost: Exception | None = None
-        self._remove, self._most, self._again, self._rescue = remove, most, again, rescue
+        self._remove, self._most, self._again, self._rescue, self._pause = remove, most, again, rescue, pause
 
     def __iter__(self) -> Iterator[Attempt]:
         for number in range(self._most):
             if number:
                 clock = self.store.env.clock
-                clock.sleep(SHORTEST_PAUSE * 2 ** min(number - 1, 6) * (1 + clock.jitter()))
+                clock.sleep(self._pause * 2 ** min(number - 1, 6) * (1 + clock.jitter()))
             yield Attempt(self, last=number == self._most - 1)
 
     def run(self, once: Callable[[Attempt], T]) -> T:
