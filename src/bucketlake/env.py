@@ -15,9 +15,10 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ from bucketlake.file_names import lies_in
 T = TypeVar("T")
 
 _LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
+SYNCS = 16  # at once: the disk puts them together
+NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF)  # a file system that has nothing to sync
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -103,6 +106,16 @@ class Storage(Protocol):
         """Move a file or folder to a name that must be free (AlreadyExistsError), copying where the store cannot."""
 
 
+@runtime_checkable
+class Buffered(Protocol):
+    """A storage whose files may be lost by a machine that fails after they were written, until they are synced. Others
+    keep what they have acknowledged."""
+
+    def sync(self, paths: Sequence[str], named: Sequence[str], root: str) -> None:
+        """Make files durable that were written as streams, and the names of these and of `named`, which were written
+        whole, in all folders from `root` down. Absent files are passed over."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
     """Files of this machine or of a mounted share. Publishing is an exclusive hard link of a synced temporary.
@@ -136,6 +149,18 @@ class LocalStorage:
         if last and path != root:
             _refuse_link(path)
         return path
+
+    def sync(self, paths: Sequence[str], named: Sequence[str], root: str) -> None:
+        """See Buffered."""
+        folders = {root}
+        for path in (*paths, *named):
+            folder = os.path.dirname(path)
+            while folder.startswith(root) and folder not in folders:
+                folders.add(folder)
+                folder = os.path.dirname(folder)
+        with ThreadPoolExecutor(min(SYNCS, max(len(paths), len(folders)))) as pool:
+            list(pool.map(_sync, paths))
+            list(pool.map(_sync, folders))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """See Storage."""
@@ -199,6 +224,7 @@ class LocalStorage:
             raise _storage_error("cannot publish", path, error) from error
         finally:
             self.delete(temporary)
+        _sync(os.path.dirname(path))
         return True
 
     def _synced_temporary(self, path: str, data: bytes) -> str:
@@ -299,6 +325,21 @@ class LocalStorage:
             _in_folder(os.path.dirname(target), lambda: os.rename(source, target))
         except OSError as error:
             raise _storage_error("cannot rename", source, error) from error
+
+
+def _sync(path: str) -> None:
+    """Ask the system to put a file, or the names in a folder, on the disk."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise _storage_error("cannot sync", path, error) from error
 
 
 def deleted_one_by_one(delete: Callable[[str], None], paths: Sequence[str]) -> int:

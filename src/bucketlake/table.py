@@ -5,19 +5,16 @@ Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bucketlake.env import Env
 from bucketlake.errors import (
-    BucketlakeError,
-    CommitUnknownError,
     ConflictError,
     CorruptError,
     InvalidError,
@@ -46,15 +43,17 @@ from bucketlake.ops.incremental import plan_read
 from bucketlake.ops.maintain import Wanted, after_write, compact
 from bucketlake.ops.messages import CommitMessage, Split
 from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.outcome import Outcome, on_newest, owned
 from bucketlake.ops.partition_choice import chosen_partitions
 from bucketlake.ops.partitions import spec_filter
 from bucketlake.ops.postpone_compact import place_pending
-from bucketlake.ops.postpone_write import for_changes, pending_rows, write_counted
+from bucketlake.ops.postpone_write import pending_rows, write_counted
 from bucketlake.ops.read import column_names
 from bucketlake.ops.reassign import reassign
 from bucketlake.ops.rehash import rehash
 from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.row_changes import refuse_delete, refuse_update, required
+from bucketlake.ops.row_conflicts import RowsRead, write_changes
 from bucketlake.ops.scan import Plan, Scan, live_entries
 from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.store import Store, parallel
@@ -64,7 +63,6 @@ from bucketlake.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate import Predicate, is_exact, parse_where
 from bucketlake.schema import (
-    KIND_FIELD,
     BucketMode,
     SchemaChange,
     SetOption,
@@ -189,10 +187,13 @@ class Table:
     def _planned(
         self, where: str | Predicate | None, columns: Sequence[str] | None, options: Mapping[str, Any]
     ) -> tuple[Table, Plan, Predicate | None]:
-        table, selection = self.as_of(options)
-        column_names(table.schema, columns)
-        predicate = table.predicate(where)
-        return table, table.planned(predicate, selection), predicate
+        def once() -> tuple[Table, Plan, Predicate | None]:
+            table, selection = self.as_of(options)
+            column_names(table.schema, columns)
+            predicate = table.predicate(where)
+            return table, table.planned(predicate, selection), predicate
+
+        return on_newest(self.store, once)
 
     def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """What a read of this handle opens of the snapshot or span selected."""
@@ -281,7 +282,8 @@ class Table:
             touched = touched_partitions(table.schema, batches)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
-        task = prepare_write(store, store.latest_snapshot(), commit_user=user, overwrite=overwrite, partitions=touched)
+        prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
+        task = on_newest(store, lambda: prepared(store.latest_snapshot()))
         messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
@@ -305,29 +307,28 @@ class Table:
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
         dynamic: bool | None = None,
+        read: Snapshot | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
-        commit may have landed (CommitUnknownError). `dynamic`: overwrite what rows are in; None: the option says."""
+        commit may have landed (CommitUnknownError). `dynamic`: overwrite what rows are in; None: the option says.
+        `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
         commit = Commit(
             self.store,
             commit_user,
             renumber=partial(renumber, self.store),
             reassign=partial(reassign, self.store),
             rehash=partial(rehash, self.store),
+            check=None if read is None else RowsRead(self.store, read).check,
         )
-        notes = CommitProperties(operation=operation)
-        try:
+        notes, outcome = CommitProperties(operation=operation), Outcome()
+        with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
                 self._refuse_strangers(messages, partition)
-                return commit.commit(messages, notes=notes)
+                return commit.commit(messages, notes=notes, outcome=outcome)
             own = partition is None and bool(self.options.get("dynamic-partition-overwrite"))
             self._refuse_strangers(messages, partition if dynamic else None)
-            return commit.overwrite(messages, partition, dynamic=own if dynamic is None else dynamic, notes=notes)
-        except CommitUnknownError:
-            raise
-        except BucketlakeError:
-            commit.abort(messages)
-            raise
+            which = own if dynamic is None else dynamic
+            return commit.overwrite(messages, partition, dynamic=which, notes=notes, outcome=outcome)
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
         within = spec_filter(self.store, [partition]) if partition else None
@@ -346,14 +347,15 @@ class Table:
         if not table.schema.primary_keys:
             return after_commit(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
-        return table._change((_of_kind(batch, DELETE) for batch in table.to_batches(predicate)), "DELETE")
+        return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
-    def _change(self, rows: Iterable[pa.RecordBatch], operation: str) -> Snapshot | None:
-        """Write and commit new versions of rows, which have their kind."""
-        store, user = self.store, new_commit_user(self.store)
-        task = for_changes(store, prepare_write(store, store.latest_snapshot(), commit_user=user))
-        messages = write_counted(store, rows, task, KIND_FIELD.name)
-        return self.compacted(self.commit(messages, user, operation=operation), messages)
+    def _change(self, read: Callable[[], Iterable[pa.RecordBatch]], operation: str, kind: int) -> Snapshot | None:
+        """Write and commit new versions of rows; again where others changed them meanwhile."""
+
+        def commit(made: Sequence[CommitMessage], user: str, base: Snapshot | None) -> Snapshot | None:
+            return self.commit(made, user, operation=operation, read=base)
+
+        return self.compacted(*write_changes(self.store, read, kind, commit))
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
@@ -373,7 +375,7 @@ class Table:
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        return table._change((_of_kind(assign(batch), INSERT) for batch in table.to_batches(predicate)), "UPDATE")
+        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", INSERT)
 
     def compact(
         self,
@@ -569,10 +571,6 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
     return Store.of(env, path, schema)
-
-
-def _of_kind(batch: pa.RecordBatch, kind: int) -> pa.RecordBatch:
-    return batch.append_column(KIND_FIELD.name, pa.array(np.full(batch.num_rows, kind, np.int8)))
 
 
 def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:

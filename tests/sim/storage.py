@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from bucketlake.env import FileInfo, deleted_one_by_one
@@ -92,7 +93,17 @@ class MapStorage:
 
 
 FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER = "fail before", "fail after", "kill before", "kill after"
-Plan = Callable[[int, str, str], "str | None"]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An error that is not ours, or an interrupt, before or after the effect; the process lives on."""
+
+    error: type[BaseException]
+    after: bool = False
+
+
+Plan = Callable[[int, str, str], "str | Raised | None"]
 
 
 class FaultStorage:
@@ -118,9 +129,13 @@ class FaultStorage:
             raise Killed
         if fault == FAIL_BEFORE:
             raise StorageError("injected before the effect", path=path, operation=operation)
+        if isinstance(fault, Raised) and not fault.after:
+            raise fault.error("injected before the effect")
         try:
             return getattr(self.inner, operation)(path, *rest)
         finally:
+            if isinstance(fault, Raised) and fault.after:
+                raise fault.error("injected after the effect")
             if fault == KILL_AFTER:
                 self.dead = True
                 raise Killed
@@ -173,16 +188,16 @@ class FaultStorage:
         self._call("rename", source, target)
 
 
-def fault_at(call: int, fault: str) -> Plan:
+def fault_at(call: int, fault: str | Raised) -> Plan:
     """The fault at the call of this number."""
     return lambda k, operation, path: fault if k == call else None
 
 
-def fault_on(operation: str, part: str, fault: str, times: int = 1) -> Plan:
+def fault_on(operation: str, part: str, fault: str | Raised, times: int = 1) -> Plan:
     """The fault at the first `times` calls of an operation on paths with this part."""
     left = [times]
 
-    def plan(k: int, called: str, path: str) -> str | None:
+    def plan(k: int, called: str, path: str) -> str | Raised | None:
         if called == operation and part in path and left[0]:
             left[0] -= 1
             return fault

@@ -16,6 +16,7 @@ from tests.sim.storage import (
     FaultStorage,
     Killed,
     MapStorage,
+    Raised,
     fault_at,
     fault_on,
 )
@@ -166,6 +167,55 @@ def test_publishing_into_the_expired_past_is_noticed() -> None:
             [message(data_file("x", sequences=(10, 19)))]
         )
     assert "x" not in live_names(store)
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbage", "fails", "foreign"])
+def test_nothing_but_unknown_is_raised_after_the_name_was_taken(damage: str) -> None:
+    """The base expires right after publishing, and what tells whether the commit lives cannot be read."""
+    inner, store = base_table()
+    rival = commit_of(make_store(inner, FakeClock(5), SCHEMA), "rival")
+    published: list[bool] = []
+
+    def plan(k: int, operation: str, path: str) -> Any:
+        if operation == "info" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
+            published.append(True)
+            for n in range(2):
+                rival.commit([message(data_file(f"r{n}", sequences=(30 + n, 30 + n)))])
+            for old in (1, 2):
+                inner.delete(store.paths.snapshot(old))
+            clear_cache()
+            name = store.paths.manifest(store.snapshot(4).base_manifest_list)
+            if damage == "gone":
+                inner.delete(name)
+            if damage == "garbage":
+                inner.files[name] = b"no avro"
+        if published and damage in ("fails", "foreign") and operation == "list":
+            return FAIL_BEFORE if damage == "fails" else Raised(ValueError)
+        return None
+
+    faulty = make_store(FaultStorage(inner, plan), FakeClock(1), SCHEMA)
+    with pytest.raises(CommitUnknownError):
+        commit_of(faulty).commit([message(data_file("x", sequences=(10, 19)))])
+    assert published and store.has_snapshot(3), "it lives, and stays"
+
+
+def test_a_base_that_expires_right_after_publishing_is_no_failure() -> None:
+    inner, store = base_table()
+    rival = commit_of(make_store(inner, FakeClock(5), SCHEMA), "rival")
+    published: list[bool] = []
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if operation == "info" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
+            published.append(True)
+            for n in range(5):  # enough to merge the manifests
+                rival.commit([message(data_file(f"r{n}", sequences=(30 + n, 30 + n)))])
+            for old in (1, 2):
+                inner.delete(store.paths.snapshot(old))
+
+    done = commit_of(make_store(FaultStorage(inner, plan), FakeClock(1), SCHEMA)).commit(
+        [message(data_file("x", sequences=(20, 29)))]
+    )
+    assert published and done.id == 3 and "x" in {name.rstrip("'") for name in live_names(store)}
 
 
 def test_another_writer_commits_at_every_call() -> None:

@@ -11,11 +11,10 @@ Spec: docs/spec/append_compaction.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bucketlake.errors import BucketlakeError, ConflictError, NotFoundError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
@@ -23,6 +22,7 @@ from bucketlake.ops.commit import Commit
 from bucketlake.ops.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.read import read_split
 from bucketlake.ops.roll import TARGET_APPEND, Roller, Rolling
@@ -34,7 +34,6 @@ from bucketlake.ops.write import new_commit_user
 from bucketlake.options import TableOptions
 from bucketlake.schema import BucketMode
 
-ATTEMPTS = 5
 FULL_MIN_FILES = 3
 Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]
 
@@ -69,8 +68,9 @@ class AppendRule:
 
 @dataclass(frozen=True, slots=True)
 class AppendUnit:
-    """Files of one bucket to be rewritten as one, in this order. `deletions`: where their deletion vectors lie, by file
-    name; `indexes`: the index files that hold these vectors, which are replaced. Small, picklable."""
+    """Files of one bucket to be rewritten as one, in this order; with `parts`, so many of them each as one.
+    `deletions`: where their deletion vectors lie, by file name; `indexes`: the index files that hold these vectors,
+    which are replaced. Small, picklable."""
 
     partition: bytes
     bucket: int
@@ -79,11 +79,20 @@ class AppendUnit:
     deletions: dict[str, DeletionFile] = field(default_factory=dict)
     indexes: tuple[IndexFile, ...] = ()
     snapshot_id: int = 0
+    parts: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
         return sum(file.file_size for file in self.files)
+
+    @property
+    def groups(self) -> Iterator[tuple[DataFile, ...]]:
+        """The files that become one each time."""
+        start = 0
+        for count in self.parts or (len(self.files),):
+            yield self.files[start : start + count]
+            start += count
 
 
 # ---------------------------------------------------------------------------------------------- picking, pure
@@ -206,7 +215,8 @@ def plan_append(
             picked = pick_unaware(files, holders, rule)
         else:
             picked = pick_bucketed(files, holders, rule, full)
-        units += [_unit(entries[0], group, where, own, snapshot.id) for group in picked]
+        made = [_unit(entries[0], group, where, own, snapshot.id) for group in picked]
+        units += made if store.schema.bucket_mode is BucketMode.UNAWARE else _together(made)
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
@@ -240,6 +250,21 @@ def _unit(
     )
 
 
+def _together(units: list[AppendUnit]) -> list[AppendUnit]:
+    """The windows of one bucket, with those that replace its one index file as one unit: two could not be committed."""
+    marked = [unit for unit in units if unit.indexes]
+    if len(marked) < 2:
+        return units
+    joined = replace(
+        marked[0],
+        files=tuple(file for unit in marked for file in unit.files),
+        deletions={name: place for unit in marked for name, place in unit.deletions.items()},
+        indexes=tuple({index.file_name: index for unit in marked for index in unit.indexes}.values()),
+        parts=tuple(len(unit.files) for unit in marked),
+    )
+    return [joined, *(unit for unit in units if not unit.indexes)]
+
+
 # ---------------------------------------------------------------------------------------------- rewriting
 
 
@@ -250,24 +275,18 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     files that are gone or damaged.
     Spec: docs/spec/append_compaction.md#rewriting
     """
-    roller = Roller(store, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT))
-    split = Split(
-        snapshot_id=unit.snapshot_id,
-        partition=unit.partition,
-        bucket=unit.bucket,
-        total_buckets=unit.total_buckets,
-        bucket_path=store.paths.bucket_dir(unit.partition, unit.bucket),
-        files=unit.files,
-        raw=True,
-        deletions=unit.deletions,
-    )
+    rollers: list[Roller] = []
+    after: list[DataFile] = []
     try:
-        for batch in read_split(store, split):
-            roller.write(batch)
-        after = numbered(roller.close(), unit.files[0].min_sequence_number)
+        for files in unit.groups:
+            rollers.append(Roller(store, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
+            for batch in read_split(store, _split(store, unit, files)):
+                rollers[-1].write(batch)
+            after += numbered(rollers[-1].close(), files[0].min_sequence_number)
         kept = _kept_vectors(store, unit)
     except BaseException:
-        roller.abort()
+        for roller in rollers:
+            roller.abort()
         raise
     return CommitMessage(
         unit.partition,
@@ -277,6 +296,21 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
         compact_after=tuple(after),
         compact_new_index_files=tuple(kept),
         compact_deleted_index_files=unit.indexes,
+    )
+
+
+def _split(store: Store, unit: AppendUnit, files: tuple[DataFile, ...]) -> Split:
+    return Split(
+        snapshot_id=unit.snapshot_id,
+        partition=unit.partition,
+        bucket=unit.bucket,
+        total_buckets=unit.total_buckets,
+        bucket_path=store.paths.bucket_dir(unit.partition, unit.bucket),
+        files=files,
+        raw=True,
+        deletions={
+            file.file_name: unit.deletions[file.file_name] for file in files if file.file_name in unit.deletions
+        },
     )
 
 
@@ -312,7 +346,7 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
         return None
     try:
         return compact_append(store, full=False, run=run or run_here, buckets=buckets)
-    except BucketlakeError as error:
+    except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
@@ -334,21 +368,11 @@ def compact_append(
     What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
     `write-only` does not matter: this is the dedicated compaction.
     """
-    lost: ConflictError | NotFoundError | None = None
-    for _ in range(ATTEMPTS):
-        units = plan_append(store, store.latest_snapshot(), full, partitions, buckets)
-        if not units:
-            return None
-        try:
-            messages = run(store, units)
-        except NotFoundError as error:  # another compaction came first and its leavings have expired
-            lost = error
-            continue
-        commit = Commit(store, new_commit_user(store))
-        try:
-            return commit.commit(messages)
-        except ConflictError as error:
-            commit.abort(messages)
-            lost = error
-    assert lost is not None
-    raise lost
+    commit = Commit(store, new_commit_user(store))
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+        messages = attempt.made(run(store, units) if units else [])
+        return commit.commit(messages, outcome=attempt.outcome) if messages else None
+
+    return Attempts(store, commit.abort).run(once)

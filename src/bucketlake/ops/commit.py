@@ -8,12 +8,13 @@ Spec: docs/spec/commit.md, docs/conflicts.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, InvalidError
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
@@ -22,6 +23,7 @@ from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.conflicts import DELETION_VECTORS, CommitName, shift_metadata, shifts
 from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.outcome import Outcome, owned
 from bucketlake.ops.partitions import PartitionFilter, spec_filter
 from bucketlake.ops.publish import Changes, Publisher, Request, View, is_commit
 from bucketlake.ops.store import Store
@@ -41,6 +43,9 @@ class Reassign(Protocol):
         """The messages as they stand on the base that `view` shows."""
 
 
+Check = Callable[[Sequence[CommitMessage], View], None]
+"""Raises ConflictError where messages cannot be committed to a base, for what they were made of."""
+
 Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
 """Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
 
@@ -59,7 +64,8 @@ class Commit:
 
     `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
     taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way, `rehash`
-    by those with a bucket number, where a partition may be rescaled.
+    by those with a bucket number, where a partition may be rescaled. `check` is asked on every base before `commit`
+    plans on it.
     """
 
     def __init__(
@@ -70,14 +76,17 @@ class Commit:
         renumber: Renumber | None = None,
         reassign: Reassign | None = None,
         rehash: Rehash | None = None,
+        check: Check | None = None,
     ) -> None:
         self._store = store
+        self._check = check
         self._user = commit_user
         self._renumber = renumber
         dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
         self._reassign = reassign if dynamic else None
         self._rehash = None if dynamic else rehash
         self._publisher = Publisher(store)
+        self._outcome = Outcome()
 
     # ---- writing
 
@@ -88,17 +97,18 @@ class Commit:
         *,
         notes: CommitProperties | None = None,
         allow_empty: bool = False,
+        outcome: Outcome | None = None,
     ) -> Snapshot | None:
         """Publish messages; the newest snapshot published, None where there was nothing to do.
 
         A streaming identifier (below 2^63-1) that this user committed before is not committed again: the existing
-        snapshot is returned. On failure no snapshot refers to the messages' files, and they stay: `abort` removes them.
+        snapshot is returned. On failure the messages' files stay; `outcome` is told whether `abort` may remove them.
         A compaction that comes with writes gives way silently: to conflicting commits, and in batch commits to any
         failure once the writes are published. Alone it raises.
         Errors: ConflictError, InvalidError (bucket number), CommitError, CommitUnknownError, StorageError.
         Spec: docs/spec/commit.md#kinds
         """
-        notes = notes or CommitProperties()
+        notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
         rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
         published: Snapshot | None = None
         options = self._store.options
@@ -110,7 +120,7 @@ class Commit:
         writes = any(_append_changes(message) for message in messages)
         if writes or (allow_empty and not any(_compacts(message) for message in messages)):
             kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
-            published = self._rebased(kind, identifier, rebase, notes)
+            published = self._rebased(kind, identifier, rebase, notes, self._check)
         compacting = [message for message in rebase.messages if _compacts(message)]
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
@@ -122,25 +132,46 @@ class Commit:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         *,
         notes: CommitProperties | None = None,
+        outcome: Outcome | None = None,
     ) -> Snapshot:
         """Publish one COMPACT snapshot in which rows change their bucket: `deleted_files` of some messages hold what
         `new_files` of others hold anew, at level 0. These are renumbered as a write's, so that they follow all that was
         committed before. Errors as `commit`; ConflictError where a deleted file is not live any more.
         Spec: docs/spec/postpone.md#compaction
         """
+        self._outcome = outcome or Outcome()
         rebase = _Rebase(self._store, messages, self._renumber, None)
         return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
 
-    def _rebased(self, kind: CommitKind, identifier: int, rebase: _Rebase, notes: CommitProperties) -> Snapshot:
+    def _rebased(
+        self,
+        kind: CommitKind,
+        identifier: int,
+        rebase: _Rebase,
+        notes: CommitProperties,
+        check: Check | None = None,
+    ) -> Snapshot:
         """Publish what a rebase plans, and remove the files that are superfluous afterwards."""
-        try:
-            published = self._once(kind, identifier, rebase.plan, notes)
-        except Exception as error:
-            if not isinstance(error, CommitUnknownError):
+
+        def plan(view: View) -> Changes:
+            if check is not None:
+                check(rebase.messages, view)
+            return rebase.plan(view)
+
+        with self._rebasing(rebase) as own:
+            return self._once(kind, identifier, plan, notes, own)
+
+    @contextmanager
+    def _rebasing(self, rebase: _Rebase) -> Iterator[Outcome]:
+        """Owns what a rebase writes while the block publishes it."""
+        own = Outcome(self._outcome)
+        with owned(own, rebase.discard_rewritten):
+            yield own
+        with suppress(Exception):  # it is published: what stays is an orphan
+            if own.ours:
+                rebase.discard_replaced()
+            else:  # another run of this job has published it, maybe with the very files that were replaced here
                 rebase.discard_rewritten()
-            raise
-        rebase.discard_replaced()
-        return published
 
     def _compact(
         self,
@@ -149,22 +180,29 @@ class Commit:
         notes: CommitProperties,
         published: Snapshot | None,
     ) -> Snapshot:
-        changes = _changes(_compact_changes(message) for message in messages)
+        changes, own = _changes(_compact_changes(message) for message in messages), Outcome(self._outcome)
         try:
-            return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes)
-        except BucketlakeError as error:
+            return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes, own)
+        except Exception as error:
             final = isinstance(error, ConflictError)
             if published is None or not (final or identifier == BATCH_COMMIT_IDENTIFIER):
                 raise
-            if not isinstance(error, CommitUnknownError):
-                self.abort([_only_compaction(message) for message in messages])
+            if own.free:
+                with suppress(Exception):
+                    self.abort([_only_compaction(message) for message in messages])
             return published
 
     def _once(
-        self, kind: CommitKind, identifier: int, plan: Callable[[View], Changes], notes: CommitProperties
+        self,
+        kind: CommitKind,
+        identifier: int,
+        plan: Callable[[View], Changes],
+        notes: CommitProperties,
+        outcome: Outcome,
     ) -> Snapshot:
         found = self.find_committed(identifier, kind)
         if found is not None:
+            outcome.publish(ours=False)
             return found
         return self._publisher.publish(
             Request(
@@ -173,7 +211,8 @@ class Commit:
                 watermark=notes.watermark,
                 properties=dict(notes.properties or {}),
                 operation=notes.operation,
-            )
+            ),
+            outcome,
         )
 
     def overwrite(
@@ -184,6 +223,7 @@ class Commit:
         dynamic: bool = False,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         notes: CommitProperties | None = None,
+        outcome: Outcome | None = None,
     ) -> Snapshot | None:
         """Replace partitions by the messages' new files, as they are at the moment of publishing: files committed
         since the messages were written go too.
@@ -193,6 +233,7 @@ class Commit:
         committed. Errors as `commit`, InvalidError for files outside of `spec`.
         Spec: docs/spec/commit.md#overwrite
         """
+        notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
         new = _added(messages)
         published: Snapshot | None = None
         target: PartitionFilter | None
@@ -217,21 +258,18 @@ class Commit:
             return replace(made, table=(*_upgraded(self._store, tuple(inside)), *outside))
 
         if touched is None or touched:
-            try:
-                published = self._replace(target, touched, changes, identifier, notes or CommitProperties())
-            except Exception as error:
-                if not isinstance(error, CommitUnknownError):
-                    rebase.discard_rewritten()
-                raise
-            rebase.discard_replaced()
+            with self._rebasing(rebase) as own:
+                plan = self._replacing(target, touched, changes)
+                published = self._once(CommitKind.OVERWRITE, identifier, plan, notes, own)
         if compacting:
-            published = self._compact(compacting, identifier, notes or CommitProperties(), published)
+            published = self._compact(compacting, identifier, notes, published)
         return published
 
     def truncate(self, identifier: int = BATCH_COMMIT_IDENTIFIER, *, notes: CommitProperties | None = None) -> Snapshot:
         """Delete all rows, with a new snapshot."""
         notes = notes or CommitProperties(operation="TRUNCATE")
-        return self._replace(None, None, lambda view: Changes(), identifier, notes)
+        plan = self._replacing(None, None, lambda view: Changes())
+        return self._once(CommitKind.OVERWRITE, identifier, plan, notes, Outcome())
 
     def drop_partitions(
         self,
@@ -246,16 +284,17 @@ class Commit:
         if not all(specs):
             raise InvalidError("a partition specification names no column", remedy="truncate to remove all rows")
         target = spec_filter(self._store, specs)
-        return self._replace(target, None, lambda view: Changes(), identifier, notes or CommitProperties())
+        plan = self._replacing(target, None, lambda view: Changes())
+        return self._once(CommitKind.OVERWRITE, identifier, plan, notes or CommitProperties(), Outcome())
 
-    def _replace(
+    def _replacing(
         self,
         target: PartitionFilter | None,
         partitions: frozenset[bytes] | None,
         changes: Callable[[View], Changes],
-        identifier: int,
-        notes: CommitProperties,
-    ) -> Snapshot:
+    ) -> Callable[[View], Changes]:
+        """The plan of an overwrite: everything out that `target` is true for, `changes` in."""
+
         def plan(view: View) -> Changes:
             new = changes(view)
             old = [e for e in view.entries(partitions) if target is None or target(e.partition)]
@@ -263,7 +302,7 @@ class Commit:
             gone = tuple(replace(e, kind=FileKind.DELETE) for e in stale)
             return Changes(tuple(deletion(e) for e in old) + new.table, (), gone + new.indexes)
 
-        return self._once(CommitKind.OVERWRITE, identifier, plan, notes)
+        return plan
 
     def abort(self, messages: Iterable[CommitMessage]) -> None:
         """Remove the files that messages wrote, best effort. Only for messages that were not committed."""

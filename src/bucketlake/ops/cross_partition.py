@@ -67,6 +67,7 @@ class CrossPartitionAssigner(Assigner):
     _reader: IndexReader | None = None
     _base: Snapshot | None = None
     _looked_up: int = 0
+    _receiving: set[int] = field(default_factory=set)
     _tried: bool | None = None  # to open an index: None not yet, True also to build one
 
     def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Codes]:
@@ -92,7 +93,8 @@ class CrossPartitionAssigner(Assigner):
 
     def indexed(self, messages: list[CommitMessage]) -> list[CommitMessage]:
         """The messages with the snapshot that their keys were looked up in."""
-        return [replace(message, key_base=self.task.key_base) for message in messages]
+        strange = {self.groups[number] for number in self._receiving}
+        return [replace(m, key_base=self.task.key_base, received=(m.partition, m.bucket) in strange) for m in messages]
 
     # ---- where keys lie
 
@@ -236,6 +238,8 @@ class CrossPartitionAssigner(Assigner):
             rows = rows.take(pa.array(placed.rows))
         strange = partitions != own[placed.rows]
         if strange.any():
+            if self.engine != "deduplicate":
+                self._receiving.update(np.unique(placed.groups[strange]).tolist())
             rows = repartitioned(self.store, rows, strange, [p for p, _ in self._partitions.places], partitions)
         if placed.deletes.any():
             at = rows.schema.get_field_index(KIND_FIELD.name)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CommitUnknownError, ConflictError, InvalidError, NotFoundError
+from bucketlake.errors import InvalidError
 from bucketlake.format.deletion_vector import Vector, positions_of
 from bucketlake.format.index_manifest import IndexFile
 from bucketlake.format.manifest import DataFile
@@ -31,6 +31,7 @@ from bucketlake.ops.commit import Commit, CommitProperties
 from bucketlake.ops.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.entries import BucketKey
 from bucketlake.ops.messages import CommitMessage, Split
+from bucketlake.ops.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.read import matching_positions, read_rows
 from bucketlake.ops.roll import Roller
 from bucketlake.ops.row_changes import is_everything, whole_partitions
@@ -45,7 +46,6 @@ from bucketlake.types import arrow_schema
 __all__ = ["Assign", "Find", "Positions", "assign_values", "delete_rows", "found_here", "path_of", "update_rows"]
 
 ATTEMPTS = 20
-SHORTEST_PAUSE = 0.01  # seconds; doubled up to 32 times it
 Positions = npt.NDArray[np.int64]
 Find = Callable[[Store, Sequence[Split]], Mapping[str, Positions]]
 """Positions, ascending, of the rows wanted in every file of raw splits, by `path_of`; rows that vectors name may be
@@ -158,40 +158,14 @@ class _Change:
         """Plan and commit until it holds."""
         commit = Commit(self.store, new_commit_user(self.store))
         notes = CommitProperties(operation=self.operation)
-        for attempt in range(ATTEMPTS):
-            snapshot = self.store.latest_snapshot()
-            messages: list[CommitMessage] = []
-            try:
-                messages = self._written(commit, snapshot)
-                return commit.commit(messages, notes=notes) if messages else None
-            except CommitUnknownError:
-                raise
-            except BucketlakeError as error:
-                commit.abort(messages)
-                if not self._may_retry(error, snapshot, attempt):
-                    raise
-        raise AssertionError("the last attempt returns or raises")
 
-    def _written(self, commit: Commit, snapshot: Snapshot | None) -> list[CommitMessage]:
-        """The messages of one attempt, all files written; none stay on an error."""
-        messages: list[CommitMessage] = []
-        try:
-            for message in self._messages(snapshot):
-                messages.append(message)
-        except BaseException:
-            commit.abort(messages)
-            raise
-        return messages
+        def once(attempt: Attempt) -> Snapshot | None:
+            for message in self._messages(attempt.on(self.store.latest_snapshot())):
+                attempt.made([message])
+            messages = attempt.messages
+            return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
 
-    def _may_retry(self, error: BucketlakeError, snapshot: Snapshot | None, attempt: int) -> bool:
-        """After a lost race, or a file that vanished with its snapshot: wait a little, then plan anew."""
-        before = None if snapshot is None else snapshot.id
-        moved = isinstance(error, NotFoundError) and self.store.latest_snapshot_id() != before
-        if attempt == ATTEMPTS - 1 or not (isinstance(error, ConflictError) or moved):
-            return False
-        pause = SHORTEST_PAUSE * 2 ** min(attempt, 5)
-        self.store.env.clock.sleep(pause * (1 + self.store.env.clock.jitter()))
-        return True
+        return Attempts(self.store, commit.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(once)
 
     # ---- one attempt
 

@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, StorageError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.store import FIRST_SNAPSHOT_ID, Store, parallel
+from bucketlake.ops.strays import strays
 from bucketlake.options import TableOptions
 from bucketlake.schema import BucketMode
 
@@ -147,7 +148,18 @@ def expire_snapshots(store: Store, config: ExpireConfig | None = None) -> Expire
     Spec: docs/spec/expiry.md#snapshots
     """
     config = config or ExpireConfig.of(store)
-    return _in_rounds(config.limit, lambda left: _snapshot_round(store, config, left))
+    done = _in_rounds(config.limit, lambda left: _snapshot_round(store, config, left))
+    _remove_strays(store)
+    return done
+
+
+def _remove_strays(store: Store) -> None:
+    """Take away snapshots that a writer published after they had expired: they lie below a gap, and below the hint."""
+    earliest = store.hint(store.paths.earliest_hint)
+    if earliest is not None:
+        for number in strays(store.snapshot_ids()):
+            if number < earliest:
+                _delete(store, store.paths.snapshot(number))
 
 
 def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> ExpireResult:
@@ -221,23 +233,36 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     """Names first, then files: see the head of this module."""
     assert span.kept is not None
     marks = _marks(store)
-    removal = snapshots_removal(store, span)
+    removal = snapshots_removal(store, span, marks.tags)
     if span.decoupled:
         _write_changelogs(store, span.gone)
     for snapshot in span.gone:
         _delete(store, store.paths.snapshot(snapshot.id))
-    while (seen := _marks(store)) - marks:
+    while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
-        removal = snapshots_removal(store, span)
+        removal = snapshots_removal(store, span, marks.tags)
     files = remove(store, removal, config.clean_folders)
     _write_hint(store, store.paths.earliest_hint, span.kept.id)
     return ExpireResult(len(span.gone), 0, files)
 
 
-def _marks(store: Store) -> frozenset[tuple[str, str]]:
-    """The names of all that may keep files of a snapshot alive."""
-    tags = [("tag", name) for name in store.tag_names()]
-    return frozenset([*tags, *(("branch", name) for name in store.branches())])
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """All that may keep files of a snapshot alive: what tags hold, by name; of each branch its oldest snapshot and what
+    its tags hold."""
+
+    tagged: dict[str, Snapshot]
+    branches: dict[str, tuple[Snapshot | None, dict[str, Snapshot]]]
+
+    @property
+    def tags(self) -> list[Snapshot]:
+        """What tags hold."""
+        return list(self.tagged.values())
+
+
+def _marks(store: Store) -> _Marks:
+    others = {name: store.on_branch(name) for name in store.branches()}
+    return _Marks(store.tags(), {name: (one.earliest_snapshot(), one.tags()) for name, one in others.items()})
 
 
 def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:
@@ -324,7 +349,8 @@ def _changelog_round(
     gone = tuple(changelog for number, changelog in sorted(found.items()) if number < end)
     if not gone or (kept is None and not everything):
         return None
-    removal = changelogs_removal(store, Span(gone, kept, True, _produces(store)), earliest)
+    span = Span(gone, kept, True, _produces(store))
+    removal = changelogs_removal(store, span, earliest, tuple(store.tags().values()))
     return ExpireResult(0, len(gone), _expire_changelogs(store, gone, kept, removal, config)), end - begin
 
 
@@ -359,7 +385,7 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
             expire_snapshots(store, config)
         if config.decoupled:
             expire_changelogs(store, config)
-    except BucketlakeError as error:
+    except Exception as error:  # nothing may read as if the commit had failed
         warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
     return snapshot
 

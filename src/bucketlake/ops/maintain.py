@@ -12,17 +12,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from bucketlake.errors import (
-    BucketlakeError,
-    CommitError,
-    CommitUnknownError,
-    ConflictError,
-    StorageError,
-    UnsupportedError,
-)
+from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
 from bucketlake.format.manifest import FileKind
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
@@ -31,6 +25,7 @@ from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.conflicts import CommitName
 from bucketlake.ops.entries import bucket_key
 from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.publish import is_commit
 from bucketlake.ops.scan import delta_entries, live_entries, skips_level_0
@@ -43,8 +38,6 @@ __all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
 
 Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
 """Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
-
-ATTEMPTS = 8
 
 Due = Callable[[Snapshot], list[CompactUnit]]
 
@@ -116,7 +109,7 @@ def after_write(
             return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
 
         return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
-    except BucketlakeError as error:
+    except Exception as error:  # the rows are committed: nothing may read as if they were not
         landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
         if landed is not None:
             return landed
@@ -135,11 +128,10 @@ def after_write(
 def _landed(store: Store, written: Snapshot) -> Snapshot | None:
     """The COMPACT snapshot that follows a write under its own name; None: there is none, or the storage fails."""
     name = CommitName(0, written.commit_user, written.commit_identifier, CommitKind.COMPACT)
-    try:
+    with suppress(Exception):
         later = takewhile(lambda found: found.id > written.id, store.snapshots(newest_first=True))
         return next((found for found in later if is_commit(found, name)), None)
-    except StorageError:
-        return None
+    return None
 
 
 def _must_compact(store: Store) -> bool:
@@ -156,44 +148,27 @@ class _Maintenance:
     commit: Commit
     identifier: int
     run: Run
-    published: Snapshot | None = None
-    done: list[CommitMessage] = field(default_factory=list)
 
     def until_done(self, base: Snapshot, due: Due) -> Snapshot | None:
-        """Compact what is due on `base`, and what conflicts on newer snapshots."""
-        lost: ConflictError | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self.store.env.clock.sleep(self.store.env.clock.jitter() * 0.05 * 2**attempt)
-            kept = {(message.partition, message.bucket) for message in self.done}
-            units = [unit for unit in due(base) if (unit.partition, unit.bucket) not in kept]
-            try:
-                messages = self.done + (self.run(self.store, units) if units else [])
-            except BaseException:
-                self.commit.abort(self.done)
-                raise
-            if not messages:
-                return self.published
-            try:
-                return self.commit.commit(messages, self.identifier)
-            except ConflictError as error:
-                lost = error
-                base = self._salvage(messages) or base
-            except CommitUnknownError:
-                raise
-            except BaseException:
-                self.commit.abort(messages)
-                raise
-        self.commit.abort(self.done)
-        raise lost or ConflictError("compaction kept losing to other commits", path=self.store.paths.root)
+        """Compact what is due on `base`, and what was lost on newer snapshots."""
 
-    def _salvage(self, messages: Sequence[CommitMessage]) -> Snapshot | None:
-        """Keep the messages whose files are all still there, remove the others' new files; the newest snapshot."""
+        def once(attempt: Attempt) -> Snapshot | None:
+            newest = attempt.on(self.store.latest_snapshot() if attempts.lost else base)
+            if newest is None:
+                return None
+            kept = {(message.partition, message.bucket) for message in attempt.messages}
+            units = [unit for unit in due(newest) if (unit.partition, unit.bucket) not in kept]
+            messages = attempt.made(self.run(self.store, units) if units else [])
+            return self.commit.commit(messages, self.identifier, outcome=attempt.outcome) if messages else None
+
+        attempts = Attempts(self.store, self.commit.abort, rescue=self._standing)
+        return attempts.run(once)
+
+    def _standing(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages whose files are all still there."""
         newest = self.store.latest_snapshot()
         if newest is None:
-            self.done = []
-            self.commit.abort(messages)
-            return None
+            return []
         files = {
             (entry.partition, entry.bucket, entry.file.level, entry.file.file_name)
             for entry in live_entries(self.store, newest)
@@ -206,6 +181,4 @@ class _Maintenance:
             replaced = {(*place, file.file_name) for file in message.compact_deleted_index_files}
             return not message.compact_new_index_files and read <= files and replaced <= indexes
 
-        self.done = [message for message in messages if stands(message)]
-        self.commit.abort([message for message in messages if not stands(message)])
-        return newest
+        return [message for message in messages if stands(message)]

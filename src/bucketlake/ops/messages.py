@@ -16,7 +16,8 @@ class CommitMessage:
     `changelog_files`; compact side: `compact_before`, `compact_after`, `compact_changelog`. Index files replace.
     `index_base`: dynamic tables, the index manifest that the rows' buckets were looked up in; None: an empty index.
     `key_base`: cross-partition tables, the snapshot that the rows' places were looked up in, 0 for none before the
-    first; None where they were not looked up."""
+    first; None where they were not looked up. `received`: rows of other partitions are among them, put here because
+    their keys lay here then."""
 
     partition: bytes
     bucket: int
@@ -33,6 +34,7 @@ class CommitMessage:
     compact_deleted_index_files: tuple[IndexFile, ...] = ()
     index_base: str | None = None
     key_base: int | None = None
+    received: bool = False
 
     def writes_only(self) -> CommitMessage:
         """Without the compact side: where its files changed under a compaction, that is left to the next."""

@@ -20,14 +20,13 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import CommitUnknownError, ConflictError
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import DataFile, ManifestEntry
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.commit import Commit
 from bucketlake.ops.conflicts import max_sequences
-from bucketlake.ops.maintain import ATTEMPTS
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.partitions import PartitionFilter
 from bucketlake.ops.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.read import read_key_values
@@ -165,26 +164,16 @@ def place_pending(
     number of times; then ConflictError.
     """
     commit = Commit(store, new_commit_user(store), renumber=partial(renumber, store))
-    lost: ConflictError | None = None
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            store.env.clock.sleep(store.env.clock.jitter() * 0.05 * 2**attempt)
-        base = store.latest_snapshot()
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(store.latest_snapshot())
         units = [] if base is None else units_pending(store, base, partitions, parallelism)
         if not units:
             return None
-        messages = run(store, units)
-        try:
-            return commit.move([*messages, *_removals(units)])
-        except ConflictError as error:
-            lost = error
-            commit.abort(messages)
-        except CommitUnknownError:
-            raise
-        except BaseException:
-            commit.abort(messages)
-            raise
-    raise lost or ConflictError("compaction kept losing to other commits", path=store.paths.root)
+        messages = attempt.made(run(store, units))
+        return commit.move([*messages, *_removals(units)], outcome=attempt.outcome)
+
+    return Attempts(store, commit.abort).run(once)
 
 
 def _removals(units: Sequence[PendingUnit]) -> list[CommitMessage]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from bucketlake.env import Buffered
 from bucketlake.errors import (
-    BucketlakeError,
     CommitError,
     CommitUnknownError,
     ConflictError,
@@ -37,10 +38,13 @@ from bucketlake.ops.manifests import (
     write_list,
     write_manifests,
 )
+from bucketlake.ops.outcome import Outcome, has_moved, owned
 from bucketlake.ops.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.store import FIRST_SNAPSHOT_ID, Store
+from bucketlake.ops.strays import Standing, remove_stray, standing
 from bucketlake.schema import BucketMode
 
+ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
 MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 
 
@@ -104,7 +108,7 @@ class _Scratch:
     after: tuple[ManifestFile, ...] | None = None
     once: list[str] = field(default_factory=list)  # of this attempt alone
     stale: list[str] = field(default_factory=list)  # of earlier attempts, of no more use
-    asked: bool = False  # publishing was begun and not certainly lost: nothing may be removed
+    synced: set[str] = field(default_factory=set)  # paths that are durable
 
     def reusable(self) -> list[str]:
         """Names of files that the next attempt could use."""
@@ -136,21 +140,18 @@ class Publisher:
         self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
         self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
 
-    def publish(self, request: Request) -> Snapshot:
-        """Publish, rebasing as often as `commit.max-retries` and `commit.timeout` allow.
+    def publish(self, request: Request, outcome: Outcome | None = None) -> Snapshot:
+        """Publish, rebasing as often as `commit.max-retries` and `commit.timeout` allow. `outcome`: of the commit that
+        this is part of, which is told what becomes of it.
 
         Errors: ConflictError, InvalidError (bucket number), CommitError (retries used up), CommitUnknownError,
         StorageError; after all but CommitUnknownError the table is as it was and what was written is removed.
         """
-        scratch = _Scratch()
-        try:
-            return self._loop(request, scratch)
-        except Exception:
-            if not scratch.asked:
-                self._delete(scratch.all())
-            raise
+        scratch, own = _Scratch(), Outcome(outcome)
+        with owned(own, lambda: self._delete(scratch.all())):
+            return self._loop(request, scratch, own)
 
-    def _loop(self, request: Request, scratch: _Scratch) -> Snapshot:
+    def _loop(self, request: Request, scratch: _Scratch, outcome: Outcome) -> Snapshot:
         started = self._store.env.clock.now_millis()
         limit, timeout = self._store.options.get("commit.max-retries"), self._store.options.get("commit.timeout")
         previous: Snapshot | None = None
@@ -158,24 +159,24 @@ class Publisher:
         while True:
             base = self._store.latest_snapshot()
             if retries and (found := self._found(request.name, previous, base)) is not None:
+                outcome.publish(ours=False)
                 self._delete(scratch.all())
                 return found
             try:
                 snapshot = self._attempt(request, base, scratch, merge=retries == 0)
             except NotFoundError:
-                if retries >= limit or base is None or self._store.has_snapshot(base.id):
+                if retries >= limit or base is None or not has_moved(self._store, base):
                     raise
                 scratch.stale += scratch.once
                 scratch.once = []
                 previous, retries = base, retries + 1  # the base has expired meanwhile
                 continue
-            scratch.asked = True
-            if self._put(snapshot, request.name):
-                self._confirm(base, snapshot, scratch, request.name)
+            self._sync(scratch, base_list=snapshot.base_manifest_list)
+            if self._put(snapshot, request.name, outcome):
+                self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
                 self._hint(snapshot)
                 self._delete(scratch.stale)
                 return snapshot
-            scratch.asked = False
             scratch.stale += scratch.once
             scratch.once = []
             self._delete(scratch.stale)
@@ -369,15 +370,47 @@ class Publisher:
 
     # ---- publishing
 
-    def _put(self, snapshot: Snapshot, name: CommitName) -> bool:
-        """Whether the name is ours now. A failing store is asked again with the same bytes until it answers."""
+    def _sync(self, scratch: _Scratch, base_list: str) -> None:
+        """Where the storage buffers: make durable what the snapshot is about to name, new files and their folders, each
+        once. A snapshot that survives a power failure can be read.
+
+        Spec: docs/spec/commit.md#durability
+        """
+        storage, paths = self._store.env.storage, self._store.paths
+        if not isinstance(storage, Buffered) or scratch.changes is None:
+            return
+        changes = scratch.changes
+        kept = {entry_name(entry) for entry in changes.table if entry.kind == FileKind.DELETE}
+        made: list[str] = []
+        whole = [paths.manifest(base_list)]
+        for entry in (*changes.table, *changes.changelog):
+            if entry.kind == FileKind.ADD and entry_name(entry) not in kept:
+                folder = paths.bucket_dir(entry.partition, entry.bucket)
+                made.append(paths.file_path(folder, entry.file))
+                whole += [paths.extra_path(folder, entry.file, name) for name in entry.file.extra_files]
+        for index in changes.indexes:
+            if index.kind == FileKind.ADD:
+                whole.append(paths.index_path(index.partition, index.bucket, index.file))
+        new = [path for path in dict.fromkeys(made) if path not in scratch.synced]
+        storage.sync(new, whole, paths.root)
+        scratch.synced.update(new)
+
+    def _put(self, snapshot: Snapshot, name: CommitName, outcome: Outcome) -> bool:
+        """Whether the name is ours now. A failing store is asked again with the same bytes until it answers.
+
+        Raises CorruptError for a file of that name that no commit ever gets past."""
         path, data = self._store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)
         limit = self._store.options.get("commit.max-retries")
+        outcome.begin(commit=replace(name, snapshot=snapshot.id), uuid=snapshot.uuid)
         for asked in range(limit + 1):
             try:
                 if self._store.env.storage.put_if_absent(path, data):
+                    outcome.publish()
                     return True
                 found = self._store.find_snapshot(snapshot.id)
+            except CorruptError:
+                outcome.lose()  # ours would be whole
+                raise
             except StorageError as error:
                 if asked == limit:
                     raise _unknown(snapshot, name) from error
@@ -385,34 +418,42 @@ class Publisher:
                 continue
             if found is None and asked:
                 raise _unknown(snapshot, name)  # it may have been ours, and expired since
-            return found is not None and found.uuid == snapshot.uuid
+            if found is not None and found.uuid == snapshot.uuid:
+                outcome.publish()
+                return True
+            outcome.lose()
+            return False
         raise _unknown(snapshot, name)
 
-    def _confirm(self, base: Snapshot | None, snapshot: Snapshot, scratch: _Scratch, name: CommitName) -> None:
-        """A name that expired is free again: if the base is gone, make sure that later snapshots stand on ours."""
-        try:
-            if base is None or self._store.has_snapshot(base.id):
+    def _confirm(self, base: Snapshot | None, snapshot: Snapshot, changes: Changes, name: CommitName) -> None:
+        """A name that expired is free again: if the base is gone, make sure that later snapshots stand on ours. One
+        that was certainly published into the past is taken back. Raises CommitUnknownError alone."""
+        for tried in range(self._store.options.get("commit.max-retries") + 1):
+            try:
+                if base is None or self._store.has_snapshot(base.id):
+                    return
+                found = standing(self._store, snapshot, changes.table)
+            except NotFoundError:
+                continue  # something expired while it was looked at
+            except StorageError:
+                self._pause(tried)
+                continue
+            except CorruptError as error:
+                raise _unknown(snapshot, name) from error
+            if found is Standing.LIVES:
                 return
-            later = [i for i in self._store.snapshot_ids() if i > snapshot.id]
-            following = self._store.find_snapshot(later[0]) if later else None
-            if following is None:
-                return
-            known = {m.file_name for m in self._store.data_manifests(following)}
-        except StorageError:
-            return
-        ours = {m.file_name for m in scratch.delta.manifests} if scratch.delta else set()
-        if ours and not ours & known:
-            raise _unknown(snapshot, name)
+            if found is Standing.STRAY:
+                remove_stray(self._store, snapshot)
+            break
+        raise _unknown(snapshot, name)
 
     def _hint(self, snapshot: Snapshot) -> None:
         """Best effort: readers do without."""
         storage, paths = self._store.env.storage, self._store.paths
-        try:
+        with suppress(Exception):
             storage.write(paths.latest_hint, str(snapshot.id).encode())
             if snapshot.id == FIRST_SNAPSHOT_ID:
                 storage.write(paths.earliest_hint, str(snapshot.id).encode())
-        except BucketlakeError:
-            pass
 
     def _pause(self, retries: int) -> None:
         shortest = self._store.options.get("commit.min-retry-wait")
@@ -423,10 +464,13 @@ class Publisher:
     def _delete(self, names: Sequence[str]) -> None:
         """Best effort: what stays is an orphan."""
         for name in names:
-            try:
+            with suppress(Exception):
                 self._store.env.storage.delete(self._store.paths.manifest(name))
-            except BucketlakeError:
-                continue
+
+
+def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
+    """What tells a file from others, whatever its level."""
+    return entry.partition, entry.bucket, entry.file.file_name
 
 
 def _without_stats(entry: ManifestEntry) -> ManifestEntry:

@@ -4,7 +4,9 @@
     remove(store, removal)                        data files, empty folders, then metadata
 
 What is left: the snapshots from `span.kept` on, tags, other branches, changelogs that outlive their snapshots. Files
-are live over one stretch of snapshots, so that of a line only its members next to the span have to be asked.
+are live over one stretch of snapshots, so that of a line only its members next to the span have to be asked; unless a
+rollback adds files again (Paimon's `rollback_to_as_latest`): of what it brought back every later OVERWRITE is asked,
+and every tag that is older than the span and not older than the file.
 
 Spec: docs/spec/expiry.md#what-goes
 """
@@ -12,20 +14,23 @@ Spec: docs/spec/expiry.md#what-goes
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from bucketlake.errors import NotFoundError
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
-from bucketlake.format.snapshot import Snapshot
+from bucketlake.format.snapshot import CommitKind, Snapshot
 from bucketlake.ops.manifests import may_hold
 from bucketlake.ops.store import Store, parallel
+from bucketlake.ops.strays import stands_on
 
 FileKey = tuple[bytes, int, str]  # partition, bucket, file name
 MAIN = "main"
 BATCH = 1000  # files that one call of the storage deletes
 THREADS = 16
+CLOCKS = 48 * 3600_000  # by how much clocks, and the zones that files' times are in, may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +58,8 @@ class Removal:
     buckets: frozenset[tuple[bytes, int]] = frozenset()
 
 
-def snapshots_removal(store: Store, span: Span) -> Removal:
-    """What goes with snapshots.
+def snapshots_removal(store: Store, span: Span, tags: Sequence[Snapshot]) -> Removal:
+    """What goes with snapshots. `tags`: all that there are.
 
     Raises NotFoundError if something that is left vanishes meanwhile: look again.
     """
@@ -62,6 +67,8 @@ def snapshots_removal(store: Store, span: Span) -> Removal:
     going = _Candidates(store)
     for snapshot in (*span.gone[1:], span.kept):
         going.dropped_by(snapshot, only_compacted=span.lists_stay)
+    if not _is_line(store, (*span.gone, span.kept)):
+        going.keep_live(store, span.kept)  # one of them may belong to no history: what it deletes is not deleted
     if not span.decoupled:
         for snapshot in span.gone:
             going.added_as_changelog(snapshot)
@@ -73,16 +80,17 @@ def snapshots_removal(store: Store, span: Span) -> Removal:
             names.offer_changelog(snapshot)
         names.offer_indexes(snapshot)
     names.keep(span.kept)
+    _keep_for_rollbacks(lambda: store.snapshots_after(span.kept.id if span.kept else 0), going, names)
     leftover = () if span.decoupled else tuple(store.changelogs())
     for changelog in leftover:
         going.keep_changelog(changelog)
         names.keep_changelog(changelog)
-    _keep_for_others(store, span, going, names)
+    _keep_for_others(store, span, tags, going, names)
     return going.removal(names)
 
 
-def changelogs_removal(store: Store, span: Span, earliest: Snapshot) -> Removal:
-    """What goes with changelogs that had outlived their snapshots. `earliest`: the oldest snapshot.
+def changelogs_removal(store: Store, span: Span, earliest: Snapshot, tags: Sequence[Snapshot]) -> Removal:
+    """What goes with changelogs that had outlived their snapshots. `earliest`: the oldest snapshot; `tags`: all.
 
     Raises NotFoundError if something that is left vanishes meanwhile: look again.
     """
@@ -99,32 +107,60 @@ def changelogs_removal(store: Store, span: Span, earliest: Snapshot) -> Removal:
     if span.kept is not None:
         going.keep_changelog(span.kept)
         names.keep_changelog(span.kept)
-    _keep_for_others(store, span, going, names)
+        first = span.kept.id
+        _keep_for_rollbacks(lambda: (one for one in store.changelogs() if one.id >= first), going, names)
+    _keep_for_rollbacks(lambda: store.snapshots_after(earliest.id - 1), going, names)
+    _keep_for_others(store, span, tags, going, names)
     return going.removal(names)
 
 
-def _keep_for_others(store: Store, span: Span, going: _Candidates, names: _Names) -> None:
+def _is_line(store: Store, snapshots: Sequence[Snapshot]) -> bool:
+    """Whether each snapshot can be seen to stand on the one before it."""
+    return all(stands_on(store, left, right) for left, right in pairwise(snapshots))
+
+
+def _keep_for_rollbacks(later: Callable[[], Iterable[Snapshot]], going: _Candidates, names: _Names) -> None:
+    """Take out what later commits add again, data files and index files."""
+    if going.files or names.indexes:
+        for snapshot in later():
+            if snapshot.commit_kind is CommitKind.OVERWRITE:
+                going.keep_added(snapshot.delta_manifest_list)
+                names.keep_indexes(snapshot)
+
+
+def _keep_for_others(store: Store, span: Span, tags: Sequence[Snapshot], going: _Candidates, names: _Names) -> None:
     """Take out what tags and other branches need."""
-    if going.files or names.offered:
-        for tag in _tags_beside(store, span):
-            going.keep_live(store, tag)
-            names.keep(tag)
-    branches = [MAIN, *store.branches()]
-    if len(branches) == 1 or not (going.files or names.offered):
+    if not (going.files or names.offered):
         return
+    beside, far = _by_nearness(store, tags, span)
+    for tag in beside:
+        going.keep_live(store, tag)
+        names.keep(tag)
+    for tag in far:
+        going.keep_live(store, tag, older_only=True)
+        if names.indexes:
+            names.keep_indexes(tag)
     own = store.paths.options.get("branch", MAIN)
-    for branch in branches:
-        if branch != own:
+    for branch in (MAIN, *store.branches()):
+        if branch != own and (going.files or names.offered):
             _keep_for_branch(store.on_branch(branch), going, names)
 
 
-def _tags_beside(store: Store, span: Span) -> list[Snapshot]:
-    """Tags that may share files with the span: those within it and the last one before it."""
-    tags = sorted(store.tags().values(), key=lambda tag: tag.id)
-    ids = [tag.id for tag in tags]
+def _by_nearness(store: Store, tags: Sequence[Snapshot], span: Span) -> tuple[list[Snapshot], list[Snapshot]]:
+    """Tags that share files with the span if anything does: those within it, the last one before it, and later ones of
+    a history that was rolled back; and the older ones, with which it shares what a rollback has brought back."""
+    ordered = sorted(tags, key=lambda tag: tag.id)
+    ids = [tag.id for tag in ordered]
     first = max(bisect_left(ids, span.gone[0].id) - 1, 0)
     end = len(ids) if span.kept is None else bisect_left(ids, span.kept.id)
-    return tags[first:end]
+    strange = [tag for tag in ordered[end:] if not _is_there(store, tag)]
+    return [*ordered[first:end], *strange], ordered[:first]
+
+
+def _is_there(store: Store, tag: Snapshot) -> bool:
+    """Whether a tag's snapshot is still one of the table's."""
+    found = store.find_snapshot(tag.id)
+    return found is not None and found.uuid == tag.uuid
 
 
 def _keep_for_branch(branch: Store, going: _Candidates, names: _Names) -> None:
@@ -156,14 +192,18 @@ class _Candidates:
 
     store: Store
     files: dict[FileKey, list[str]] = field(default_factory=dict)
+    _created: dict[FileKey, int | None] = field(default_factory=dict)
 
     def dropped_by(self, snapshot: Snapshot, only_compacted: bool = False) -> None:
         """Files that a commit removed. One that it adds again, at another level, stays."""
+        added: set[FileKey] = set()
         for entry in _readable(self.store, snapshot.delta_manifest_list):
             if entry.kind == FileKind.ADD:
-                self.files.pop(_key(entry), None)
+                added.add(_key(entry))
             elif not (only_compacted and entry.file.file_source is not FileSource.COMPACT):
                 self._add(entry)
+        for key in added & self.files.keys():
+            del self.files[key]
 
     def added_as_changelog(self, snapshot: Snapshot) -> None:
         """The changelog files of a commit."""
@@ -177,6 +217,7 @@ class _Candidates:
         folder = paths.bucket_dir(entry.partition, entry.bucket)
         beside = [paths.extra_path(folder, entry.file, name) for name in entry.file.extra_files]
         self.files[_key(entry)] = [paths.file_path(folder, entry.file), *beside]
+        self._created[_key(entry)] = entry.file.creation_time
 
     def keep_changelog(self, changelog: Snapshot) -> None:
         """Keep what a changelog that outlives its snapshot shows."""
@@ -185,28 +226,38 @@ class _Candidates:
 
     def keep_added(self, list_name: str) -> None:
         """Keep files that the manifests of a list add. Those that are gone need nothing any more."""
-        if self.files:
-            for entry in _readable(self.store, list_name):
+        if not self.files:
+            return
+        manifests = [m for m in readable_list(self.store, list_name) if m.num_added_files]
+        for manifest in self._may_hold(self.store, manifests, self.files):
+            for entry in _readable_entries(self.store, manifest):
                 if entry.kind == FileKind.ADD:
                     self.files.pop(_key(entry), None)
 
-    def keep_live(self, store: Store, snapshot: Snapshot) -> None:
-        """Keep files that are live in a snapshot."""
-        if not self.files:
+    def keep_live(self, store: Store, snapshot: Snapshot, older_only: bool = False) -> None:
+        """Keep files that are live in a snapshot. `older_only`: the only ones looked for are those that were made
+        before it, by their writers' clocks."""
+        wanted: Collection[FileKey] = self.files.keys()
+        if older_only:
+            latest = snapshot.time_millis + CLOCKS
+            wanted = {key for key in self.files if (self._created.get(key) or 0) <= latest}
+        if not wanted:
             return
-        partitions = {key[0] for key in self.files}
-        types = [item.type for item in store.schema.partition_fields]
         counts: dict[FileKey, int] = {}
-        for manifest in store.data_manifests(snapshot):
-            if not may_hold(manifest, partitions, types):
-                continue
+        for manifest in self._may_hold(store, store.data_manifests(snapshot), wanted):
             for entry in store.manifest(manifest.file_name):
                 key = _key(entry)
-                if key in self.files:
+                if key in wanted:
                     counts[key] = counts.get(key, 0) + (1 if entry.kind == FileKind.ADD else -1)
         for key, count in counts.items():
             if count > 0:
                 del self.files[key]
+
+    @staticmethod
+    def _may_hold(store: Store, manifests: Iterable[ManifestFile], wanted: Collection[FileKey]) -> list[ManifestFile]:
+        partitions = {key[0] for key in wanted}
+        types = [item.type for item in store.schema.partition_fields]
+        return [manifest for manifest in manifests if may_hold(manifest, partitions, types)]
 
     def removal(self, names: _Names) -> Removal:
         """What is left to remove."""
@@ -228,6 +279,7 @@ class _Names:
     store: Store
     offered: dict[str, str] = field(default_factory=dict)  # name → path, in the order of deletion
     kept: set[str] = field(default_factory=set)
+    indexes: bool = False  # index files or statistics are among them, which a rollback may bring back
 
     def offer_data(self, snapshot: Snapshot) -> None:
         """The manifest lists of a snapshot and their manifests."""
@@ -248,6 +300,7 @@ class _Names:
     def offer_indexes(self, snapshot: Snapshot) -> None:
         """A snapshot's index files, index manifest and statistics."""
         paths = self.store.paths
+        self.indexes = self.indexes or snapshot.index_manifest is not None or snapshot.statistics is not None
         if snapshot.index_manifest is not None:
             for entry in _readable_indexes(self.store, snapshot.index_manifest):
                 path = paths.index_path(entry.partition, entry.bucket, entry.file)
@@ -267,6 +320,15 @@ class _Names:
         if snapshot.index_manifest is not None:
             self.kept.add(snapshot.index_manifest)
             self.kept.update(entry.file.file_name for entry in self.store.index_manifest(snapshot))
+        if snapshot.statistics is not None:
+            self.kept.add(snapshot.statistics)
+
+    def keep_indexes(self, snapshot: Snapshot) -> None:
+        """Keep the index files and the statistics of a snapshot, which another one may share that is far from it."""
+        if snapshot.index_manifest is not None:
+            self.kept.add(snapshot.index_manifest)
+            found = _readable_indexes(self.store, snapshot.index_manifest)
+            self.kept.update(entry.file.file_name for entry in found)
         if snapshot.statistics is not None:
             self.kept.add(snapshot.statistics)
 
@@ -290,13 +352,17 @@ def _readable(store: Store, list_name: str) -> Iterator[ManifestEntry]:
     """Entries of the manifests of a list; nothing of what another expiry has removed already."""
 
     def entries(manifest: ManifestFile) -> Sequence[ManifestEntry]:
-        try:
-            return store.manifest(manifest.file_name)
-        except NotFoundError:
-            return ()
+        return _readable_entries(store, manifest)
 
     for part in parallel(entries, readable_list(store, list_name), store.manifest_threads):
         yield from part
+
+
+def _readable_entries(store: Store, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+    try:
+        return store.manifest(manifest.file_name)
+    except NotFoundError:
+        return ()
 
 
 def readable_list(store: Store, name: str) -> tuple[ManifestFile, ...]:

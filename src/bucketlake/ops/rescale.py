@@ -17,17 +17,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from bucketlake.errors import (
-    BucketlakeError,
-    CommitError,
-    CommitUnknownError,
-    ConflictError,
-    InvalidError,
-    NotFoundError,
-    UnsupportedError,
-)
+from bucketlake.errors import CommitError, ConflictError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
@@ -41,8 +34,9 @@ from bucketlake.ops.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.maintain import Wanted
 from bucketlake.ops.maintain import compact as compact_table
 from bucketlake.ops.messages import CommitMessage
+from bucketlake.ops.outcome import Attempts, Outcome, owned
 from bucketlake.ops.partitions import PartitionFilter
-from bucketlake.ops.publish import Changes, Publisher, Request, View
+from bucketlake.ops.publish import ROWS_STAY_PROPERTY, Changes, Publisher, Request, View
 from bucketlake.ops.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.store import Store
@@ -90,14 +84,11 @@ def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Sn
     """
     _check(store, request)
     job = _Job(store, request, run or run_here)
-    try:
-        published = job.published()
-    except CommitUnknownError:
-        raise
-    except BaseException:
-        job.discard(published=False)
-        raise
-    job.discard(published=published is not None)
+    outcome = Outcome()
+    with owned(outcome, lambda: job.discard(published=False)):
+        published = job.published(outcome)
+    with suppress(Exception):  # what stays is an orphan
+        job.discard(published=published is not None)
     if published is not None:
         _show(store, job)
     return published
@@ -184,31 +175,19 @@ class _Job:
         self._made: list[CommitMessage] = []
         self.moving: dict[bytes, _Partition] = {}
 
-    def published(self) -> Snapshot | None:
+    def published(self, outcome: Outcome) -> Snapshot | None:
         """Copy, replay, switch, again where others came between; None where there is nothing to move."""
-        lost: BucketlakeError | None = None
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self._store.env.clock.sleep(self._store.env.clock.jitter() * 0.05 * 2 ** min(attempt, 6))
-            try:
-                if not self._prepare():
-                    return None
-                return self._switch()
-            except CommitUnknownError:
-                raise
-            except _Overtaken as error:
-                self._forget(error.partitions)
-            except NotFoundError as error:  # files of a snapshot that has expired
-                lost = error
-                self._forget(frozenset(self.moving))
-            except CommitError as error:  # others won every race
-                lost = error
+        attempts = Attempts(self._store, lambda _: None, ATTEMPTS, again=(CommitError, NotFoundError, _Overtaken))
+        for attempt in attempts:
+            self._forget(attempts.lost)
+            with attempt:
+                return self._switch(attempt.within(outcome)) if self._prepare() else None
         raise ConflictError(
             "other commits kept replacing the partitions that are rescaled",
             path=self._store.paths.root,
             attempts=ATTEMPTS,
             remedy="rescale while nobody overwrites them or deletes rows of their files",
-        ) from lost
+        ) from attempts.lost
 
     def discard(self, *, published: bool) -> None:
         """Remove what was written, but for what was published."""
@@ -226,9 +205,16 @@ class _Job:
         """Partitions with files of level 0 among those switched to."""
         return frozenset(partition for partition, _, _, bucket in self._placed() if bucket.fresh)
 
-    def _forget(self, partitions: frozenset[bytes]) -> None:
+    def _forget(self, lost: Exception | None) -> None:
+        """After a lost attempt: the partitions that must be copied again."""
+        if isinstance(lost, _Overtaken):
+            gone = lost.partitions
+        elif isinstance(lost, NotFoundError):  # files of a snapshot that has expired
+            gone = frozenset(self.moving)
+        else:  # others won every race
+            return
         self._complete = False
-        for partition in partitions:
+        for partition in gone:
             self.moving.pop(partition, None)
 
     def _placed(self) -> list[tuple[bytes, int, int, _Bucket]]:
@@ -368,9 +354,11 @@ class _Job:
 
     # ---- switch
 
-    def _switch(self) -> Snapshot:
-        name = CommitName(0, new_commit_user(self._store), BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-        return Publisher(self._store).publish(Request(name, self._changes))
+    def _switch(self, outcome: Outcome) -> Snapshot:
+        user = new_commit_user(self._store)
+        name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+        request = Request(name, self._changes, properties={ROWS_STAY_PROPERTY: user})
+        return Publisher(self._store).publish(request, outcome)
 
     def _changes(self, view: View) -> Changes:
         """Everything out, everything in, as of a base: what came last is moved first."""
@@ -437,5 +425,5 @@ def _show(store: Store, job: _Job) -> None:
         return
     try:
         compact_table(store, Wanted(full=False, partitions=fresh.__contains__))
-    except BucketlakeError as error:
+    except Exception as error:
         warnings.warn(f"the table is rescaled, compaction was given up: {error}", stacklevel=3)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bucketlake.errors import ConflictError
 from bucketlake.format.manifest import DataFile
 from bucketlake.lsm.merge import sort_and_merge
 from bucketlake.lsm.rules import engine_of, order_of
@@ -77,15 +78,18 @@ class _Settling:
     _numbers: PlaceNumbers = field(default_factory=PlaceNumbers)
     _next: dict[BucketKey, int] = field(default_factory=dict)
     _made: list[tuple[BucketKey, DataFile]] = field(default_factory=list)
+    _cleared: set[BucketKey] = field(default_factory=set)  # places from which others took files since
 
     def run(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
         """The messages mended."""
         theirs = self._theirs(messages)
-        if theirs is not None and not len(theirs):
+        emptied = any(message.received and self._is_cleared(message) for message in messages)
+        if theirs is not None and not len(theirs) and not emptied:
             return list(messages)
         own, wanted = self._wanted(messages, theirs)
         places = look_up(self.store, self.view.snapshot, wanted, self._numbers, self.replaced)
         there = places != ABSENT
+        self._refuse_strangers(messages, own, Keys.of(wanted, key_fields(self.store)).take(~there))
         found = KeyRun.of(Keys.of(wanted, key_fields(self.store)).take(there), places[there])
         if not len(found):
             return list(messages)
@@ -99,6 +103,26 @@ class _Settling:
         for place, file in self._made:
             remove_files(self.store, *place, [file])
 
+    def _is_cleared(self, message: CommitMessage) -> bool:
+        return (message.partition, message.bucket) in self._cleared
+
+    def _refuse_strangers(self, messages: Sequence[CommitMessage], own: Mapping[BucketKey, Keys], absent: Keys) -> None:
+        """ConflictError for rows of other partitions that were put where their keys lay, if these lie nowhere any more:
+        which partition the rows said is not known here, and where they are now the keys were taken away."""
+        if not len(absent):
+            return
+        gone = KeyRun.of(absent, np.zeros(len(absent), np.int32))
+        for message in messages:
+            place = (message.partition, message.bucket)
+            if message.received and place in own and bool((gone.rows_of(own[place]) >= 0).any()):
+                raise ConflictError(
+                    "another commit took away the keys of rows that were to be merged with theirs",
+                    table=self.store.paths.root,
+                    partition=self.store.paths.partition_texts(message.partition),
+                    base=self.view.snapshot.id if self.view.snapshot else None,
+                    remedy="write the rows again",
+                )
+
     # ---- which keys
 
     def _theirs(self, messages: Sequence[CommitMessage]) -> KeyRun | None:
@@ -110,6 +134,7 @@ class _Settling:
         delta = delta_since(self.store, min(bases), self.view.snapshot)
         if delta is None:
             return None
+        self._cleared = delta.cleared
         parts = [written_keys(self.store, place, files) for place, files in delta.added.items()]
         keys = Keys.all_of([Keys.none(key_fields(self.store)), *parts])
         once = keys.take(keys.distinct()[1])
@@ -126,7 +151,7 @@ class _Settling:
             place = (message.partition, message.bucket)
             for rows in (rows for file in message.new_files for rows in file_rows(self.store, place, file)):
                 keys, columns = Keys.of(rows, fields), rows.select(names)
-                if theirs is not None:
+                if theirs is not None and not (message.received and self._is_cleared(message)):
                     hit = theirs.rows_of(keys) >= 0
                     keys, columns = keys.take(hit), columns.filter(pa.array(hit))
                 own.setdefault(place, []).append(keys)
@@ -204,7 +229,7 @@ class _Settling:
         for other in {**files, **logs}:
             rows, told = tuple(files.get(other, ())), tuple(logs.get(other, ()))
             own = replace(message.writes_only(), new_files=(), changelog_files=())
-            piece = own if other == place else CommitMessage(*other, KEY_DYNAMIC_TOTAL)
+            piece = own if other == place else CommitMessage(*other, KEY_DYNAMIC_TOTAL, received=True)
             if other != place:
                 numbers = [file.max_sequence_number for file in (*rows, *told)]
                 self._next[other] = max([*numbers, self._next.get(other, 0) - 1]) + 1

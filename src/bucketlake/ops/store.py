@@ -12,12 +12,12 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from bucketlake.env import Env
+from bucketlake.env import Env, FileInfo
 from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
@@ -179,9 +179,7 @@ class Store:
         return self._ids(self._snapshot_dir, "snapshot-")
 
     def _ids(self, folder: str, prefix: str) -> list[int]:
-        names = [info.name for info in self.env.storage.list(folder)]
-        numbers = [number_of(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
-        return sorted(number for number in numbers if number is not None)
+        return _numbers(self.env.storage.list(folder), prefix)
 
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
@@ -190,6 +188,25 @@ class Store:
             found = self.find_snapshot(snapshot_id)
             if found is not None:
                 yield found
+
+    def snapshots_after(self, snapshot_id: int) -> list[Snapshot]:
+        """Those with greater ids, ascending, that do not expire meanwhile. Each is read once a process, as long as its
+        file's size and time stay."""
+        listed = self.env.storage.list(self._snapshot_dir)
+        names = {f"snapshot-{number}": number for number in _numbers(listed, "snapshot-") if number > snapshot_id}
+        infos = [info for info in listed if info.name in names]
+
+        def read(info: FileInfo) -> Snapshot | None:
+            key = (_identity(self.env.storage), info.path, info.size, info.modified_millis)
+            found = cast("Snapshot | None", _CACHE.get(key) if info.modified_millis else None)
+            if found is None:
+                found = self.find_snapshot(names[info.name])
+                if found is not None:
+                    _CACHE.put(key, 1, found)
+            return found
+
+        found = parallel(read, sorted(infos, key=lambda info: names[info.name]), self.manifest_threads)
+        return [snapshot for snapshot in found if snapshot is not None]
 
     def snapshot_at(self, millis: int) -> Snapshot | None:
         """The newest snapshot committed at or before `millis`, None if all are later."""
@@ -414,6 +431,12 @@ class Store:
     def _edge_by_listing(self, choose: Callable[[list[int]], int]) -> Snapshot | None:
         ids = self.snapshot_ids()
         return self.find_snapshot(choose(ids)) if ids else None
+
+
+def _numbers(infos: Iterable[FileInfo], prefix: str) -> list[int]:
+    """The numbers behind a prefix in the names of files, ascending."""
+    found = [number_of(info.name.removeprefix(prefix)) for info in infos if info.name.startswith(prefix)]
+    return sorted(number for number in found if number is not None)
 
 
 def _entries(data: bytes, path: str) -> tuple[ManifestEntry, ...]:

@@ -21,6 +21,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops import delete as files
 from bucketlake.ops.expire import after_commit
+from bucketlake.ops.outcome import Attempt, Attempts
 from bucketlake.ops.row_changes import (
     is_everything,
     live_partitions,
@@ -41,6 +42,8 @@ from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2
+Read = Callable[[], DataFrame]
+"""Rows of the table as of now, each time anew."""
 Project = Callable[[DataFrame], DataFrame]
 """Rows of the table to the same rows with their new values, all columns."""
 
@@ -63,7 +66,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
         return table.delete(predicate)
     if not table.schema.primary_keys:
         return delete_places(spark, table, predicate, _chooser(where))
-    return delete_rows(spark, table, reader.read(spark, table, where=where))
+    return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
 
 
 def _chooser(where: str | Predicate | None) -> Choose:
@@ -99,10 +102,14 @@ def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: C
     return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose)))
 
 
-def delete_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:
-    """Delete these rows, read from the table, of a primary-key table."""
+def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
+    """Delete the rows that `read` finds in the table as of now, of a primary-key table."""
     refuse_delete(table.schema)
-    return _write(spark, table, _of_kind(frame, table.schema, DELETE), "DELETE")
+
+    def write(base: Snapshot) -> Snapshot | None:
+        return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
+
+    return _until_done(table, write)
 
 
 def update(
@@ -121,10 +128,9 @@ def update(
     if not schema.primary_keys:
         prune = condition(spark, table, where) or Constant(True)
         return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))
-    frame = reader.read(spark, table, where=where)
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
-    return update_rows(spark, table, frame.select(*chosen))
+    return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen))
 
 
 def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,18 +171,33 @@ def update_places(
     return after_commit(table.store, files.update_rows(table.store, prune, assign, finder(spark, choose)))
 
 
-def update_rows(spark: SparkSession, table: Table, frame: DataFrame) -> Snapshot | None:
-    """Write rows of a primary-key table with their new values; where they may move, `frame` has every column's old
-    value as well."""
+def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
+    """Write the rows of a primary-key table that `read` finds as of now, with their new values; where they may move, it
+    gives every column's old value as well."""
+    return _until_done(table, lambda base: _update_once(spark, table, read(), base))
+
+
+def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot) -> Snapshot | None:
     schema = table.schema
     if OLD + schema.field_names[0] not in frame.columns:
-        return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE")
+        return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
     frame = frame.persist()  # read twice: the rows that arrive and those that leave must be the same
     try:
         rows = _of_kind(frame, schema, UPDATE_AFTER).union(_left(frame, schema))
-        return _write(spark, table, rows, "UPDATE")
+        return _write(spark, table, rows, "UPDATE", base)
     finally:
         frame.unpersist()
+
+
+def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> Snapshot | None:
+    """Read, change and commit rows; again where others changed them meanwhile, a bounded number of times. `write` is
+    told a snapshot that was the newest before it reads."""
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(table.store.latest_snapshot())
+        return None if base is None else write(base)
+
+    return Attempts(table.store).run(once)
 
 
 def _left(frame: DataFrame, schema: TableSchema) -> DataFrame:
@@ -199,6 +220,6 @@ def _of_kind(frame: DataFrame, schema: TableSchema, kind: int) -> DataFrame:
     return frame.select(*columns, F.lit(kind).cast("tinyint").alias(KIND_FIELD.name))
 
 
-def _write(spark: SparkSession, table: Table, rows: DataFrame, operation: str) -> Snapshot | None:
-    request = writer.WriteRequest(kinds=KIND_FIELD.name, operation=operation)
+def _write(spark: SparkSession, table: Table, rows: DataFrame, operation: str, base: Snapshot) -> Snapshot | None:
+    request = writer.WriteRequest(kinds=KIND_FIELD.name, operation=operation, read=base)
     return writer.write(spark, table, rows, request)

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 from bucketlake.env_object import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.outcome import on_newest
 from bucketlake.ops.postpone import counts_rows
 from bucketlake.ops.read import column_names, read_split
 from bucketlake.ops.store import Store
@@ -66,9 +67,14 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
-        table, selection = self._table().as_of()
-        where = self._where(table)
-        splits = table.planned(where, selection).splits
+        handle = self._table()
+
+        def once() -> tuple[Table, Predicate | None, Sequence[Split]]:
+            table, selection = handle.as_of()
+            where = self._where(table)
+            return table, where, table.planned(where, selection).splits
+
+        table, where, splits = on_newest(handle.store, once)
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
             raise InvalidError(
@@ -183,8 +189,10 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._table.compacted(self._table.commit(written, self._template.commit_user, mode=self._mode), written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of tasks that had finished."""
-        discard(self._table.store, _collected(messages))
+        """Remove the files of tasks that had finished, where another failed. Where all have, a commit was tried, and
+        has removed what certainly lost: Spark calls this after a commit that may have landed, too."""
+        if None in messages:
+            discard(self._table.store, _collected(messages))
 
 
 def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.ops.messages import Split
+from bucketlake.ops.outcome import on_newest
 from bucketlake.ops.read import column_names, exact_part
 from bucketlake.ops.scan import Plan
 from bucketlake.ops.store import Store, parallel
@@ -44,10 +45,15 @@ def read(
 ) -> DataFrame:
     """The rows of one snapshot that satisfy `where`, with these columns, as of this call. With `limit`, at least as
     many as asked for if there are so many: files that are not needed for them are not opened."""
-    table, selection = table.as_of(options)
+    handle = table
+
+    def once() -> tuple[Table, Predicate | None, Plan]:
+        past, selection = handle.as_of(options)
+        predicate = _predicate(spark, past, where)
+        return past, predicate, past.planned(predicate, selection)
+
+    table, predicate, found = on_newest(table.store, once)
     wanted = column_names(table.schema, columns)
-    predicate = _predicate(spark, table, where)
-    found = table.planned(predicate, selection)
     if limit is not None and predicate is None:
         found = _enough(table.store, found, limit)
     asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)

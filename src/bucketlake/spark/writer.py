@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from bucketlake.format.snapshot import Snapshot
 from bucketlake.ops.cross_partition import FEW_KEYS
 from bucketlake.ops.expire import after_commit
 from bucketlake.ops.messages import CommitMessage, WriteTask
+from bucketlake.ops.outcome import on_newest
 from bucketlake.ops.postpone_write import for_changes
 from bucketlake.ops.store import Store
 from bucketlake.ops.write import new_commit_user, prepare_write
@@ -44,6 +46,7 @@ class WriteRequest:
     progress: Callable[[str], None] | None = None
     kinds: str | None = None
     operation: str = "WRITE"
+    read: Snapshot | None = None  # the rows are changes of rows that this snapshot had
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
     dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
     before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
@@ -92,13 +95,9 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     extra = () if kinds is None else (kinds,)
     rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
     user = new_commit_user(store)
-    template = prepare_write(
-        store,
-        store.latest_snapshot(),
-        tasks=tasks.task_count(spark, store) + 1,
-        commit_user=user,
-        overwrite=request.mode == "overwrite",
-    )
+    count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
+    prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
+    template = on_newest(store, lambda: prepared(store.latest_snapshot()))
     if request.operation in CHANGES:
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
@@ -109,8 +108,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         except BaseException:
             tasks.discard(store, messages)
             raise
-    count = sum(file.row_count for message in messages for file in message.new_files)
-    request.tell(f"committing {count:,} rows in {sum(len(m.new_files) for m in messages):,} files")
+    written = sum(file.row_count for message in messages for file in message.new_files)
+    request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
     snapshot = table.commit(
         messages,
         user,
@@ -118,6 +117,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         partition=request.partition,
         operation=request.operation,
         dynamic=request.dynamic,
+        read=request.read,
     )
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:

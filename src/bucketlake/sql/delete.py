@@ -78,5 +78,5 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable) -> None:
             lambda rows: target.places(lake, rows),
         )
         return
-    frame = target.rows(lake, {item: target.column(item) for item in schema.field_names})
-    changes.delete_rows(lake.spark, table.table.for_writing(), frame)
+    columns = {item: target.column(item) for item in schema.field_names}
+    changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns))

@@ -61,8 +61,9 @@ class Update:
             return
         if changes.moves(schema, assigned.names):
             columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
-        frame = _with_members(target.rows(lake, columns), assigned)
-        changes.update_rows(lake.spark, table.table.for_writing(), frame)
+        changes.update_rows(
+            lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), assigned)
+        )
 
 
 @dataclass(slots=True)

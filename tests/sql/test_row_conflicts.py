@@ -1,0 +1,72 @@
+"""UPDATE and DELETE by statements: what others commit between the read and the commit is neither undone nor lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake.env import LocalStorage
+from bucketlake.ops.messages import WriteTask
+from bucketlake.ops.write import prepare_write, write_batches
+from bucketlake.spark.datasource import CommitWriter, Written
+
+Rival = Callable[["bucketlake.Table"], object]
+
+
+def amid(monkeypatch: pytest.MonkeyPatch, lake: bucketlake.Lake, rival: Rival) -> list[str]:
+    """Let a rival commit right before the next snapshot is published."""
+    fired: list[str] = []
+    real = LocalStorage.put_if_absent
+
+    def put(self: LocalStorage, path: str, data: bytes) -> bool:
+        if "/snapshot/" in path and not fired:
+            fired.append(path)
+            rival(bucketlake.open(lake.catalog.warehouse).table("db.t"))
+        return real(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "put_if_absent", put)
+    return fired
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key", ["id,dt", "id"])
+def test_a_statement_reads_again_what_others_changed(
+    classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The second key: an UPDATE that moves rows between partitions."""
+    lake = classic
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v INT, dt STRING) PARTITIONED BY (dt) "
+        f"TBLPROPERTIES ('primary-key' = '{key}', 'bucket' = '{2 if 'dt' in key else -1}')"
+    )
+    lake.sql("INSERT INTO db.t VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 3, 'b'), (4, 4, 'b')")
+    fired = amid(monkeypatch, lake, lambda t: t.drop_partitions([{"dt": "a"}]))
+    moved = ", dt = 'c'" if key == "id" else ""
+    lake.sql(f"UPDATE db.t SET v = v + 10{moved} WHERE length(concat('x', id)) = 2 AND id > 1")
+    seen = sorted(tuple(row) for row in lake.sql("SELECT * FROM db.t").collect())
+    place = "c" if key == "id" else "b"
+    assert fired and seen == [(3, 13, place), (4, 14, place)]
+    fired = amid(monkeypatch, lake, lambda t: t.update({"v": 0}, "id = 3"))
+    lake.sql("DELETE FROM db.t WHERE concat('x', v) LIKE 'x1%'")
+    assert fired and [row[0] for row in lake.sql("SELECT id FROM db.t").collect()] == [3]
+
+
+def test_spark_taking_back_a_commit_removes_nothing_that_may_be_published(tmp_path: Path) -> None:
+    """Spark calls abort after every commit that raises, in another process; and after tasks that failed."""
+    catalog = bucketlake.open(tmp_path)
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", pa.schema([("k", pa.int64())]), [], [], {"bucket": "-1"})
+    task: WriteTask = replace(prepare_write(table.store, None), commit_user="me")
+    messages = write_batches(table.store, pa.table({"k": [1, 2]}).to_batches(), task)
+    writer = CommitWriter(table, ["k"], task, "append")
+    table.commit(messages, "me")
+    writer.abort([Written(messages)])
+    assert table.to_arrow().num_rows == 2
+    lost = write_batches(table.store, pa.table({"k": [3]}).to_batches(), task)
+    writer.abort([Written(lost), None])
+    assert len(list((tmp_path / "db.db" / "t" / "bucket-0").iterdir())) == 1
