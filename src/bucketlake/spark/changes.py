@@ -68,7 +68,7 @@ def condition(spark: SparkSession, table: Table, where: str | Predicate | None) 
     """The condition as a predicate, texts read in the session's time zone."""
     if not isinstance(where, str):
         return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def is_small(table: Table, predicate: Predicate) -> bool:

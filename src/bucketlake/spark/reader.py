@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.ops.messages import Split
 from bucketlake.ops.read import column_names, exact_part
 from bucketlake.ops.scan import Plan
+from bucketlake.ops.select import Selection
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
 from bucketlake.paths import POSTPONE_BUCKET
@@ -47,15 +48,34 @@ def read(
     table, selection = table.as_of(options)
     wanted = column_names(table.schema, columns)
     predicate = _predicate(spark, table, where)
-    found = table.planned(predicate, selection)
-    if limit is not None and predicate is None:
-        found = _enough(table.store, found, limit)
     asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
-    exact = None if predicate is None else exact_part(predicate)
-    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
+    frame = pruned(spark, table, selection, Need(needed, predicate, limit))
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
+    return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is enough of a table: columns (None: all), rows for which `predicate` may be true, `limit` rows, any."""
+
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    limit: int | None = None
+
+
+def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+    """At least the rows that are needed of what `Table.as_of` selected, with just these columns: who asks filters and
+    limits them."""
+    wanted = column_names(table.schema, need.columns)
+    exact = None if need.predicate is None else exact_part(need.predicate)
+    found = table.planned(need.predicate, selection)
+    if need.limit is not None and need.predicate is None:
+        found = _enough(table.store, found, need.limit)
+    asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
+    needed = tuple(name for name in table.schema.field_names if name in asked)
+    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
@@ -78,7 +98,7 @@ def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None)
     """The condition, with times of day in the session's zone as Spark itself reads them."""
     if not isinstance(where, str):
         return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 @dataclass(frozen=True)
