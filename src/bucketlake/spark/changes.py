@@ -43,19 +43,32 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     Errors: InvalidError (condition), UnsupportedError (merge engine), and those of a write.
     """
     table = table.for_writing()
-    predicate = condition(spark, table, where)
-    if is_everything(predicate):
-        return table.truncate() if table.latest_snapshot() is not None else None
-    assert predicate is not None
-    whole = whole_partitions(table.store, predicate)
-    if whole is not None:
-        return table.drop_partitions(whole) if whole else None
+    predicate = condition(spark, table, where) or Constant(True)
+    done, snapshot = _without_spark(table, predicate)
+    if done:
+        return snapshot
     refuse_delete(table.schema)
-    if is_small(table, predicate):
-        return table.delete(predicate)
     if not table.schema.primary_keys:
         return delete_places(spark, table, predicate, _chooser(where))
     return delete_rows(spark, table, reader.read(spark, table, where=where))
+
+
+def delete_known(table: Table, predicate: Predicate) -> bool:
+    """Delete what needs no Spark: everything, whole partitions, few rows by an exact predicate. False: nothing was
+    done, Spark has to find the rows."""
+    return _without_spark(table.for_writing(), predicate)[0]
+
+
+def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
+    if is_everything(predicate):
+        return True, table.truncate() if table.latest_snapshot() is not None else None
+    whole = whole_partitions(table.store, predicate)
+    if whole is not None:
+        return True, table.drop_partitions(whole) if whole else None
+    if not is_small(table, predicate):
+        return False, None
+    refuse_delete(table.schema)
+    return True, table.delete(predicate)
 
 
 def _chooser(where: str | Predicate | None) -> Choose:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from bucketlake.ops.row_changes import refuse_delete
-from bucketlake.predicate import is_exact
 from bucketlake.spark import changes
 from bucketlake.sql import query
 from bucketlake.sql.target import Target, parse_condition, parse_target
@@ -16,6 +15,7 @@ from bucketlake.sql.text import Cursor
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from bucketlake.predicate import Predicate
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
@@ -39,18 +39,12 @@ def run(lake: Lake, statement: str) -> DataFrame | None:
     table = target.table(lake)
     if table is None:
         return query.run(lake, statement)
-    if target.condition is None or _is_understood(lake, target, table):
-        table.delete(target.condition)
-    elif not _delete_partitions(lake, target, table):
-        refuse_delete(table.schema)
-        _delete_rows(lake, target, table)
+    known = target.predicate(lake, table)
+    if changes.delete_known(table.table, known) or _delete_partitions(lake, target, table):
+        return None
+    refuse_delete(table.schema)
+    _delete_rows(lake, target, table, known)
     return None
-
-
-def _is_understood(lake: Lake, target: Target, table: LakeTable) -> bool:
-    """Whether the condition means the same without Spark."""
-    found = target.predicate(lake, table)
-    return found is not None and is_exact(found)
 
 
 def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
@@ -68,13 +62,13 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     return True
 
 
-def _delete_rows(lake: Lake, target: Target, table: LakeTable) -> None:
+def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate) -> None:
     schema = table.schema
     if not schema.primary_keys:
         changes.delete_places(
             lake.spark,
             table.table.for_writing(),
-            target.prune(lake, table),
+            known,
             lambda rows: target.places(lake, rows),
         )
         return

@@ -10,15 +10,30 @@ Spec: docs/spec/pushdown.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from bucketlake.predicate import And as AllOf
-from bucketlake.predicate import Compare, IsNotNull, IsNull, Operator, Or, Predicate, conjunction, negate
+from bucketlake.predicate import (
+    Compare,
+    Constant,
+    IsNotNull,
+    IsNull,
+    Opaque,
+    Operator,
+    Or,
+    Predicate,
+    conjunction,
+    negate,
+)
+from bucketlake.spark.types import quoted
 from bucketlake.sql import lexemes, typed
 from bucketlake.sql.typed import Moment, Value
 from bucketlake.types import DataField, Root
@@ -94,6 +109,15 @@ class Settings:
         return not (doubled and self.on("spark.sql.legacy.consecutiveStringLiterals.enabled"))
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement that the parser knows, with its tokens."""
+
+    text: str
+    tree: exp.Expr
+    tokens: list[Token]
+
+
 @dataclass(frozen=True)
 class Source:
     """A table in a statement: the node that names it, the name that qualifies its columns, and its columns."""
@@ -152,8 +176,10 @@ class Proof:
 
     # ---- rows
 
-    def predicate(self, source: Source) -> Predicate | None:
-        """Conjuncts of the WHERE of the table's own SELECT: rows for which they are not true change nothing."""
+    def predicate(self, source: Source, unknown: Predicate | None = None) -> Predicate | None:
+        """Conjuncts of the WHERE of the table's own SELECT: rows for which they are not true change nothing.
+
+        `unknown` stands for each conjunct that is not understood."""
         select = self._select(source, _FILTERED)
         where = select.args.get("where") if select is not None else None
         if select is None or where is None or not _only(where, {"this"}) or not _reaches(source.node, select):
@@ -162,7 +188,7 @@ class Proof:
         if not alone and not self._is_told_apart(source, select):
             return None
         reading = _Reading(self, source, alone)
-        return conjunction(reading.certain(part) for part in _parts(where.this, exp.And))
+        return conjunction(reading.certain(part) or unknown for part in _parts(where.this, exp.And))
 
     def _is_told_apart(self, source: Source, select: exp.Select) -> bool:
         """Whether the table's name qualifies columns of it alone."""
@@ -202,14 +228,38 @@ class Proof:
         return self.text[node.meta["start"] : node.meta["end"] + 1]
 
 
-def proof(text: str, tree: exp.Expr, tokens: Sequence[Token], settings: Settings, whole: str = "") -> Proof | None:
+def parse(statement: str) -> Parsed | None:
+    """The tree of a statement, None for what the parser does not know. It sees no quotes and escapes within strings."""
+    masked = lexemes.masked(statement)
+    try:
+        tokens = Spark().tokenize(masked)
+        trees = Spark().parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, masked)
+    except (SqlglotError, RecursionError):
+        return None
+    return Parsed(statement, trees[0], tokens) if len(trees) == 1 and trees[0] is not None else None
+
+
+def proof(parsed: Parsed, settings: Settings, whole: str = "") -> Proof | None:
     """What can be concluded from a tree, if it can be trusted to be what Spark makes of the text."""
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(parsed.tokens):
         if token.text.upper() == "IDENTIFIER" and following.token_type is TokenType.L_PAREN:
             return None
-    if "|>" in text or not settings.reads(text) or not lexemes.cuts_alike(text, tokens):
+    text = parsed.text
+    if "|>" in text or not settings.reads(text) or not lexemes.cuts_alike(lexemes.masked(text), parsed.tokens):
         return None
-    return Proof(text, tree, settings, whole or text)
+    return Proof(text, parsed.tree, settings, whole or text)
+
+
+def condition(text: str, source: Source, settings: Settings) -> Predicate:
+    """A condition over the rows of one table; what is not understood of it is opaque and has no columns."""
+    unknown = Opaque(text)
+    statement = f"SELECT 1 FROM {quoted(source.exposed)} WHERE {text}"
+    parsed = parse(statement)
+    found = proof(parsed, settings) if parsed is not None else None
+    if found is None or type(found.tree) is not exp.Select or not _only(found.tree, {"expressions", "from_", "where"}):
+        return unknown
+    node = found.tree.args["from_"].this
+    return found.predicate(replace(source, node=node), unknown) or unknown
 
 
 def _only(node: exp.Expr, known: set[str]) -> bool:
@@ -243,12 +293,12 @@ def _kind(join: exp.Join) -> tuple[str, str]:
     return join.side.upper(), join.kind.upper()
 
 
-def _reaches(node: exp.Table | None, select: exp.Select) -> bool:
+def _reaches(node: exp.Expr | None, select: exp.Select) -> bool:
     """Whether a table's row that WHERE rejects can have no other part in the joins: no outer join fills up for it."""
     joins: list[exp.Join] = select.args.get("joins") or []
     if not all(type(join) is exp.Join and _only(join, _JOIN) for join in joins):
         return False
-    own = next((place for place, join in enumerate(joins) if join is node.parent), -1)
+    own = next((place for place, join in enumerate(joins) if join.this is node), -1)
     if own >= 0 and _kind(joins[own]) not in _SHOWS_RIGHT:
         return False
     return all(_kind(join) in _KEEPS_LEFT for join in joins[own + 1 :])
@@ -278,6 +328,8 @@ class _Reading:
         if kind is exp.Not and _only(node, {"this"}):
             inner = self.condition(node.this)
             return None if inner is None else negate(inner)
+        if kind is exp.Boolean:
+            return Constant(bool(node.this))
         if kind is exp.Column:
             field = self.column(node)
             return Compare(field.name, "=", True) if field is not None and field.type.root is Root.BOOLEAN else None

@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel, SqlglotError
-from sqlglot.tokens import Token
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.reader import Need, pruned
 from bucketlake.sql import names, text
 from bucketlake.sql.functions import Call, calls
-from bucketlake.sql.pushdown import Proof, Settings, Source, proof
+from bucketlake.sql.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.travel import Travel, session_options, travels
 
 if TYPE_CHECKING:
@@ -90,7 +87,7 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     pieces = _after_aliases(references, plain, hints)
     proved = None
     if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
-        proved = proof(parsed.text, parsed.tree, parsed.tokens, Settings(lake.spark), statement)
+        proved = proof(parsed, Settings(lake.spark), statement)
     frames: dict[str, DataFrame] = {}
     plans: dict[tuple[Any, ...], str] = {}
     selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
@@ -158,26 +155,13 @@ def _explain(tokens: list[text.Token]) -> tuple[int, int]:
     return 0, end
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A statement that sqlglot knows, with its tokens."""
-
-    text: str
-    tree: exp.Expr
-    tokens: list[Token]
-
-
 def _parse(statement: str) -> Parsed | None:
-    """The statement's tree; None for what sqlglot does not know, whose names are then found among the tokens."""
+    """The statement's tree; None for what sqlglot does not know, or merges as it reads: names of these are found among
+    the tokens."""
     first = text.tokenize(statement)[:1]
     if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
         return None
-    try:
-        tokens = Spark().tokenize(statement)
-        trees = Spark().parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, statement)
-    except (SqlglotError, RecursionError):
-        return None
-    return Parsed(statement, trees[0], tokens) if len(trees) == 1 and trees[0] is not None else None
+    return parse(statement)
 
 
 def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
