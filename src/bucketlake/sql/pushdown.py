@@ -341,9 +341,10 @@ class _Reading:
             low = self.compared(node.this, ">=", node.args["low"])
             high = self.compared(node.this, "<=", node.args["high"])
             return AllOf((low, high)) if low is not None and high is not None else None
-        if kind is exp.Like and _only(node, {"this", "expression"}):
+        if kind is exp.Like and _only(node, {"this", "expression", "negate"}):
             field, pattern = self.column(node.this), self.value(node.expression)
-            return None if field is None else typed.like(field, pattern)
+            found = None if field is None else typed.like(field, pattern)
+            return negate(found) if found is not None and node.args.get("negate") else found
         if kind in _OPERATORS and _only(node, {"this", "expression"}):
             return self.compared(node.this, _OPERATORS[kind], node.expression)
         return None

@@ -17,7 +17,7 @@ from bucketlake.spark.reader import Need, pruned
 from bucketlake.sql import names, text
 from bucketlake.sql.functions import Call, calls
 from bucketlake.sql.pushdown import Parsed, Proof, Settings, Source, parse, proof
-from bucketlake.sql.travel import Travel, session_options, travels
+from bucketlake.sql.travel import FOLLOWS, Travel, session_options, travels
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -204,29 +204,53 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
-    """Names after FROM and JOIN, for statements that sqlglot cannot parse: Spark then says what is wrong with them."""
+    """Names after FROM and JOIN, for statements that have no tree: Spark says what is wrong with them."""
     cursor = text.Cursor(statement)
-    ctes = {a.value.lower() for a, b in zip(cursor.tokens, cursor.tokens[1:], strict=False) if b.is_word("AS")}
+    ctes = set(_cte_names(cursor.tokens))
+    listed = False  # a comma goes on with FROM's list
     while not cursor.done:
-        if not (cursor.accept("FROM") or cursor.accept("JOIN")):
+        if not (cursor.accept("FROM") or cursor.accept("JOIN") or (listed and cursor.accept(","))):
+            listed = listed and cursor.sees(")")
             cursor.at += 1
             continue
         token = cursor.peek()
         if token is None or token.kind not in ("word", "quoted"):
             continue
         parts = cursor.name()
-        after = cursor.peek()
-        follows = after is not None and (after.is_word("AS") or after.kind == "quoted")
-        alias = exp.to_table("x", alias="x") if follows else None
+        end = cursor.tokens[cursor.at - 1].end
+        alone = not cursor.sees("(") and not (len(parts) == 1 and parts[0].lower() in ctes)
+        alias = _alias(cursor)
+        listed = True
         if token.start in called:
             yield _of_call(lake, called[token.start], alias)
             continue
-        if cursor.sees("(") or (len(parts) == 1 and parts[0].lower() in ctes):
-            continue
-        name = names.find(lake, parts)
+        name = names.find(lake, parts) if alone else None
         if name is not None:
-            end = cursor.tokens[cursor.at - 1].end
             yield Reference(name, token.start, end, end, alias)
+
+
+def _cte_names(tokens: list[text.Token]) -> Iterator[str]:
+    """The names before `AS (` and `(columns) AS (`, in lower case."""
+    for at in range(2, len(tokens)):
+        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
+            place = at - 2
+            if tokens[place].value == ")":
+                while place > 0 and tokens[place].value != "(":
+                    place -= 1
+                place -= 1
+            yield tokens[place].value.lower()
+
+
+def _alias(cursor: text.Cursor) -> exp.Table | None:
+    """The alias that stands at the cursor, stepped over."""
+    token = cursor.peek()
+    if token is None or not (
+        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
+    ):
+        return None
+    if not cursor.done:
+        cursor.at += 1
+    return exp.to_table("x", alias="x")
 
 
 def _attach(

@@ -19,6 +19,10 @@ _STOPS = (
     *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
     *("LATERAL", "PIVOT", "UNPIVOT", "TABLESAMPLE", "WINDOW", "AS", "ON", "USING"),
 )
+# The words that may follow a table's name and are no alias of it.
+FOLLOWS = frozenset(
+    (*_STOPS, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
+)
 
 
 @dataclass(frozen=True, slots=True)
