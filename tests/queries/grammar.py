@@ -73,7 +73,7 @@ class Maker:
             columns = columns[2:]
         shape = self.chance.random()
         if shape < 0.3:
-            return Relation(self.pick(name, f"`{name}`", name.upper()), name, columns)
+            return Relation(self.pick(name, f"`{name}`"), name, columns)
         alias = self.alias()
         if shape < 0.85 or name == "v":
             return Relation(f"{name} {self.pick('', 'AS ')}{alias}", alias, columns)

@@ -129,6 +129,11 @@ class Bench:
         rows = self.lake.table(f"db.{name}").read()
         self.spark.createDataFrame(rows.toArrow(), rows.schema).createOrReplaceTempView(name)
 
+    def close(self) -> None:
+        """Forget the views."""
+        for name in (*DDL, *self.frames.values()):
+            self.spark.catalog.dropTempView(name)
+
     def _pruned(self, spark: Any, table: Any, selection: Any, need: Need) -> DataFrame:
         self._needs.append(need)
         key = (f"{table.name}", need)

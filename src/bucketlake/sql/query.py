@@ -172,8 +172,10 @@ def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
 def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
     for node in tree.find_all(exp.Table):
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        if len(parts) != len(node.parts) or not parts or "start" not in parts[0].meta:
+        if len(parts) != len(node.parts) or not parts or not all("start" in part.meta for part in parts):
             continue
+        if node.find_ancestor(exp.Hint) is not None:
+            continue  # BROADCAST(t): a name of the query, and its place counts from the hint
         if parts[0].meta["start"] in called:
             yield _of_call(lake, called[parts[0].meta["start"]], node)
             continue
@@ -304,7 +306,7 @@ def _unqualified(tree: exp.Expr, references: list[Reference]) -> Iterator[tuple[
     exposed = {(r.name.database.lower(), r.name.table.lower()) for r in references if not r.aliased}
     for column in tree.find_all(exp.Column):
         database, qualifier = column.args.get("db"), column.args.get("table")
-        if database is None or qualifier is None or "start" not in qualifier.meta:
+        if database is None or qualifier is None or "start" not in qualifier.meta or column.find_ancestor(exp.Hint):
             continue
         if (database.name.lower(), qualifier.name.lower()) in exposed:
             first = column.args.get("catalog") or database
