@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -11,6 +12,8 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError
+from bucketlake.predicate import Compare
+from bucketlake.spark import changes
 from bucketlake.spark.reader import Need
 from bucketlake.spark.session import Lake
 from bucketlake.sql import names, query
@@ -121,3 +124,23 @@ def test_every_use_of_a_table_reads_one_snapshot(lake: Lake, monkeypatch: pytest
 def test_a_hint_that_follows_nothing(lake: Lake) -> None:
     with pytest.raises(InvalidError, match="follows no lake table"):
         query.bind(lake, "SELECT /*+ OPTIONS('a'='b') */ id FROM t")
+
+
+def test_times_of_day_are_in_the_zone_of_the_session_even_where_it_is_not_set(lake: Lake) -> None:
+    class Conf:
+        def get(self, key: str, *default: str) -> str:  # as Spark answers: the machine's zone, or the default given
+            return default[0] if default else "Asia/Tokyo"
+
+    kinds = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    table = lake.catalog.create_table("db.zoned", kinds)
+    spark: Any = SimpleNamespace(conf=Conf())
+    found = changes.condition(spark, table, "at = '2020-01-01 09:00:00'")
+    assert found == Compare("at", "=", dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc))
+
+
+def test_what_came_between_two_snapshots_is_not_cut_short(lake: Lake) -> None:
+    hint = "/*+ OPTIONS('incremental-between'='1,2') */"
+    table = lake.catalog.table("db.t")
+    for _ in range(2):
+        table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    assert needs(lake, f"SELECT id FROM t {hint} LIMIT 1") == [Need(("id",), None, None)]

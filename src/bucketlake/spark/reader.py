@@ -71,7 +71,7 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     wanted = column_names(table.schema, need.columns)
     exact = None if need.predicate is None else exact_part(need.predicate)
     found = table.planned(need.predicate, selection)
-    if need.limit is not None and need.predicate is None:
+    if need.limit is not None and need.predicate is None and table.view is None:
         found = _enough(table.store, found, need.limit)
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
@@ -84,7 +84,7 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
     rows, chosen = 0, []
     for split in found.splits:
         gone = [place.range.cardinality for place in split.deletions.values()]
-        if split.raw and None not in gone and not _holds_deletes(store, split):
+        if split.raw and split.before is None and None not in gone and not _holds_deletes(store, split):
             chosen.append(split)
             rows += split.row_count - sum(number or 0 for number in gone)
             if rows >= limit:

@@ -7,7 +7,7 @@ columns and rows, and Spark still evaluates the statement itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -100,6 +100,8 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
         own = place is not None and place.start == reference.start
         if proved is not None and not own:
             need = _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
+            if any(option.startswith("incremental") for option in reference.options):
+                need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
         key = (read, need, own)
         if key not in plans:
             plans[key] = f"t{len(plans)}"
