@@ -180,7 +180,7 @@ TRICKY = [
     ("FROM db.p |> WHERE n IS NOT NULL |> LIMIT 3 |> AGGREGATE count(*) AS c", {(3,)}),
     ("FROM db.p x |> WHERE x.n = 2 |> SELECT id", {(2,)}),
     ("SELECT count(*) FROM db.p TABLESAMPLE (3 ROWS)", {(3,)}),
-    ("SELECT v FROM db.p UNPIVOT (v FOR n IN (id)) WHERE n = 'id' AND v = 2", {(2,)}),
+    ("SELECT v FROM db.p UNPIVOT (v FOR name2 IN (id, n)) WHERE name2 = 'n' AND v = 2", {(2,)}),
     ("SELECT id FROM db.p WHERE IDENTIFIER('n') = 2", {(2,)}),
     ("SELECT /*+ BROADCAST(p) */ p.id FROM db.p WHERE p.n = 2", {(2,)}),
 ]  # fmt: skip
