@@ -337,3 +337,20 @@ def test_merge_engines(classic: bucketlake.Lake, options: str, deletes: str | No
     assert ((2, 20, 1) in content(classic)) == (deletes is not None)
     classic.sql("DELETE FROM db.t WHERE pt = 2")  # metadata alone: every engine
     assert (3, 30, 2) not in content(classic)
+
+
+def test_conditions_are_read_as_written(classic: bucketlake.Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    names = ["O'Brien", 'a"b', "c\\d", "x%", "plain", "last"]
+    listed = ", ".join(
+        f"({place}, '{name.replace(chr(92), chr(92) * 2).replace(chr(39), chr(39) * 2)}')"
+        for place, name in enumerate(names)
+    )
+    classic.sql(f"INSERT INTO db.t VALUES {listed}")
+    classic.sql("UPDATE db.t SET name = concat(name, '!') WHERE name = 'O''Brien'")
+    classic.sql('UPDATE db.t SET name = concat(name, \'!\') WHERE log10(id) = 0 AND name = "a""b"')
+    assert [row[1] for row in content(classic)] == ["O'Brien!", 'a"b!', *names[2:]]
+    classic.sql("DELETE FROM db.t WHERE name IN ('O''Brien!', r'c\\d')")
+    classic.sql("DELETE FROM db.t WHERE name = 'x' '%'")
+    classic.sql("DELETE FROM db.t WHERE name LIKE 'pl%' AND rand() >= 0")
+    assert [row[0] for row in content(classic)] == [1, 5]

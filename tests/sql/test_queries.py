@@ -164,3 +164,32 @@ def test_limit_opens_only_the_files_that_it_needs(lake: Lake) -> None:
             lake.sql("SELECT id FROM db.many ORDER BY id LIMIT 1").collect()
     finally:
         lake.spark.conf.unset("spark.paimon.source.split.open-file-cost")
+
+
+TRICKY = [
+    ("SELECT c FROM (SELECT count(*) AS c FROM db.p) LIMIT 1", {(6,)}),
+    ("SELECT id FROM (SELECT id FROM db.p ORDER BY id DESC) LIMIT 1", {(12,)}),
+    ("SELECT count(*) FROM (SELECT DISTINCT name FROM db.p) LIMIT 1", {(2,)}),
+    ("SELECT id FROM db.p WHERE name = 'O''Brien'", {(0,), (1,), (2,)}),
+    ('SELECT id FROM db.p WHERE name IN ("O\'Brien", \'z\') AND id > 0', {(1,), (2,)}),
+    ("SELECT id FROM db.p WHERE name = 'O' '\\'Brien' AND n = 1", {(1,)}),
+    ("SELECT id FROM db.p WHERE log10(id) = 1", {(10,)}),
+    ("SELECT n FROM db.p AS z(n, id, name) WHERE z.n = 12", {(12,)}),
+    ("SELECT a.id FROM db.p a LEFT JOIN (db.p b JOIN db.p c ON b.id = c.id + 100) ON a.id = b.id WHERE c.id IS NULL AND a.id = 1",
+     {(1,)}),
+    ("FROM db.p |> WHERE n IS NOT NULL |> LIMIT 3 |> AGGREGATE count(*) AS c", {(3,)}),
+    ("FROM db.p x |> WHERE x.n = 2 |> SELECT id", {(2,)}),
+    ("SELECT count(*) FROM db.p TABLESAMPLE (3 ROWS)", {(3,)}),
+    ("SELECT v FROM db.p UNPIVOT (v FOR name2 IN (id, n)) WHERE name2 = 'n' AND v = 2", {(2,)}),
+    ("SELECT id FROM db.p WHERE IDENTIFIER('n') = 2", {(2,)}),
+    ("SELECT /*+ BROADCAST(p) */ p.id FROM db.p WHERE p.n = 2", {(2,)}),
+]  # fmt: skip
+
+
+def test_what_is_easily_pushed_to_the_wrong_place(classic: Lake) -> None:
+    """Over three files of two partitions each; the answers are Spark's."""
+    classic.sql("CREATE TABLE db.p (id BIGINT, name STRING, n INT)")
+    for i in range(3):
+        classic.sql(f"INSERT INTO db.p VALUES ({i}, 'O''Brien', {i}), ({i + 10}, 'x', NULL)")
+    for statement, expected in TRICKY:
+        assert rows(classic, statement) == expected, statement

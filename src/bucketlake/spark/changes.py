@@ -55,18 +55,32 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     """
     table, where = table.for_writing(), required(where)
     predicate = condition(spark, table, where)
-    if is_everything(predicate):
-        return table.truncate() if table.latest_snapshot() is not None else None
     assert predicate is not None
-    whole = whole_partitions(table.store, predicate)
-    if whole is not None:
-        return table.drop_partitions(whole) if whole else None
+    done, snapshot = _without_spark(table, predicate)
+    if done:
+        return snapshot
     refuse_delete(table.schema)
-    if is_small(table, predicate):
-        return table.delete(predicate)
     if not table.schema.primary_keys:
         return delete_places(spark, table, predicate, _chooser(where))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
+
+
+def delete_known(table: Table, predicate: Predicate) -> bool:
+    """Delete what needs no Spark: everything, whole partitions, few rows by an exact predicate. False: nothing was
+    done, Spark has to find the rows."""
+    return _without_spark(table.for_writing(), predicate)[0]
+
+
+def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
+    if is_everything(predicate):
+        return True, table.truncate() if table.latest_snapshot() is not None else None
+    whole = whole_partitions(table.store, predicate)
+    if whole is not None:
+        return True, table.drop_partitions(whole) if whole else None
+    if not is_small(table, predicate):
+        return False, None
+    refuse_delete(table.schema)
+    return True, table.delete(predicate)
 
 
 def _chooser(where: str | Predicate | None) -> Choose:
@@ -79,7 +93,7 @@ def condition(spark: SparkSession, table: Table, where: str | Predicate | None) 
     """The condition as a predicate, texts read in the session's time zone."""
     if not isinstance(where, str):
         return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 def is_small(table: Table, predicate: Predicate) -> bool:

@@ -189,7 +189,7 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
         raise InvalidError("partitions and where cannot be used together.")
     specs = parse_specs(given) if isinstance(given, str) else given
     if isinstance(where, str):
-        zone = str(spark.conf.get("spark.sql.session.timeZone", "UTC"))
+        zone = str(spark.conf.get("spark.sql.session.timeZone"))
         where = parse_where(where, store.schema.fields, zone) if where else None
     wanted = chosen_partitions(store, specs or None, where)
     if request.idle is not None:

@@ -18,6 +18,7 @@ from bucketlake.ops.messages import Split
 from bucketlake.ops.outcome import on_newest
 from bucketlake.ops.read import column_names, exact_part
 from bucketlake.ops.scan import Plan
+from bucketlake.ops.select import Selection
 from bucketlake.ops.store import Store, parallel
 from bucketlake.ops.system_tables import RowView, read_view, view_schema
 from bucketlake.paths import POSTPONE_BUCKET
@@ -47,21 +48,48 @@ def read(
     many as asked for if there are so many: files that are not needed for them are not opened."""
     handle = table
 
-    def once() -> tuple[Table, Predicate | None, Plan]:
+    def once() -> tuple[Table, list[str], Need, Plan]:
         past, selection = handle.as_of(options)
-        predicate = _predicate(spark, past, where)
-        return past, predicate, past.planned(predicate, selection)
+        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, columns)
+        asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+        need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
+        return past, wanted, need, _plan(past, selection, need)
 
-    table, predicate, found = on_newest(table.store, once)
-    wanted = column_names(table.schema, columns)
-    if limit is not None and predicate is None:
-        found = _enough(table.store, found, limit)
-    asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
-    needed = tuple(name for name in table.schema.field_names if name in asked)
-    exact = None if predicate is None else exact_part(predicate)
-    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
+    table, wanted, need, found = on_newest(table.store, once)
+    frame = _shown(spark, table, need, found)
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
+    return frame if frame.columns == wanted else frame.select(*[quoted(name) for name in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is enough of a table: columns (None: all), rows for which `predicate` may be true, `limit` rows, any."""
+
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    limit: int | None = None
+
+
+def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+    """At least the rows that are needed of what `Table.as_of` selected, with just these columns: who asks filters and
+    limits them."""
+    return _shown(spark, table, need, _plan(table, selection, need))
+
+
+def _plan(table: Table, selection: Selection, need: Need) -> Plan:
+    found = table.planned(need.predicate, selection)
+    if need.limit is not None and need.predicate is None and table.view is None:
+        return _enough(table.store, found, need.limit)
+    return found
+
+
+def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
+    wanted = column_names(table.schema, need.columns)
+    exact = None if need.predicate is None else exact_part(need.predicate)
+    asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
+    needed = tuple(name for name in table.schema.field_names if name in asked)
+    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
@@ -70,7 +98,7 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
     rows, chosen = 0, []
     for split in found.splits:
         gone = [place.range.cardinality for place in split.deletions.values()]
-        if split.raw and None not in gone and not _holds_deletes(store, split):
+        if split.raw and split.before is None and None not in gone and not _holds_deletes(store, split):
             chosen.append(split)
             rows += split.row_count - sum(number or 0 for number in gone)
             if rows >= limit:
@@ -84,7 +112,7 @@ def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None)
     """The condition, with times of day in the session's zone as Spark itself reads them."""
     if not isinstance(where, str):
         return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone", "UTC")))
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 
 from bucketlake.ops.row_changes import refuse_delete
-from bucketlake.predicate import is_exact
 from bucketlake.spark import changes
 from bucketlake.sql import names
 from bucketlake.sql.parsed import Statement
@@ -16,6 +15,7 @@ from bucketlake.sql.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import Cursor
 
 if TYPE_CHECKING:
+    from bucketlake.predicate import Predicate
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
@@ -40,17 +40,11 @@ class _Delete:
         """
         target = self.target
         table = target.table(lake, name)
-        if target.condition is None or _is_understood(lake, target, table):
-            table.delete("true" if target.condition is None else target.condition)
-        elif not _delete_partitions(lake, target, table):
-            refuse_delete(table.schema)
-            _delete_rows(lake, target, table)
-
-
-def _is_understood(lake: Lake, target: Target, table: LakeTable) -> bool:
-    """Whether the condition means the same without Spark."""
-    found = target.predicate(lake, table)
-    return found is not None and is_exact(found)
+        known = target.predicate(lake, table)
+        if changes.delete_known(table.table, known) or _delete_partitions(lake, target, table):
+            return
+        refuse_delete(table.schema)
+        _delete_rows(lake, target, table, known)
 
 
 def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
@@ -68,13 +62,13 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     return True
 
 
-def _delete_rows(lake: Lake, target: Target, table: LakeTable) -> None:
+def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate) -> None:
     schema = table.schema
     if not schema.primary_keys:
         changes.delete_places(
             lake.spark,
             table.table.for_writing(),
-            target.prune(lake, table),
+            known,
             lambda rows: target.places(lake, rows),
         )
         return

@@ -1,29 +1,31 @@
 """Queries over lake tables: each reference becomes a DataFrame argument of `spark.sql`, the rest stays as written.
 
-Per reference the plan is told which columns the statement can name and which conjuncts of its WHERE speak of this table
-alone. Both only prune files and columns: Spark still evaluates the statement itself.
+Per reference the plan is told what is proved to be enough of the table (`sql/pushdown.py`): this only prunes files,
+columns and rows, and Spark still evaluates the statement itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.predicate import parse_where
+from bucketlake.errors import InvalidError
+from bucketlake.ops.outcome import on_newest
+from bucketlake.spark.reader import Need, pruned
 from bucketlake.sql import names, text
 from bucketlake.sql.functions import Call, calls
-from bucketlake.sql.travel import Travel, session_options, travels
+from bucketlake.sql.pushdown import Parsed, Proof, Settings, Source, parse, proof
+from bucketlake.sql.travel import FOLLOWS, Travel, session_options, travels
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from bucketlake.ops.select import Selection
     from bucketlake.spark.session import Lake
+    from bucketlake.table import Table
 
 
 @dataclass(slots=True)
@@ -75,32 +77,75 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     called = calls(statement, tokens)
     cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
     plain = text.blank(statement, cut + [(call.opens, call.end) for call in called.values()])
-    tree = _parse(text.blank(plain, [_explain(tokens)]))
+    parsed = _parse(text.blank(plain, [_explain(tokens)]))
+    tree = parsed.tree if parsed is not None else None
     references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
     if not references:
         return statement, {}
+    settings = dict(lake.spark.conf.getAll)
     for reference in references:
-        _attach(lake, reference, plain, hints, found)
-    identifiers = _identifiers(tokens)
-    frames: dict[str, DataFrame] = {}
+        _attach(lake, reference, plain, [*hints, *found], settings)
     pieces = _after_aliases(references, plain, hints)
-    plans: dict[tuple[Any, ...], str] = {}
-    for reference in references:
-        table = lake.table(reference.name.full)
-        columns = _columns(table, identifiers, tree)
-        where = _where(reference, references, table, tree)
-        own = place is not None and place.start == reference.start
-        key = (reference.name, tuple(reference.options.items()), tuple(columns or ()), where, own)
-        if key not in plans:
-            plans[key] = f"t{len(plans)}"
-            read = table.read(columns, where, _limit(tree), **reference.options) if not own else None
-            frames[plans[key]] = place.frame if place is not None and read is None else read
-        alias = "" if reference.aliased else f" AS `{reference.name.table.replace('`', '``')}`"
-        pieces.append((reference.start, reference.until, "{" + plans[key] + "}" + alias))
+    proved = None
+    if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
+        proved = proof(parsed, Settings(lake.spark), statement)
+    store = lake.table(references[0].name.full).table.store
+    frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place))
+    for reference, name in zip(references, names_of, strict=True):
+        pieces.extend(_bound(reference, name, plain))
     if tree is not None:
         pieces.extend(_unqualified(tree, references))
     escaped = statement.replace("{", "{{").replace("}", "}}")
     return text.splice(escaped, _shifted(statement, pieces)), frames
+
+
+def _frames(
+    lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None
+) -> tuple[dict[str, DataFrame], list[str]]:
+    """What each name stands for, and the name of each reference: all that read one table the same see one snapshot."""
+    frames: dict[str, DataFrame] = {}
+    plans: dict[tuple[Any, ...], str] = {}
+    selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
+    chosen: list[str] = []
+    for reference in references:
+        read = (reference.name, tuple(reference.options.items()))
+        if read not in selected:
+            selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
+        table, selection = selected[read]
+        need = Need()
+        own = place is not None and place.start == reference.start
+        if proved is not None and not own:
+            need = _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
+            if any(option.startswith("incremental") for option in reference.options):
+                need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
+        key = (read, need, own)
+        if key not in plans:
+            plans[key] = f"t{len(plans)}"
+            if place is not None and own:
+                frames[plans[key]] = place.frame
+            else:
+                frames[plans[key]] = pruned(lake.spark, table, selection, need)
+        chosen.append(plans[key])
+    return frames, chosen
+
+
+def _need(proved: Proof, source: Source) -> Need:
+    """What of a table is read: all that the statement may need of it."""
+    columns, predicate = proved.columns(source), proved.predicate(source)
+    limit = proved.limit(source) if predicate is None else None
+    return Need(None if columns is None else tuple(columns), predicate, limit)
+
+
+def _bound(reference: Reference, name: str, plain: str) -> list[tuple[int, int, str]]:
+    """The marker in a reference's place, and the name that it had, behind a TABLESAMPLE clause if there is one."""
+    marker = (reference.start, reference.until, "{" + name + "}")
+    if reference.aliased:
+        return [marker]
+    alias = f" AS `{reference.name.table.replace('`', '``')}`"
+    end = text.sample_end(plain, reference.until)
+    if end is None:
+        return [(*marker[:2], marker[2] + alias)]
+    return [marker, (end, end, alias)]
 
 
 def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -125,15 +170,13 @@ def _explain(tokens: list[text.Token]) -> tuple[int, int]:
     return 0, end
 
 
-def _parse(statement: str) -> exp.Expr | None:
-    """The statement's tree; None for what sqlglot does not know, whose names are then found among the tokens."""
+def _parse(statement: str) -> Parsed | None:
+    """The statement's tree; None for what sqlglot does not know, or merges as it reads: names of these are found among
+    the tokens."""
     first = text.tokenize(statement)[:1]
-    if not first or first[0].value.upper() not in _PARSED:
+    if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
         return None
-    try:
-        return sqlglot.parse_one(statement, dialect="spark", error_level=sqlglot.ErrorLevel.IMMEDIATE)
-    except (SqlglotError, RecursionError):
-        return None
+    return parse(statement)
 
 
 def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
@@ -144,8 +187,10 @@ def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
 def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
     for node in tree.find_all(exp.Table):
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
-        if len(parts) != len(node.parts) or not parts or "start" not in parts[0].meta:
+        if len(parts) != len(node.parts) or not parts or not all("start" in part.meta for part in parts):
             continue
+        if node.find_ancestor(exp.Hint) is not None:
+            continue  # BROADCAST(t): a name of the query, and its place counts from the hint
         if parts[0].meta["start"] in called:
             yield _of_call(lake, called[parts[0].meta["start"]], node)
             continue
@@ -176,35 +221,60 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
-    """Names after FROM and JOIN, for statements that sqlglot cannot parse: Spark then says what is wrong with them."""
+    """Names after FROM and JOIN, for statements that have no tree: Spark says what is wrong with them."""
     cursor = text.Cursor(statement)
-    ctes = {a.value.lower() for a, b in zip(cursor.tokens, cursor.tokens[1:], strict=False) if b.is_word("AS")}
+    ctes = set(_cte_names(cursor.tokens))
+    listed = False  # a comma goes on with FROM's list
     while not cursor.done:
-        if not (cursor.accept("FROM") or cursor.accept("JOIN")):
+        if not (cursor.accept("FROM") or cursor.accept("JOIN") or (listed and cursor.accept(","))):
+            listed = listed and cursor.sees(")")
             cursor.at += 1
             continue
         token = cursor.peek()
         if token is None or token.kind not in ("word", "quoted"):
             continue
         parts = cursor.name()
-        after = cursor.peek()
-        follows = after is not None and (after.is_word("AS") or after.kind == "quoted")
-        alias = exp.to_table("x", alias="x") if follows else None
+        end = cursor.tokens[cursor.at - 1].end
+        alone = not cursor.sees("(") and not (len(parts) == 1 and parts[0].lower() in ctes)
+        alias = _alias(cursor)
+        listed = True
         if token.start in called:
             yield _of_call(lake, called[token.start], alias)
             continue
-        if cursor.sees("(") or (len(parts) == 1 and parts[0].lower() in ctes):
-            continue
-        name = names.find(lake, parts)
+        name = names.find(lake, parts) if alone else None
         if name is not None:
-            end = cursor.tokens[cursor.at - 1].end
             yield Reference(name, token.start, end, end, alias)
 
 
-def _attach(lake: Lake, reference: Reference, plain: str, hints: list[text.Hint], found: list[Travel]) -> None:
+def _cte_names(tokens: list[text.Token]) -> Iterator[str]:
+    """The names before `AS (` and `(columns) AS (`, in lower case."""
+    for at in range(2, len(tokens)):
+        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
+            place = at - 2
+            if tokens[place].value == ")":
+                while place > 0 and tokens[place].value != "(":
+                    place -= 1
+                place -= 1
+            yield tokens[place].value.lower()
+
+
+def _alias(cursor: text.Cursor) -> exp.Table | None:
+    """The alias that stands at the cursor, stepped over."""
+    token = cursor.peek()
+    if token is None or not (
+        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
+    ):
+        return None
+    if not cursor.done:
+        cursor.at += 1
+    return exp.to_table("x", alias="x")
+
+
+def _attach(
+    lake: Lake, reference: Reference, plain: str, clauses: list[text.Hint | Travel], settings: Mapping[str, str]
+) -> None:
     """Give a reference the session's options, its call's, then the hint and AS OF that follow it directly."""
-    reference.options = {**session_options(lake, reference.name), **reference.call}
-    clauses: list[text.Hint | Travel] = [*hints, *found]
+    reference.options = {**session_options(lake, reference.name, settings), **reference.call}
     moved = True
     while moved:
         moved = False
@@ -246,102 +316,12 @@ def _alias_end(reference: Reference) -> int:
     return int(reference.node.args["alias"].this.meta.get("end", -1)) + 1
 
 
-def _identifiers(tokens: list[text.Token]) -> set[str]:
-    return {token.value.lower() for token in tokens if token.kind in ("word", "quoted")}
-
-
-def _columns(table: Any, identifiers: set[str], tree: exp.Expr | None) -> list[str] | None:
-    """The table's columns that the statement can mean; None (all) under a star, NATURAL JOIN or an unparsed text."""
-    if tree is None:
-        return None
-    for star in tree.find_all(exp.Star):
-        if not isinstance(star.parent, exp.Count):
-            return None
-    if any(join.args.get("method") for join in tree.find_all(exp.Join)) or tree.find(exp.Command):
-        return None
-    fields = [f.name for f in table.schema.fields]
-    wanted = [name for name in fields if name.lower() in identifiers]
-    return wanted or fields[:1]
-
-
-def _where(reference: Reference, references: list[Reference], table: Any, tree: exp.Expr | None) -> str | None:
-    """The conjuncts of the enclosing WHERE that only this table decides, as text; None if there are none."""
-    if tree is None or reference.node is None:
-        return None
-    select = reference.node.parent_select
-    if not isinstance(select, exp.Select) or select.args.get("where") is None or _nullable_side(reference.node, select):
-        return None
-    fields = {f.name.lower(): f.name for f in table.schema.fields}
-    alone = not select.args.get("joins") and not select.args.get("laterals")
-    kept = []
-    for conjunct in (
-        select.args["where"].this.flatten()
-        if isinstance(select.args["where"].this, exp.And)
-        else [select.args["where"].this]
-    ):
-        predicate = _own(conjunct, reference, fields, alone)
-        if predicate is not None and _understood(predicate, table):
-            kept.append(predicate)
-    return " AND ".join(f"({predicate})" for predicate in kept) or None
-
-
-def _limit(tree: exp.Expr | None) -> int | None:
-    """How many rows of its one table the statement can use: `SELECT columns FROM t LIMIT n`, None for all others."""
-    if not isinstance(tree, exp.Select) or tree.args.get("limit") is None:
-        return None
-    clauses = {name for name, value in tree.args.items() if value}
-    count = tree.args["limit"].expression
-    plain = all(isinstance(item.unalias(), (exp.Column, exp.Star, exp.Literal)) for item in tree.expressions)
-    if not plain or not clauses <= {"expressions", "from_", "from", "limit", "kind"}:
-        return None
-    return int(count.name) if isinstance(count, exp.Literal) and count.is_int else None
-
-
-def _nullable_side(node: exp.Table, select: exp.Select) -> bool:
-    """Whether an outer join may fill this table's columns with nulls (pruning it first would then add rows)."""
-    if node.find_ancestor(exp.Join, exp.From, exp.Select) is select:
-        return True
-    sides = [(join, join.side.upper()) for join in select.args.get("joins") or []]
-    own = node.find_ancestor(exp.Join)
-    if own is not None and all(own is not join for join, _ in sides):
-        own = None
-    if own is not None and own.side.upper() in ("LEFT", "FULL"):
-        return True
-    return any(side in ("RIGHT", "FULL") for join, side in sides if join is not own)
-
-
-def _own(conjunct: exp.Expr, reference: Reference, fields: dict[str, str], alone: bool) -> str | None:
-    """The conjunct as text without qualifiers if it only speaks of this table, else None."""
-    if conjunct.find(exp.Query, exp.Placeholder, exp.Parameter, exp.Window, exp.Dot):
-        return None
-    copy = conjunct.copy()
-    columns = list(copy.find_all(exp.Column))
-    for column in columns:
-        qualifier = column.table.lower()
-        if column.name.lower() not in fields or (not qualifier and not alone):
-            return None
-        if qualifier and qualifier != reference.exposed.lower():
-            return None
-        column.set("this", exp.to_identifier(fields[column.name.lower()], quoted=True))
-        for part in ("table", "db", "catalog"):
-            column.set(part, None)
-    return copy.sql(dialect="spark") if columns else None
-
-
-def _understood(predicate: str, table: Any) -> bool:
-    try:
-        parse_where(predicate, table.schema.fields)
-    except (InvalidError, UnsupportedError):
-        return False
-    return True
-
-
 def _unqualified(tree: exp.Expr, references: list[Reference]) -> Iterator[tuple[int, int, str]]:
     """`db.t.c` -> `t.c`: once bound, a table is known by its last name only."""
     exposed = {(r.name.database.lower(), r.name.table.lower()) for r in references if not r.aliased}
     for column in tree.find_all(exp.Column):
         database, qualifier = column.args.get("db"), column.args.get("table")
-        if database is None or qualifier is None or "start" not in qualifier.meta:
+        if database is None or qualifier is None or "start" not in qualifier.meta or column.find_ancestor(exp.Hint):
             continue
         if (database.name.lower(), qualifier.name.lower()) in exposed:
             first = column.args.get("catalog") or database

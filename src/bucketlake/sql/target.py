@@ -10,13 +10,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.predicate import Constant, Opaque, Predicate
-from bucketlake.spark.changes import condition
+from bucketlake.predicate import Constant, Predicate
 from bucketlake.spark.native import ROW_INDEX
 from bucketlake.spark.placed import FILE
 from bucketlake.spark.types import quoted
 from bucketlake.sql import names, query
+from bucketlake.sql.pushdown import Settings, Source, condition
 from bucketlake.sql.text import Cursor, option_hints
 from bucketlake.sql.travel import session_options
 
@@ -32,6 +31,8 @@ _STEADY = (
     *(exp.Between, exp.Is, exp.Null, exp.Boolean, exp.Literal, exp.Column, exp.Identifier, exp.Subquery, exp.Tuple),
     *(exp.Cast, exp.DataType, exp.Neg, exp.Like),
 )
+# The parser's functions include the signs of logic.
+_STEADY_CALLS = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.And, exp.Or, exp.Cast, exp.Case, exp.Exists)
 
 
 # Words that open a clause of other statements: an alias of this name needs AS.
@@ -122,25 +123,12 @@ class Target:
         """Where the matching rows of `own` lie: file and position."""
         return self.rows(lake, {name: self.column(name) for name in (FILE, ROW_INDEX)}, own)
 
-    def predicate(self, lake: Lake, table: LakeTable) -> Predicate | None:
-        """The condition, parts that only Spark can evaluate left opaque; None where it says nothing without the
-        statement."""
-        if self.condition is None or not self.is_plain():
-            return None
-        try:
-            return condition(lake.spark, table.table, self.condition)
-        except (InvalidError, UnsupportedError):
-            return None  # Spark says what is wrong with it
-
-    def prune(self, lake: Lake, table: LakeTable) -> Predicate:
-        """What is known of the rows without Spark, to leave out files."""
-        unknown = Constant(True) if self.condition is None else Opaque(self.condition, ())
-        return self.predicate(lake, table) or unknown
-
-    def is_plain(self) -> bool:
-        """Whether no column of the condition is qualified, so that it means the same without the statement."""
-        tree = _tree(self.condition)
-        return tree is not None and not any(column.args.get("table") for column in tree.find_all(exp.Column))
+    def predicate(self, lake: Lake, table: LakeTable) -> Predicate:
+        """What is known of the matching rows without Spark; opaque parts only Spark evaluates, in the statement."""
+        if self.condition is None:
+            return Constant(True)
+        name = self.alias if self.alias is not None else self.parts[-1]
+        return condition(self.condition, Source(None, name, table.schema.fields), Settings(lake.spark))
 
     def is_about(self, columns: tuple[str, ...]) -> bool:
         """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""
@@ -151,7 +139,7 @@ class Target:
         stack, seen = [tree.args["where"].this], False
         while stack:
             node = stack.pop()
-            if isinstance(node, exp.Query):
+            if isinstance(node, exp.Query) and _is_steady(node):
                 continue
             if not isinstance(node, _STEADY):
                 return False
@@ -161,6 +149,11 @@ class Target:
                 seen = True
             stack.extend(node.iter_expressions())
         return seen
+
+
+def _is_steady(query: exp.Query) -> bool:
+    """Whether a subquery calls no function but aggregates that answer the same for every row."""
+    return all(isinstance(call, _STEADY_CALLS) for call in query.find_all(exp.Func))
 
 
 def _tree(condition: str | None) -> exp.Select | None:

@@ -142,6 +142,21 @@ def plain_timestamps(text: str) -> str:
     return splice(text, pieces)
 
 
+def sample_end(text: str, start: int) -> int | None:
+    """Where the TABLESAMPLE clause that follows `start` ends; None if none does."""
+    cursor = Cursor(blank(text, [(0, start)]))
+    if not cursor.accept("TABLESAMPLE"):
+        return None
+    for _ in range(2):
+        cursor.expect("(")
+        cursor.until(")")
+        cursor.expect(")")
+        end = cursor.tokens[cursor.at - 1].end
+        if not cursor.accept("REPEATABLE"):
+            break
+    return end
+
+
 class Cursor:
     """Reads one statement from left to right. Words are compared without case.
 

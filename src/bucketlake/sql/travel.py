@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,10 @@ _STOPS = (
     *(",", ")", ";", "WHERE", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "ANTI", "SEMI", "NATURAL", "GROUP"),
     *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
     *("LATERAL", "PIVOT", "UNPIVOT", "TABLESAMPLE", "WINDOW", "AS", "ON", "USING"),
+)
+# The words that may follow a table's name and are no alias of it.
+FOLLOWS = frozenset(
+    (*_STOPS, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
 )
 
 
@@ -89,11 +94,11 @@ def _ends(tokens: list[Token], at: int) -> bool:
     return (before.kind != "sign" and not typed and not interval) or (before.value == ")" and token.kind != "sign")
 
 
-def session_options(lake: Lake, name: LakeName) -> dict[str, str]:
+def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any)."""
     general: dict[str, str] = {}
     special: dict[str, str] = {}
-    for key, value in lake.spark.conf.getAll.items():
+    for key, value in (lake.spark.conf.getAll if settings is None else settings).items():
         prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
         if prefix is None:
             continue

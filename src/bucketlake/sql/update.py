@@ -54,7 +54,7 @@ class Update:
             changes.update_places(
                 lake.spark,
                 table.table.for_writing(),
-                target.prune(lake, table),
+                target.predicate(lake, table),
                 lambda rows: target.places(lake, rows),
                 lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
             )

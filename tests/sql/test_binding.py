@@ -1,0 +1,146 @@
+"""Which names of a statement become lake tables, and what stands in their place, without Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError
+from bucketlake.predicate import Compare
+from bucketlake.spark import changes
+from bucketlake.spark.reader import Need
+from bucketlake.spark.session import Lake
+from bucketlake.sql import names, query
+
+
+class _Conf:
+    getAll: ClassVar[dict[str, str]] = {}
+
+    def get(self, key: str, *default: str) -> str:
+        return default[0] if default else "UTC"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    catalog = bucketlake.open(str(tmp_path))
+    catalog.create_database("db")
+    for name in ("t", "u"):
+        catalog.create_table(f"db.{name}", pa.schema([("id", pa.int64()), ("n", pa.int32()), ("s", pa.string())]))
+    monkeypatch.setattr(names, "is_temp_view", lambda lake, name: False)
+    monkeypatch.setattr(query, "pruned", lambda spark, table, selection, need: (table.name, need))
+    found = Lake(SimpleNamespace(conf=_Conf()), catalog)  # type: ignore[arg-type]
+    found.current_database = "db"
+    return found
+
+
+def bound(lake: Lake, statement: str) -> str:
+    text, frames = query.bind(lake, statement)
+    return text.format(**{name: f"<{frame[0][3:]}>" for name, frame in frames.items()}) if frames else text  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT * FROM t", "SELECT * FROM <t> AS `t`"),
+        ("SELECT /*+ BROADCAST(t) */ t.id FROM t, u x", "SELECT /*+ BROADCAST(t) */ t.id FROM <t> AS `t`, <u> x"),
+        ("SELECT * FROM t TABLESAMPLE (5 ROWS) LIMIT 1", "SELECT * FROM <t> TABLESAMPLE (5 ROWS) AS `t` LIMIT 1"),
+        ("SELECT * FROM t TABLESAMPLE (5 ROWS) x", "SELECT * FROM <t> TABLESAMPLE (5 ROWS) x"),
+        (
+            "SELECT * FROM t TABLESAMPLE (9 PERCENT) REPEATABLE (7)",
+            "SELECT * FROM <t> TABLESAMPLE (9 PERCENT) REPEATABLE (7) AS `t`",
+        ),
+        ("FROM t |> WHERE id = 1", "FROM <t> AS `t` |> WHERE id = 1"),
+        ("FROM t AS x |> LIMIT 1", "FROM <t> AS x |> LIMIT 1"),
+        ("FROM t x |> JOIN u ON x.id = u.id", "FROM <t> x |> JOIN <u> AS `u` ON x.id = u.id"),
+        ("FROM t, u y |> LIMIT 1", "FROM <t> AS `t`, <u> y |> LIMIT 1"),
+        (
+            "SELECT c FROM (FROM t |> AGGREGATE count(*) AS c) x JOIN u z ON c = z.id",
+            "SELECT c FROM (FROM <t> AS `t` |> AGGREGATE count(*) AS c) x JOIN <u> z ON c = z.id",
+        ),
+        ("WITH t AS (FROM u |> LIMIT 1) FROM t |> LIMIT 1", "WITH t AS (FROM <u> AS `u` |> LIMIT 1) FROM t |> LIMIT 1"),
+        (
+            "WITH t(a) AS (FROM u |> LIMIT 1) SELECT a FROM t",
+            "WITH t(a) AS (FROM <u> AS `u` |> LIMIT 1) SELECT a FROM t",
+        ),
+        (
+            "WITH t AS (SELECT id FROM t) SELECT /*+ BROADCAST(t) */ id FROM t",
+            "WITH t AS (SELECT id FROM <t> AS `t`) SELECT /*+ BROADCAST(t) */ id FROM t",
+        ),
+        ("SELECT * FROM IDENTIFIER('t')", "SELECT * FROM IDENTIFIER('t')"),
+        ("SELECT '{x}' FROM t", "SELECT '{x}' FROM <t> AS `t`"),
+    ],
+)
+def test_what_stands_in_place_of_a_table(lake: Lake, statement: str, expected: str) -> None:
+    assert bound(lake, statement) == expected
+
+
+def needs(lake: Lake, statement: str) -> list[Need]:
+    return [frame[1] for frame in query.bind(lake, statement)[1].values()]  # type: ignore[misc]
+
+
+def test_uses_of_a_table_are_pruned_one_by_one(lake: Lake) -> None:
+    first, second = needs(lake, "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.n = 1 AND b.s = 'x''y'")
+    assert first.columns == second.columns == ("id", "n", "s")
+    assert (str(first.predicate), str(second.predicate)) == (
+        "Compare(column='n', op='=', literal=1)",
+        "Compare(column='s', op='=', literal=\"x'y\")",
+    )
+    assert needs(lake, "SELECT id FROM t LIMIT 3") == [Need(("id",), None, 3)]
+    assert needs(lake, "EXPLAIN FORMATTED SELECT id FROM t LIMIT 3") == [Need(("id",), None, 3)]
+
+
+def test_time_travel_prunes_by_the_schema_of_its_time(lake: Lake) -> None:
+    table = lake.catalog.table("db.t")
+    table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    lake.catalog.table("db.t").alter(bucketlake.schema.RenameColumn("n", "m"))
+    table = lake.catalog.table("db.t")
+    table.write_arrow(pa.Table.from_pylist([{"id": 1, "m": 2, "s": "x"}], table.arrow_schema))
+    assert needs(lake, "SELECT n FROM t VERSION AS OF 1 WHERE n = 2")[0].columns == ("n",)
+    assert needs(lake, "SELECT m FROM t WHERE m = 2")[0].columns == ("m",)
+
+
+def test_every_use_of_a_table_reads_one_snapshot(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.catalog.table("db.t")
+    seen: list[Any] = []
+
+    def pruned(spark: Any, table: Any, selection: Any, need: Need) -> Any:
+        row = pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema)
+        lake.catalog.table("db.t").write_arrow(row)  # another writer, meanwhile
+        seen.append(selection.snapshot)
+        return table.name, need
+
+    table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    monkeypatch.setattr(query, "pruned", pruned)
+    query.bind(lake, "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.n = 1")
+    assert [snapshot.id for snapshot in seen] == [1, 1]
+
+
+def test_a_hint_that_follows_nothing(lake: Lake) -> None:
+    with pytest.raises(InvalidError, match="follows no lake table"):
+        query.bind(lake, "SELECT /*+ OPTIONS('a'='b') */ id FROM t")
+
+
+def test_times_of_day_are_in_the_zone_of_the_session_even_where_it_is_not_set(lake: Lake) -> None:
+    class Conf:
+        def get(self, key: str, *default: str) -> str:  # as Spark answers: the machine's zone, or the default given
+            return default[0] if default else "Asia/Tokyo"
+
+    kinds = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    table = lake.catalog.create_table("db.zoned", kinds)
+    spark: Any = SimpleNamespace(conf=Conf())
+    found = changes.condition(spark, table, "at = '2020-01-01 09:00:00'")
+    assert found == Compare("at", "=", dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc))
+
+
+def test_what_came_between_two_snapshots_is_not_cut_short(lake: Lake) -> None:
+    hint = "/*+ OPTIONS('incremental-between'='1,2') */"
+    table = lake.catalog.table("db.t")
+    for _ in range(2):
+        table.write_arrow(pa.Table.from_pylist([{"id": 1, "n": 2, "s": "x"}], table.arrow_schema))
+    assert needs(lake, f"SELECT id FROM t {hint} LIMIT 1") == [Need(("id",), None, None)]
