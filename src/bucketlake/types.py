@@ -88,6 +88,7 @@ TINYINT = DataType(Root.TINYINT)
 INT = DataType(Root.INT)
 BIGINT = DataType(Root.BIGINT)
 
+MOST_DEPTH, SHOWN = 50, 500  # types within types, as everything that handles them recurses; characters in an error
 Dialect = Literal["spark", "flink"]
 
 _SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
@@ -254,10 +255,11 @@ class _TypeText:
     def __init__(self, sql: str, dialect: Dialect) -> None:
         self.sql, self.dialect = sql, dialect
         self.tokens: list[tuple[str, int]] = []
-        self.at = 0
+        self.at = self.depth = 0
         self.ids = iter(range(1 << 31))
         cursor = 0
-        while sql[cursor:].strip():
+        end = len(sql.rstrip())
+        while cursor < end:
             found = _TOKEN.match(sql, cursor)
             if found is None:
                 raise self.error("unexpected character", cursor)
@@ -267,7 +269,7 @@ class _TypeText:
     def error(self, what: str, position: int | None = None) -> InvalidError:
         if position is None:
             position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
-        return InvalidError(f"cannot parse type: {what}", type=self.sql, position=position)
+        return InvalidError(f"cannot parse type: {what}", type=self.sql[:SHOWN], position=position)
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
@@ -296,10 +298,19 @@ class _TypeText:
         return parsed
 
     def nullable_type(self) -> DataType:
+        outside = self.depth
+        self.deeper()
         parsed = self.nullability(self.base())
         while self.peek().upper() in ("ARRAY", "MULTISET"):
+            self.deeper()
             parsed = self.nullability(DataType(Root(self.next().upper()), element=parsed))
+        self.depth = outside
         return parsed
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise self.error("it nests too deeply")
 
     def nullability(self, parsed: DataType) -> DataType:
         if self.accept("NOT", "NULL"):
@@ -317,7 +328,7 @@ class _TypeText:
         return found
 
     def number(self) -> int:
-        if not self.peek().isdecimal():
+        if not self.peek().isdecimal() or len(self.peek()) > 10:
             raise self.error("expected a number")
         return int(self.next())
 
@@ -351,10 +362,8 @@ class _TypeText:
     def time(self, word: str) -> DataType:
         default = 0 if word == "TIME" else 6
         precision = (self.numbers() or [default])[0]
-        root = Root.TIMESTAMP
-        if word == "TIME":
-            root = Root.TIME
-        elif word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
+        root = Root.TIME if word == "TIME" else Root.TIMESTAMP
+        if word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
             root = Root.TIMESTAMP_LTZ
         if self.accept("WITHOUT", "TIME", "ZONE"):
             root = Root.TIME if word == "TIME" else Root.TIMESTAMP
@@ -582,9 +591,7 @@ def canonical_batch(batch: pa.RecordBatch, fields: Sequence[DataField], *, trust
         if not trusted:
             _check_length(array, field)
         columns.append(array)
-    if not columns:
-        return batch.select([])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
 
 
 def _check_length(array: pa.Array, field: DataField) -> None:

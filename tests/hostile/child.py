@@ -1,6 +1,6 @@
 """A process that damages files of its own copy of the tables and says what came of it, one JSON line a case.
 
-    python -m tests.hostile.child <warehouse> <folder of its own>        cases on stdin, answers on stdout
+python -m tests.hostile.child <warehouse> <folder of its own>        cases on stdin, answers on stdout
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from bucketlake.errors import BucketlakeError
-from bucketlake.ops.store import clear_cache
 from tests.hostile import tables
 from tests.hostile.damage import DAMAGES
 from tests.hostile.forge import FORGERIES, WRONG
+
+from bucketlake.errors import BucketlakeError
+from bucketlake.ops.store import clear_cache
 
 MEMORY = 2 << 30  # beyond what the libraries take when they are loaded
 
@@ -52,7 +53,7 @@ def outcome(case: dict[str, Any], folder: Path, expected: dict[str, Any]) -> dic
         named = path.name in str(error)
         detail = f"{type(error).__name__}: {error}"[:600]
         return {"outcome": "named" if named else "unnamed", "detail": detail}
-    except BaseException as error:  # noqa: BLE001  panics of Rust libraries are no Exceptions
+    except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         kind = "panic" if type(error).__name__ == "PanicException" else "raw"

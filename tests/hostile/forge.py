@@ -51,7 +51,9 @@ def json_value(data: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.1:
         return json.dumps(_with(tree, path, lambda _: "~")).replace('"~"', "[" * DEEP + "]" * DEEP).encode()
     if rng.random() < 0.1 and isinstance(path[-1] if path else None, str):
-        return json.dumps(_with(tree, path[:-1], lambda inner: {k: v for k, v in inner.items() if k != path[-1]})).encode()
+        return json.dumps(
+            _with(tree, path[:-1], lambda inner: {k: v for k, v in inner.items() if k != path[-1]})
+        ).encode()
     if rng.random() < 0.1:
         return json.dumps(_with(tree, path, lambda _: "ARRAY<" * DEEP)).encode()
     return json.dumps(_with(tree, path, lambda _: _node(rng))).encode()
@@ -98,7 +100,10 @@ def _at(tree: Any, path: tuple[Any, ...]) -> Any:
 
 def container(schema: Any, blocks: list[tuple[int, bytes]], codec: str = "null", header: int = 2) -> bytes:
     """An avro file of raw blocks."""
-    pairs = {"avro.schema": schema if isinstance(schema, bytes) else json.dumps(schema).encode(), "avro.codec": codec.encode()}
+    pairs = {
+        "avro.schema": schema if isinstance(schema, bytes) else json.dumps(schema).encode(),
+        "avro.codec": codec.encode(),
+    }
     out = [b"Obj\x01", encode_long(header)]
     for key, value in pairs.items():
         out += [encode_long(len(key)), key.encode(), encode_long(len(value)), value]
@@ -156,20 +161,40 @@ def avro_container(data: bytes, rng: random.Random) -> bytes:
         deep = "int"
         for _ in range(rng.choice([50, 400])):
             deep = {"type": "array", "items": deep}
-        return container({**schema, "fields": [*schema["fields"], {"name": "deep", "type": deep}]}, [(1, body + b"\x02" * 900)])
+        return container(
+            {**schema, "fields": [*schema["fields"], {"name": "deep", "type": deep}]}, [(1, body + b"\x02" * 900)]
+        )
     if kind == 8:
         fields = [dict(field) for field in schema["fields"]]
         rng.choice(fields)["type"] = rng.choice(
-            ["string", "int", "null", "bytes", {"type": "fixed", "name": "f", "size": 2**40}, ["null", "int", "string"],
-             {"type": "array", "items": "null"}, {"type": "enum", "name": "e", "symbols": []}, 7, [], {}, {"type": {}}]
+            [
+                "string",
+                "int",
+                "null",
+                "bytes",
+                {"type": "fixed", "name": "f", "size": 2**40},
+                ["null", "int", "string"],
+                {"type": "array", "items": "null"},
+                {"type": "enum", "name": "e", "symbols": []},
+                7,
+                [],
+                {},
+                {"type": {}},
+            ]
         )
         return container({**schema, "fields": fields}, [(1, body)])
     if kind == 9:
-        return container(rng.choice([b"null", b"[]", b"7", b'"int"', b"{}", b"\xff\xfe", b'{"type":"record"}']), [(1, body)])
+        return container(
+            rng.choice([b"null", b"[]", b"7", b'"int"', b"{}", b"\xff\xfe", b'{"type":"record"}']), [(1, body)]
+        )
     if kind == 10:
         nulls = [*schema["fields"], {"name": "many", "type": {"type": "array", "items": "null"}}]
         return container({**schema, "fields": nulls}, [(1, body + encode_long(2**40) + b"\0")])
-    return container(schema, [(first.num_records if first else 0, body)], rng.choice(["lzma", "", "bzip2", "snappy", "zstandard", "deflate"]))
+    return container(
+        schema,
+        [(first.num_records if first else 0, body)],
+        rng.choice(["lzma", "", "bzip2", "snappy", "zstandard", "deflate"]),
+    )
 
 
 # ---- parquet

@@ -1,6 +1,6 @@
 """Runs cases of damage in child processes and counts what comes of them.
 
-    python -m tests.hostile.suite <cases> [seed] [processes]        a long run, with its counts as a table
+python -m tests.hostile.suite <cases> [seed] [processes]        a long run, with its counts as a table
 """
 
 from __future__ import annotations

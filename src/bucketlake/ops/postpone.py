@@ -83,7 +83,7 @@ def committed_in(store: Store, snapshot: Snapshot, names: Collection[str]) -> di
     found_in: dict[str, int] = {}
     at: Snapshot | None = snapshot
     while wanted and at is not None:
-        deltas = [m for m in store.manifest_list(at.delta_manifest_list) if _may_be_pending(m)]
+        deltas = [m for m in store.delta_manifests(at) if _may_be_pending(m)]
         for entries in store.manifests(deltas):
             for entry in entries:
                 if entry.kind == FileKind.ADD and entry.file.file_name in wanted:

@@ -208,7 +208,7 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
 
 def delta_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
     """What a snapshot itself adds and deletes, folded; a delete of an older file stays."""
-    return list(fold(_read(store, store.manifest_list(snapshot.delta_manifest_list), wanted)).values())
+    return list(fold(_read(store, store.delta_manifests(snapshot), wanted)).values())
 
 
 def changelog_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:

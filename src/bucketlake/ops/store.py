@@ -8,7 +8,6 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections import OrderedDict
@@ -19,8 +18,16 @@ from typing import Any, TypeVar, cast
 
 from bucketlake.env import Env
 from bucketlake.errors import CorruptError, NotFoundError, StorageError
+from bucketlake.format.binary_rows import check_rows
+from bucketlake.format.guard import check_size, decoding, integer, json_object
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
-from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
+from bucketlake.format.manifest import (
+    FileKind,
+    ManifestEntry,
+    ManifestFile,
+    decode_manifest,
+    decode_manifest_list,
+)
 from bucketlake.format.manifest_columns import decode_columns
 from bucketlake.format.snapshot import Snapshot, decode_snapshot
 from bucketlake.options import TableOptions
@@ -28,6 +35,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.schema import TableSchema
 
 FIRST_SNAPSHOT_ID = 1
+DIGITS = 18
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
 
 T = TypeVar("T")
@@ -137,7 +145,10 @@ class Store:
             data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        return decode_snapshot(data, path)
+        found = decode_snapshot(data, path)
+        if found.id != snapshot_id:
+            raise CorruptError("a snapshot's file has the name of another", path=path, snapshot=found.id)
+        return found
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot; NotFoundError names the ids that exist."""
@@ -164,7 +175,7 @@ class Store:
     def _ids(self, folder: str, prefix: str) -> list[int]:
         names = [info.name for info in self.env.storage.list(folder)]
         texts = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-        return sorted(int(text) for text in texts if text.isdigit())
+        return sorted(int(text) for text in texts if _is_number(text))
 
     def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
         """All snapshots by id; those that expire meanwhile are left out."""
@@ -245,11 +256,14 @@ class Store:
 
     def _next_snapshot(self, path: str) -> int | None:
         try:
-            return int(json.loads(self.env.storage.read(path))["nextSnapshot"])
+            data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptError("not a consumer", path=path, reason=str(error)) from error
+        with decoding("not a consumer", path):
+            following: Any = json_object(data).get("nextSnapshot")
+            if not integer(following):
+                raise ValueError(f"nextSnapshot is {following!r:.100}")
+            return int(following)
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
@@ -312,25 +326,46 @@ class Store:
 
     # ---- manifests
 
-    def manifest_list(self, name: str) -> tuple[ManifestFile, ...]:
-        """The manifests that a manifest list names, cached."""
-        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data, path)))
+    def manifest_list(self, name: str, size: int | None = None) -> tuple[ManifestFile, ...]:
+        """The manifests that a manifest list names, cached. `size`: its bytes, where they are recorded."""
+        return self._cached(self.paths.manifest(name), lambda data, path: tuple(decode_manifest_list(data, path)), size)
 
-    def manifest(self, name: str) -> tuple[ManifestEntry, ...]:
-        """The entries of a manifest, cached."""
-        return self._cached(self.paths.manifest(name), _entries)
+    def manifest(self, file: ManifestFile | str) -> tuple[ManifestEntry, ...]:
+        """The entries of a manifest, cached. CorruptError where they are not as many as its list says, or its file is
+        not as long; a mere name is not checked."""
+        if isinstance(file, str):
+            return self._cached(self.paths.manifest(file), self._entries)
+        path = self.paths.manifest(file.file_name)
+        found = self._cached(path, self._entries, file.file_size)
+        added = sum(entry.kind == FileKind.ADD for entry in found)
+        if (added, len(found) - added) != (file.num_added_files, file.num_deleted_files):
+            raise CorruptError(
+                "a manifest has other entries than its manifest list says",
+                path=path,
+                added=added,
+                deleted=len(found) - added,
+                expected=f"{file.num_added_files} and {file.num_deleted_files}",
+            )
+        return found
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""
-        return parallel(lambda file: self.manifest(file.file_name), files, self.manifest_threads)
+        return parallel(self.manifest, files, self.manifest_threads)
 
     def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """All manifests of a snapshot's table files: base, then delta."""
-        return self.manifest_list(snapshot.base_manifest_list) + self.manifest_list(snapshot.delta_manifest_list)
+        base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        return base + self.delta_manifests(snapshot)
+
+    def delta_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of what a snapshot itself added and deleted."""
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def changelog_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot's changelog files."""
-        return () if snapshot.changelog_manifest_list is None else self.manifest_list(snapshot.changelog_manifest_list)
+        if snapshot.changelog_manifest_list is None:
+            return ()
+        return self.manifest_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
 
     def index_manifest(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
         """The index files of a snapshot, cached; empty without one."""
@@ -347,13 +382,29 @@ class Store:
         """Option `scan.manifest.parallelism`; None: by the number of cores."""
         return cast("int | None", self.options.get("scan.manifest.parallelism"))
 
-    def _cached(self, path: str, decode: Callable[[bytes, str], tuple[T, ...]]) -> tuple[T, ...]:
+    def _cached(
+        self, path: str, decode: Callable[[bytes, str], tuple[T, ...]], size: int | None = None
+    ) -> tuple[T, ...]:
+        """A decoded file. `size`: the bytes that it must have; None, 0 and -1 say that they are not known."""
         key = (_identity(self.env.storage), path)
-        found = _CACHE.get(key)
-        if found is None:
-            found = decode(self.env.storage.read(path), path)
-            _CACHE.put(key, len(found) + 1, found)
-        return cast("tuple[T, ...]", found)
+        cached = _CACHE.get(key)
+        if cached is None:
+            data = self.env.storage.read(path)
+            check_size(path, len(data), size)
+            cached = len(data), decode(data, path)
+            _CACHE.put(key, len(cached[1]) + 1, cached)
+        check_size(path, cached[0], size)
+        return cast("tuple[T, ...]", cached[1])
+
+    def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+        fast = decode_columns(data, path)
+        entries = tuple(decode_manifest(data, path) if fast is None else fast)
+        with decoding("not a manifest", path):
+            check_rows(list({e.partition for e in entries}), [item.type for item in self.schema.partition_fields])
+            if self.schema.primary_keys:
+                keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
+                check_rows(keys, [item.type for item in self.schema.key_fields])
+        return entries
 
     # ---- finding the ends
 
@@ -367,7 +418,7 @@ class Store:
             text = self.env.storage.read(path).decode("ascii").strip()
         except (NotFoundError, StorageError, UnicodeDecodeError):
             return None
-        return int(text) if text.isdigit() and int(text) >= FIRST_SNAPSHOT_ID else None
+        return int(text) if _is_number(text) and int(text) >= FIRST_SNAPSHOT_ID else None
 
     def _latest_from_hint(self) -> Snapshot | None:
         hint = self.hint(self.paths.latest_hint)
@@ -386,9 +437,9 @@ class Store:
         return self.find_snapshot(choose(ids)) if ids else None
 
 
-def _entries(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-    fast = decode_columns(data)
-    return tuple(decode_manifest(data, path) if fast is None else fast)
+def _is_number(text: str) -> bool:
+    """Whether a text is an id that a file can have: plain digits, and not more than 64 bits hold."""
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS
 
 
 def _identity(storage: Any) -> Any:
