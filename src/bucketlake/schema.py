@@ -304,6 +304,7 @@ class TableSchema:
         _require(not primary or bool(set(primary) - set(partitions)), "primaryKeys", primary)
         schema = cls(tree["id"], fields, tree["highestFieldId"], partitions, primary, options, comment, millis, version)
         _require(all(name in names for name in schema.bucket_keys), "bucket-key", schema.bucket_keys)
+        _require(-2 <= schema.bucket < 1 << 31, "bucket", schema.bucket)
         return schema
 
 

@@ -20,6 +20,7 @@ from bucketlake.errors import (
     BucketlakeError,
     CommitUnknownError,
     ConflictError,
+    CorruptError,
     InvalidError,
     NotFoundError,
     UnsupportedError,
@@ -522,13 +523,16 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
 def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
     names = [info.name.removeprefix("schema-") for info in env.storage.list(paths.schema_dir)]
-    ids = [int(number) for number in names if number.isdigit()]
+    ids = [int(number) for number in names if number.isascii() and number.isdigit() and len(number) < 10]
     if not ids:
         branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
         remedy = "check the path, or create the table first"
         raise NotFoundError("no table in this folder", path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    return TableSchema.decode(env.storage.read(newest), newest)
+    found = TableSchema.decode(env.storage.read(newest), newest)
+    if found.id != max(ids):
+        raise CorruptError("a schema's file has the name of another", path=newest, schema=found.id)
+    return found
 
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:

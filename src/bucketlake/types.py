@@ -298,21 +298,17 @@ class _TypeText:
         return parsed
 
     def nullable_type(self) -> DataType:
-        outside = self.depth
-        self.deeper()
+        outside, self.depth = self.depth, self.depth + 1
         parsed = self.nullability(self.base())
         while self.peek().upper() in ("ARRAY", "MULTISET"):
-            self.deeper()
+            self.depth += 1
             parsed = self.nullability(DataType(Root(self.next().upper()), element=parsed))
         self.depth = outside
         return parsed
 
-    def deeper(self) -> None:
-        self.depth += 1
+    def nullability(self, parsed: DataType) -> DataType:
         if self.depth > MOST_DEPTH:
             raise self.error("it nests too deeply")
-
-    def nullability(self, parsed: DataType) -> DataType:
         if self.accept("NOT", "NULL"):
             return parsed.with_nullable(False)
         self.accept("NULL")
@@ -334,7 +330,7 @@ class _TypeText:
 
     def base(self) -> DataType:
         start = self.at
-        word = self.next().upper()
+        word = self.next().upper() if self.depth <= MOST_DEPTH else ""
         if word == "STRING":
             return STRING
         if word == "BYTES":

@@ -50,7 +50,7 @@ def outcome(case: dict[str, Any], folder: Path, expected: dict[str, Any]) -> dic
     try:
         answer = tables.act(folder, case["table"])
     except BucketlakeError as error:
-        named = path.name in str(error)
+        named = names_a_file(str(error), path, folder, case["kind"])
         detail = f"{type(error).__name__}: {error}"[:600]
         return {"outcome": "named" if named else "unnamed", "detail": detail}
     except BaseException as error:
@@ -62,6 +62,14 @@ def outcome(case: dict[str, Any], folder: Path, expected: dict[str, Any]) -> dic
     finally:
         path.write_bytes(original)
     return _compared(answer, expected)
+
+
+def names_a_file(text: str, path: Path, folder: Path, kind: str) -> bool:
+    """Whether an error says where to look: the damaged file, another file of the table (what a damaged one leads to:
+    a missing file, an entry's data file), or for a schema the option or column that is wrong."""
+    if path.name in text or f"path={folder}" in text or "data-" in text:
+        return True
+    return kind == "schema" and any(f"{word}=" in text for word in ("option", "column", "stored"))
 
 
 def _compared(answer: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:

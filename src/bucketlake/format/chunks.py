@@ -22,7 +22,7 @@ from bucketlake.env import Storage
 from bucketlake.errors import CorruptError
 from bucketlake.format.datafile import BROKEN, BatchSize, format_of, read_data_file
 from bucketlake.format.guard import decoding
-from bucketlake.format.parquet import ParquetSource, column_bounds
+from bucketlake.format.parquet import ParquetSource
 from bucketlake.types import DataField
 
 __all__ = ["ChunkedFile", "open_chunks"]
@@ -45,7 +45,7 @@ class ChunkedFile:
         """The least and the greatest value of an atomic column in every part, nulls where a part does not say."""
         if self.source is None:
             return None
-        found = column_bounds(self.source.metadata, [field]).get(field.name)
+        found = self.source.bounds([field]).get(field.name)
         return None if found is None else (found.mins, found.maxs)
 
     def rows(self, part: int) -> Iterator[pa.RecordBatch]:

@@ -356,7 +356,9 @@ def stats_from_parquet_footer(
     Raises: NotFoundError, CorruptError.
     """
     with decoding(BROKEN, path), storage.open_input(path) as file:
-        metadata = ParquetSource(file, ()).metadata
+        source = ParquetSource(file, ())
+        source.bounds(fields)
+        metadata = source.metadata
         found = footer_stats(metadata, fields)
         stats = tuple(limited(column, mode) for column, mode in zip(found, modes, strict=True))
         return WrittenFile(path, file.seek(0, 2), metadata.num_rows, stats)
