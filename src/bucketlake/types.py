@@ -341,7 +341,7 @@ class _TypeText:
             root = _NAMES.get(word) or Root(word)
         except ValueError:
             self.at = start
-            raise self.error(f"unknown type {word}") from None
+            raise self.error(f"unknown type {word}" if word else "it nests too deeply") from None
         if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
             if root is Root.DOUBLE:
                 self.accept("PRECISION")

@@ -140,6 +140,9 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
     missing = [name for name in _REQUIRED if found.get(name) is None]
     if missing:
         raise CorruptError("snapshot lacks fields", path=source, fields=missing)
+    spoilt = [name for name in found if name not in _NAMES and any(_nearly(name, other) for other in _NAMES)]
+    if spoilt:
+        raise CorruptError("snapshot has damaged field names", path=source, fields=spoilt)
     known = {attribute: found[name] for name, attribute in _NAMES.items() if found.get(name) is not None}
     wrong = [name for name, value in {"version": version, **known}.items() if not _fits(name, value)]
     if wrong:
@@ -162,6 +165,11 @@ _RANGES = {
     "delta_manifest_list_size": (-1, LARGEST_LONG),
     "changelog_manifest_list_size": (-1, LARGEST_LONG),
 }
+
+
+def _nearly(name: str, other: str) -> bool:
+    """Whether a name is another one with a letter or two changed, as damage does and no release."""
+    return len(name) == len(other) and 0 < sum(a != b for a, b in zip(name, other, strict=True)) <= 2
 
 
 def _fits(attribute: str, value: Any) -> bool:
