@@ -249,13 +249,16 @@ class TableSchema:
         return pretty_json(tree).encode()
 
     @classmethod
-    def decode(cls, data: bytes | str, path: str | None = None) -> TableSchema:
+    def decode(cls, data: bytes | str, path: str | None = None, number: int | None = None) -> TableSchema:
         """A schema file's content; versions 1 and 2 get the defaults that they were written under.
 
-        `path` is for errors. Raises: CorruptError; UnsupportedError for a version newer than this code.
+        `path` is for errors; `number`: the id that its name says. Raises: CorruptError; UnsupportedError for a version newer than this code.
         """
         try:
-            return cls._from_tree(json.loads(data), path)
+            tree = json.loads(data)
+            found = cls._from_tree(tree, path)
+            _require(number is None or found.id == number, "id", found.id)
+            return found
         except UnsupportedError:
             raise
         except (BucketlakeError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -20,7 +20,6 @@ from bucketlake.errors import (
     BucketlakeError,
     CommitUnknownError,
     ConflictError,
-    CorruptError,
     InvalidError,
     NotFoundError,
     UnsupportedError,
@@ -529,10 +528,7 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         remedy = "check the path, or create the table first"
         raise NotFoundError("no table in this folder", path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    found = TableSchema.decode(env.storage.read(newest), newest)
-    if found.id != max(ids):
-        raise CorruptError("a schema's file has the name of another", path=newest, schema=found.id)
-    return found
+    return TableSchema.decode(env.storage.read(newest), newest, max(ids))
 
 
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:

@@ -311,7 +311,7 @@ class Store:
         cached = self._schemas.get(schema_id)
         if cached is None:
             path = self.paths.schema(schema_id)
-            cached = TableSchema.decode(self.env.storage.read(path), path)
+            cached = TableSchema.decode(self.env.storage.read(path), path, schema_id)
             self._schemas[schema_id] = cached
         return cached
 
