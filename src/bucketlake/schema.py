@@ -252,7 +252,8 @@ class TableSchema:
     def decode(cls, data: bytes | str, path: str | None = None, number: int | None = None) -> TableSchema:
         """A schema file's content; versions 1 and 2 get the defaults that they were written under.
 
-        `path` is for errors; `number`: the id that its name says. Raises: CorruptError; UnsupportedError for a version newer than this code.
+        `path` is for errors, `number` the id in its name. Raises: CorruptError; UnsupportedError for a version newer
+        than this code.
         """
         try:
             tree = json.loads(data)

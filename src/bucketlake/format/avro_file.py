@@ -24,7 +24,7 @@ from bucketlake.format.avro_container import (
     read_blocks,
     read_header,
 )
-from bucketlake.format.guard import decoding
+from bucketlake.format.guard import decoding, nearly
 
 NAMESPACE = "org.apache.paimon.avro.generated"
 BLOCK_BYTES = 1 << 20
@@ -132,6 +132,10 @@ def check_types(found: Any, expected: Any, path: str = "") -> None:
     found, expected = _plain(found), _plain(expected)
     if expected.get("type") == "record" and found.get("type") == "record":
         by_name = {field["name"]: field["type"] for field in found["fields"]}
+        absent = [field["name"] for field in expected["fields"] if field["name"] not in by_name]
+        spoilt = [name for name in by_name if any(nearly(name, other) for other in absent)]
+        if spoilt:
+            raise CorruptError("its records have damaged field names", fields=spoilt)
         for field in expected["fields"]:
             name = field["name"]
             if name in by_name:

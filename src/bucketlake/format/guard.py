@@ -115,3 +115,8 @@ def check_size(path: str, found: int, recorded: int | None) -> None:
     if recorded is not None and recorded > 0 and found != recorded:
         what = "a file is cut short" if found < recorded else "a file is longer than recorded"
         raise CorruptError(what, path=path, size=found, recorded=recorded, remedy="restore the file")
+
+
+def nearly(name: str, other: str) -> bool:
+    """Whether a field's name is another one with a letter or two changed, as damage does and no release."""
+    return len(name) == len(other) and 0 < sum(a != b for a, b in zip(name, other, strict=True)) <= 2

@@ -110,6 +110,8 @@ def decode_index_manifest(data: bytes, source: str = "index manifest") -> list[I
 
 def _check_ranges(file: IndexFile) -> None:
     """A vector lies inside of its index file, which begins with a version, and no data file has two."""
+    if (file.index_type == "DELETION_VECTORS") != (file.dv_ranges is not None):
+        raise CorruptError("an index file's type and vectors contradict each other", index=file.file_name)
     ranges = file.dv_ranges or ()
     for part in ranges:
         end = part.offset + part.length

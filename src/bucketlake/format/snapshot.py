@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.guard import LARGEST_LONG, decoding, integer, json_object, text, text_map
+from bucketlake.format.guard import LARGEST_LONG, decoding, integer, json_object, nearly, text, text_map
 from bucketlake.format.manifest import LATEST_MILLIS
 from bucketlake.schema import pretty_json
 
@@ -140,7 +140,7 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
     missing = [name for name in _REQUIRED if found.get(name) is None]
     if missing:
         raise CorruptError("snapshot lacks fields", path=source, fields=missing)
-    spoilt = [name for name in found if name not in _NAMES and any(_nearly(name, other) for other in _NAMES)]
+    spoilt = [name for name in found if name not in _NAMES and any(nearly(name, other) for other in _NAMES)]
     if spoilt:
         raise CorruptError("snapshot has damaged field names", path=source, fields=spoilt)
     known = {attribute: found[name] for name, attribute in _NAMES.items() if found.get(name) is not None}
@@ -165,11 +165,6 @@ _RANGES = {
     "delta_manifest_list_size": (-1, LARGEST_LONG),
     "changelog_manifest_list_size": (-1, LARGEST_LONG),
 }
-
-
-def _nearly(name: str, other: str) -> bool:
-    """Whether a name is another one with a letter or two changed, as damage does and no release."""
-    return len(name) == len(other) and 0 < sum(a != b for a, b in zip(name, other, strict=True)) <= 2
 
 
 def _fits(attribute: str, value: Any) -> bool:
