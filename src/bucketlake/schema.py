@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options import TableOptions, near_misses, option_text, validate
 from bucketlake.redaction import repr_of
 from bucketlake.schema_change import (
@@ -37,7 +37,7 @@ from bucketlake.schema_change import (
 from bucketlake.schema_default import check_defaults
 from bucketlake.schema_evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema_validation import refuse_shape, refuse_undelivered, validate_schema
-from bucketlake.types import DataField, DataType, Root, format_field, parse_field
+from bucketlake.types import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
 from bucketlake.types_ids import with_fresh_ids
 
 __all__ = [
@@ -270,40 +270,98 @@ class TableSchema:
         return pretty_json(tree).encode()
 
     @classmethod
-    def decode(cls, data: bytes | str, path: str | None = None) -> TableSchema:
+    def decode(cls, data: bytes | str, path: str | None = None, number: int | None = None) -> TableSchema:
         """A schema file's content; versions 1 and 2 get the defaults that they were written under.
 
-        `path` is for errors. Raises: CorruptError; UnsupportedError for a version newer than this code.
+        `path` is for errors, `number` the id in its name. Raises: CorruptError; UnsupportedError for a version newer
+        than this code.
         """
         try:
             tree = json.loads(data)
-            version = tree.get("version", 1)
-            if version > VERSION:
-                raise UnsupportedError(
-                    "schema file of a newer format",
-                    version=version,
-                    known=VERSION,
-                    path=path,
-                    remedy="upgrade bucketlake",
-                )
-            options = {key: option_text(value) for key, value in tree.get("options", {}).items()}
-            if version <= 1:
-                options.setdefault("bucket", "1")
-            if version <= 2:
-                options.setdefault("file.format", "orc")
-            return cls(
-                tree["id"],
-                tuple(parse_field(item) for item in tree["fields"]),
-                tree["highestFieldId"],
-                tuple(tree["partitionKeys"]),
-                tuple(tree["primaryKeys"]),
-                options,
-                tree.get("comment"),
-                tree.get("timeMillis") or 0,
-                version,
+            found = cls._from_tree(tree, path)
+            _require(number is None or found.id == number, "id", found.id)
+            return found
+        except UnsupportedError:
+            raise
+        except (BucketlakeError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            detail = str(error)
+            shown = detail if len(detail) <= SHOWN else detail[:SHOWN] + "…"
+            raise CorruptError("not a schema file", path=path, detail=shown) from error
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any], path: str | None) -> TableSchema:
+        version = tree.get("version", 1)
+        _require(_is_id(version) and version > 0, "version", version)
+        if version > VERSION:
+            raise UnsupportedError(
+                "schema file of a newer format",
+                version=version,
+                known=VERSION,
+                path=path,
+                remedy="upgrade bucketlake",
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptError("not a schema file", path=path, detail=str(error)) from error
+        for name in ("id", "highestFieldId"):
+            _require(_is_id(tree[name], -1 if name == "highestFieldId" else 0), name, tree[name])
+        millis = tree.get("timeMillis") or 0
+        _require(_is_id(millis, -LATEST_MILLIS, LATEST_MILLIS), "timeMillis", millis)
+        comment = tree.get("comment")
+        _require(comment is None or isinstance(comment, str), "comment", comment)
+        given = tree.get("options", {})
+        _require(isinstance(given, dict), "options", given)
+        _require(all(isinstance(value, (str, int, float, bool)) for value in given.values()), "options", given)
+        options = {key: option_text(value) for key, value in given.items()}
+        if version <= 1:
+            options.setdefault("bucket", "1")
+        if version <= 2:
+            options.setdefault("file.format", "orc")
+        fields = tuple(parse_field(item) for item in tree["fields"])
+        for item in fields:
+            _check_field(item)
+        names = [item.name for item in fields]
+        _require(len(set(names)) == len(names), "fields", "columns of one name")
+        ids = [item.id for item in fields]
+        _require(len(set(ids)) == len(ids), "fields", "columns of one id")
+        for key in ("partitionKeys", "primaryKeys"):
+            keys = tree[key]
+            _require(isinstance(keys, list) and all(isinstance(name, str) for name in keys), key, keys)
+            _require(set(keys) <= set(names) and len(set(keys)) == len(keys), key, keys)
+        partitions, primary = tuple(tree["partitionKeys"]), tuple(tree["primaryKeys"])
+        _require(not primary or bool(set(primary) - set(partitions)), "primaryKeys", primary)
+        schema = cls(tree["id"], fields, tree["highestFieldId"], partitions, primary, options, comment, millis, version)
+        _require(all(name in names for name in schema.bucket_keys), "bucket-key", schema.bucket_keys)
+        _require(-2 <= schema.bucket < 1 << 31, "bucket", schema.bucket)
+        return schema
+
+
+SHOWN = 300  # characters of an error's reason
+LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
+
+
+def _check_field(item: DataField, depth: int = 0) -> None:
+    """What a parsed field does not have by its class alone: types of its texts, ranges, bounded nesting."""
+    _require(_is_id(item.id), "field id", item.id)
+    _require(isinstance(item.name, str), "field name", item.name)
+    _require(item.description is None or isinstance(item.description, str), "description", item.description)
+    _require(item.default is None or isinstance(item.default, str), "defaultValue", item.default)
+    _check_depth(item.type, depth)
+
+
+def _check_depth(kind: DataType, depth: int) -> None:
+    _require(depth <= MOST_DEPTH, "nesting of types", depth)
+    for part in (kind.key, kind.element):
+        if part is not None:
+            _check_depth(part, depth + 1)
+    for item in kind.fields:
+        _check_field(item, depth + 1)
+
+
+def _require(holds: bool, name: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r:.100}")
+
+
+def _is_id(value: Any, low: int = 0, high: int = (1 << 31) - 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def normalised(schema: TableSchema) -> TableSchema:

@@ -557,9 +557,7 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         what = "no such branch" if branch else "no table in this folder"
         raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
-    schema = TableSchema.decode(env.storage.read(newest), newest)
-    if schema.id != max(ids):
-        raise CorruptError("a schema says another id than its file's name", path=newest, id=schema.id)
+    schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))
     try:
         check_path_options(schema.options)
     except InvalidError as error:

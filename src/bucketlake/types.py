@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import accumulate
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -89,6 +88,7 @@ TINYINT = DataType(Root.TINYINT)
 INT = DataType(Root.INT)
 BIGINT = DataType(Root.BIGINT)
 
+MOST_DEPTH, SHOWN = 50, 500  # types within types, as everything that handles them recurses; characters in an error
 Dialect = Literal["spark", "flink"]
 
 _SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
@@ -232,9 +232,6 @@ def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|(\d+)|([^\W\d]\w*)|([<>(),:]))")
-DEEPEST = 100
-_STEPS = {"<": 1, "(": 1, ">": -1, ")": -1}
-_CHAIN = re.compile(r"(?:\b(?:ARRAY|MULTISET)(?:\s+(?:NOT\s+)?NULL)?\s*){100}", re.IGNORECASE)
 _NAMES = {
     "INTEGER": Root.INT,
     "LONG": Root.BIGINT,
@@ -255,22 +252,21 @@ class _TypeText:
     def __init__(self, sql: str, dialect: Dialect) -> None:
         self.sql, self.dialect = sql, dialect
         self.tokens: list[tuple[str, int]] = []
-        self.at = 0
+        self.at = self.depth = 0
         self.ids = iter(range(1 << 31))
         cursor = 0
-        while sql[cursor:].strip():
+        end = len(sql.rstrip())
+        while cursor < end:
             found = _TOKEN.match(sql, cursor)
             if found is None:
                 raise self.error("unexpected character", cursor)
             self.tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0)))
             cursor = found.end()
-        if _CHAIN.search(sql) or max(accumulate(_STEPS.get(token, 0) for token, _ in self.tokens), default=0) > DEEPEST:
-            raise self.error(f"nested more than {DEEPEST} deep", 0)
 
     def error(self, what: str, position: int | None = None) -> InvalidError:
         if position is None:
             position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
-        return InvalidError(f"cannot parse type: {what}", type=self.sql[:300], position=position)
+        return InvalidError(f"cannot parse type: {what}", type=self.sql[:SHOWN], position=position)
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
@@ -299,12 +295,17 @@ class _TypeText:
         return parsed
 
     def nullable_type(self) -> DataType:
+        outside, self.depth = self.depth, self.depth + 1
         parsed = self.nullability(self.base())
         while self.peek().upper() in ("ARRAY", "MULTISET"):
+            self.depth += 1
             parsed = self.nullability(DataType(Root(self.next().upper()), element=parsed))
+        self.depth = outside
         return parsed
 
     def nullability(self, parsed: DataType) -> DataType:
+        if self.depth > MOST_DEPTH:
+            raise self.error(f"nested more than {MOST_DEPTH} deep")
         if self.accept("NOT", "NULL"):
             return parsed.with_nullable(False)
         self.accept("NULL")
@@ -326,7 +327,7 @@ class _TypeText:
 
     def base(self) -> DataType:
         start = self.at
-        word = self.next().upper()
+        word = self.next().upper() if self.depth <= MOST_DEPTH else ""
         if word == "STRING":
             return STRING
         if word == "BYTES":
@@ -337,7 +338,7 @@ class _TypeText:
             root = _NAMES.get(word) or Root(word)
         except ValueError:
             self.at = start
-            raise self.error(f"unknown type {word}") from None
+            raise self.error(f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep") from None
         if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
             if root is Root.DOUBLE:
                 self.accept("PRECISION")
@@ -354,10 +355,8 @@ class _TypeText:
     def time(self, word: str) -> DataType:
         default = 0 if word == "TIME" else 6
         precision = (self.numbers() or [default])[0]
-        root = Root.TIMESTAMP
-        if word == "TIME":
-            root = Root.TIME
-        elif word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
+        root = Root.TIME if word == "TIME" else Root.TIMESTAMP
+        if word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
             root = Root.TIMESTAMP_LTZ
         if self.accept("WITHOUT", "TIME", "ZONE"):
             root = Root.TIME if word == "TIME" else Root.TIMESTAMP
@@ -585,9 +584,7 @@ def canonical_batch(batch: pa.RecordBatch, fields: Sequence[DataField], *, trust
         if not trusted:
             _check_length(array, field)
         columns.append(array)
-    if not columns:
-        return batch.select([])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
 
 
 def _check_length(array: pa.Array, field: DataField) -> None:

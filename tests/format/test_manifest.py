@@ -82,14 +82,15 @@ def test_empty_files():
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 longs = st.integers(-(2**63), 2**63 - 1)
+counts, sequences = st.integers(0, 2**62 - 1), st.integers(-(2**62), 2**62)
 names = st.none() | st.lists(texts, max_size=3).map(tuple)
 stats = st.builds(SimpleStats, st.binary(), st.binary(), st.none() | st.lists(st.none() | longs, max_size=3).map(tuple))
 files = st.builds(
     DataFile,
-    file_name=texts, file_size=longs, row_count=longs, min_key=st.binary(), max_key=st.binary(), key_stats=stats,
-    value_stats=stats, min_sequence_number=longs, max_sequence_number=longs, schema_id=longs,
-    level=st.integers(0, 2**31 - 1), extra_files=st.lists(texts, max_size=2).map(tuple),
-    creation_time=st.none() | st.integers(0, 2**41), delete_row_count=st.none() | longs,
+    file_name=texts, file_size=counts, row_count=counts, min_key=st.binary(), max_key=st.binary(), key_stats=stats,
+    value_stats=stats, min_sequence_number=sequences, max_sequence_number=sequences,
+    schema_id=st.integers(0, 2**31 - 1), level=st.integers(0, 9), extra_files=st.lists(texts, max_size=2).map(tuple),
+    creation_time=st.none() | st.integers(0, 2**41), delete_row_count=st.none() | counts,
     embedded_index=st.none() | st.binary(), file_source=st.none() | st.sampled_from(FileSource),
     value_stats_cols=names, external_path=st.none() | texts, first_row_id=st.none() | longs, write_cols=names,
 )  # fmt: skip

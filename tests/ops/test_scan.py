@@ -181,7 +181,7 @@ def test_a_delete_without_add_is_corruption() -> None:
     snapshot = commit_of(store).commit([message(data_file("a"))])
     lone = ManifestEntry(FileKind.DELETE, partition(), 0, 2, data_file("gone"))
     written = write_list(store, write_manifests(store, [lone]))
-    broken = replace(snapshot, delta_manifest_list=written.name)
+    broken = replace(snapshot, delta_manifest_list=written.name, delta_manifest_list_size=written.size)
     with pytest.raises(CorruptError, match="never added"):
         live_entries(store, broken)
 

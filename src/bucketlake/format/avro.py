@@ -231,14 +231,21 @@ def _to_bare(array: pa.Array, t: DataType) -> pa.Array:
 
 
 class AvroSource:
-    """One open avro file. `fields`: the columns wanted, as the file's schema has them."""
+    """One open avro file. `fields`: the columns wanted, as the file's schema has them. `most`: more rows than these are
+    refused. `rows`: how many were read so far."""
 
-    def __init__(self, file: BinaryIO, fields: Sequence[DataField]) -> None:
+    def __init__(self, file: BinaryIO, fields: Sequence[DataField], most: int | None = None) -> None:
+        self.rows = 0
+        self._most = most
         self._file = file
         self._fields = tuple(fields)
         self._header = read_header(file)
         if not isinstance(self._header.schema, dict) or self._header.schema.get("type") != "record":
             raise CorruptError("avro file does not hold records")
+        found = {member["name"]: member["type"] for member in self._header.schema["fields"]}
+        for item in self._fields:
+            if item.name not in found:
+                raise CorruptError("avro file lacks a column", column=item.name)
         self._plain = encode_header(Header(_bare(self._header.schema, itertools.count()), "null", bytes(16)))
 
     def batches(self, size: BatchSize) -> Iterator[pa.RecordBatch]:
@@ -246,6 +253,9 @@ class AvroSource:
         pending: list[Block] = []
         for block in read_blocks(self._file, self._header):
             pending.append(block)
+            self.rows += block.rows
+            if self._most is not None and self.rows > self._most:
+                raise CorruptError("a data file has more rows than its manifest says", recorded=self._most)
             if sum(b.rows for b in pending) >= size.rows or sum(len(b.data) for b in pending) >= size.bytes:
                 yield from self._decoded(pending, size)
                 pending = []
@@ -256,10 +266,7 @@ class AvroSource:
             return
         plain = Header(None, "null", bytes(16))
         data = self._plain + b"".join(encode_block(block, plain, 0) for block in blocks)
-        try:
-            frame = pl.read_avro(io.BytesIO(data), columns=[item.name for item in self._fields])
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise CorruptError("avro rows do not decode", reason=str(error)) from error
+        frame = pl.read_avro(io.BytesIO(data), columns=[item.name for item in self._fields])
         for batch in frame.to_arrow().combine_chunks().to_batches(max_chunksize=size.rows):
             columns = {item.name: map_leaves(batch.column(item.name), item.type, _from_bare) for item in self._fields}
             yield canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)

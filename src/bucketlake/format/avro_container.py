@@ -8,7 +8,6 @@ Spec: docs/spec/datafile.md#avro
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -20,6 +19,16 @@ import pyarrow as pa
 from bucketlake.errors import CorruptError, UnsupportedError
 
 MAGIC = b"Obj\x01"
+RECORDS = "bucketlake.records"
+LONG_BITS = 70  # ten bytes of seven
+LONG_DIGITS = 19
+MOST_ENTRIES = 1000  # of a header
+MOST_DEPTH = 64  # of a schema: a column's types nest through two or three of its levels each
+LEAST_LIMIT = 64 << 20  # blocks are flushed at 64 KB to 1 MB, or after one record
+MOST_UNPACKED = 1 << 30
+MOST_RATIO = 1024
+SNAPPY_RATIO = 64  # what the format's largest copies can reach
+FIRST_STEP = 1 << 16
 CODECS = {
     "none": "null",
     "null": "null",
@@ -33,11 +42,13 @@ CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the blocks."""
+    """What stands before the blocks. `records`: how many follow, where the file says so, as metadata written here does:
+    the format itself cannot tell that a file was cut between two blocks."""
 
     schema: Any
     codec: str
     sync: bytes
+    records: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ def encode_long(value: int) -> bytes:
 
 
 def read_long(file: BinaryIO) -> int | None:
-    """The next Avro long, None at the end of the file."""
+    """The next Avro long, None at the end of the file. Raises: CorruptError."""
     result = shift = 0
     while True:
         byte = file.read(1)
@@ -72,11 +83,15 @@ def read_long(file: BinaryIO) -> int | None:
         if byte[0] < 0x80:
             return (result >> 1) ^ -(result & 1)
         shift += 7
+        if shift >= LONG_BITS:
+            raise CorruptError("avro number of more than 64 bits")
 
 
-def encode_header(header: Header) -> bytes:
-    """The bytes before the first block."""
+def encode_header(header: Header, records: int | None = None) -> bytes:
+    """The bytes before the first block. `records`: how many there are, for `Header.records`."""
     entries = {"avro.schema": json.dumps(header.schema).encode(), "avro.codec": header.codec.encode()}
+    if records is not None:
+        entries[RECORDS] = str(records).encode()
     pairs = b"".join(
         encode_long(len(key)) + key.encode() + encode_long(len(value)) + value for key, value in entries.items()
     )
@@ -84,29 +99,49 @@ def encode_header(header: Header) -> bytes:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """The header of an open file, which then stands at its first block. Raises: CorruptError."""
+    """The header of an open file, which then stands at its first block. The schema is within bounds: it nests no deeper
+    than `MOST_DEPTH`, does not contain itself, and every record takes at least a byte. Raises: CorruptError."""
+    left = _size_of(file)
     if file.read(4) != MAGIC:
         raise CorruptError("not an avro file")
     entries: dict[str, bytes] = {}
     while count := _size(file):
         if count < 0:
             _size(file)
+        if abs(count) > MOST_ENTRIES:
+            raise CorruptError("avro header of too many entries", entries=abs(count))
         for _ in range(abs(count)):
-            key = _exactly(file, _size(file)).decode()
-            entries[key] = _exactly(file, _size(file))
+            key = _exactly(file, _size(file), left).decode()
+            entries[key] = _exactly(file, _size(file), left)
+            if len(entries) > MOST_ENTRIES:
+                raise CorruptError("avro header of too many entries", entries=len(entries))
     if "avro.schema" not in entries:
         raise CorruptError("avro file without a schema")
     schema = json.loads(entries["avro.schema"])
-    return Header(schema, entries.get("avro.codec", b"null").decode(), _exactly(file, 16))
+    check_schema(schema)
+    told = entries.get(RECORDS, b"")
+    records = int(told) if told.isdigit() and len(told) < LONG_DIGITS else None
+    return Header(schema, entries.get("avro.codec", b"null").decode(), _exactly(file, 16, left), records)
 
 
 def read_blocks(file: BinaryIO, header: Header) -> Iterator[Block]:
-    """The blocks that follow, uncompressed. Raises: CorruptError, UnsupportedError for another codec."""
+    """The blocks that follow, uncompressed, none larger than `unpacked_limit` allows nor with more records than bytes.
+
+    Raises: CorruptError, also where the header counts other records; UnsupportedError for another codec.
+    """
+    left = _size_of(file)
+    found = 0
     while (rows := read_long(file)) is not None:
-        data = _exactly(file, _size(file))
-        if _exactly(file, 16) != header.sync:
+        packed = _exactly(file, _size(file), left)
+        if _exactly(file, 16, left) != header.sync:
             raise CorruptError("avro block without its sync marker")
-        yield Block(rows, decompress(data, header.codec))
+        data = decompress(packed, header.codec)
+        if not 0 <= rows <= len(data):
+            raise CorruptError("avro block of more records than bytes", records=rows, bytes=len(data))
+        found += rows
+        yield Block(rows, data)
+    if header.records is not None and found != header.records:
+        raise CorruptError("avro file has another number of records than it says", found=found, expected=header.records)
 
 
 def encode_block(block: Block, header: Header, level: int) -> bytes:
@@ -130,17 +165,23 @@ def compress(data: bytes, codec: str, level: int) -> bytes:
 
 
 def decompress(data: bytes, codec: str) -> bytes:
-    """What `compress` was given. Raises: CorruptError, UnsupportedError."""
+    """What `compress` was given. Raises: CorruptError, also beyond `unpacked_limit`; UnsupportedError."""
+    limit = unpacked_limit(len(data))
     try:
         if codec == "null":
             return data
         if codec == "deflate":
-            return zlib.decompress(data, wbits=-15)
+            unpacker = zlib.decompressobj(-15)
+            plain = unpacker.decompress(data, limit)
+            if unpacker.unconsumed_tail:
+                raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), limit=limit)
+            return plain + unpacker.flush()
         if codec == "zstandard":
-            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-                return bytes(stream.read())
+            return _unpack_zstd(data, limit)
         if codec == "snappy":
             size = _snappy_size(data)
+            if size > min(limit, SNAPPY_RATIO * len(data)):
+                raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), unpacked=size)
             plain = pa.decompress(data[:-4], decompressed_size=size, codec="snappy", asbytes=True)
             if zlib.crc32(plain) != int.from_bytes(data[-4:], "big"):
                 raise CorruptError("avro block with a wrong checksum")
@@ -150,14 +191,41 @@ def decompress(data: bytes, codec: str) -> bytes:
     raise UnsupportedError("compression is not supported in avro", compression=codec)
 
 
+def unpacked_limit(size: int) -> int:
+    """The most that so many bytes of a block may unpack to: `MOST_RATIO` times as much, less if that is absurd."""
+    return max(LEAST_LIMIT, min(MOST_RATIO * size, MOST_UNPACKED), 16 * size)
+
+
+def _unpack_zstd(data: bytes, limit: int) -> bytes:
+    """In steps: the frame need not say how large it is, and what it says need not be so."""
+    parts: list[bytes] = []
+    size, step = 0, min(limit + 1, 8 * len(data) + FIRST_STEP)
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        while part := stream.read(step):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise CorruptError("avro block unpacks to too much", codec="zstandard", size=len(data), limit=limit)
+            step = min(limit + 1 - size, max(size, FIRST_STEP))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def _snappy_size(data: bytes) -> int:
     result = shift = 0
-    for byte in io.BytesIO(data[:5]).read():
+    for byte in data[:5]:
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
             return result
         shift += 7
     raise CorruptError("avro block does not decompress", codec="snappy")
+
+
+def _size_of(file: BinaryIO) -> int:
+    """How many bytes the whole file has: no part of it has more."""
+    at = file.tell()
+    size = file.seek(0, 2)
+    file.seek(at)
+    return size
 
 
 def _size(file: BinaryIO) -> int:
@@ -167,8 +235,50 @@ def _size(file: BinaryIO) -> int:
     return found
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
-    data = file.read(size) if size >= 0 else b""
+def _exactly(file: BinaryIO, size: int, most: int) -> bytes:
+    """So many bytes; asking a file for more than it has would reserve them."""
+    data = file.read(size) if 0 <= size <= most else b""
     if len(data) != size:
-        raise CorruptError("avro file is cut off")
+        raise CorruptError("avro file is cut off", wanted=size)
     return data
+
+
+# ---------------------------------------------------------------------------------------------- schemas
+
+_ATOMS = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+def check_schema(schema: Any) -> None:
+    """Refuse schemas that no table file has and whose records cannot be bounded by their bytes: parts without a width,
+    unions of more than one type and null, records inside of themselves, endless nesting. Raises: CorruptError."""
+    _check_part(schema, set(), set(), 0)
+
+
+def _check_part(schema: Any, known: set[str], around: set[str], depth: int) -> None:
+    """`known`: records defined so far by name; `around`: those that this part lies in."""
+    if depth > MOST_DEPTH:
+        raise CorruptError("avro schema nests too deeply", limit=MOST_DEPTH)
+    if isinstance(schema, str):
+        if schema not in _ATOMS and (schema not in known or schema in around):
+            raise CorruptError("avro schema of an unknown type", type=schema[:100])
+    elif isinstance(schema, list):
+        parts = [part for part in schema if part != "null"]
+        if len(parts) != 1 or len(schema) > 2:
+            raise CorruptError("avro schema with a union of other than null and one type")
+        _check_part(parts[0], known, around, depth + 1)
+    elif not isinstance(schema, dict):
+        raise CorruptError("avro schema of an unknown type", type=str(schema)[:100])
+    elif schema.get("type") == "record":
+        names = {str(schema.get("name")), f"{schema.get('namespace')}.{schema.get('name')}"}
+        fields = schema.get("fields")
+        if not isinstance(fields, list) or not fields:
+            raise CorruptError("avro record without fields")
+        for field in fields:
+            if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+                raise CorruptError("avro record with a field without a name")
+            _check_part(field.get("type"), known, around | names, depth + 1)
+        known |= names
+    elif schema.get("type") in ("array", "map"):
+        _check_part(schema.get("items" if schema["type"] == "array" else "values"), known, around, depth + 1)
+    else:
+        _check_part(schema.get("type"), known, around, depth + 1)

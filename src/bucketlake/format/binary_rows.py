@@ -274,6 +274,20 @@ def decode_columns(rows: Sequence[bytes], types: Sequence[DataType], wanted: Seq
     return [source.column(index, types[index]) for index in wanted]
 
 
+def check_rows(rows: Sequence[bytes], types: Sequence[DataType]) -> None:
+    """Refuse serialized rows that do not have just these fields, or whose fields lie outside of them; rows that pass
+    can be decoded. Raises: CorruptError."""
+    if not rows:
+        return
+    source = _Source(rows)
+    if (source.arity != len(types)).any():
+        found = int(source.arity[source.arity != len(types)][0])
+        raise CorruptError("row has another number of fields", fields=found, expected=len(types))
+    for index, kind in enumerate(types):
+        if shape_of(kind) is not Shape.FIXED:
+            source.check(index, shape_of(kind))
+
+
 class _Source:
     """Serialized rows, joined."""
 
@@ -314,6 +328,24 @@ class _Source:
             begins, lengths = self._ranges(slots, nulls)
             return _decimals(self.data, begins, lengths, nulls, target)
         return self._texts(slots, places, nulls, target)
+
+    def check(self, index: int, shape: Shape) -> None:
+        """Raise CorruptError where a field that every row has, of another shape than FIXED, lies outside of its row."""
+        places = self.slots + 8 * index
+        bit = HEADER_BITS + index
+        nulls = (self.data[self.rows + bit // 8] >> (bit % 8) & 1) != 0
+        slots = self.words[places]
+        if shape is Shape.TIMESTAMP:
+            slots = (slots >> np.uint64(32) << np.uint64(32)) | np.uint64(8)
+        elif shape is not Shape.DECIMAL:
+            inline = (slots >> np.uint64(63)) != 0
+            lengths = (slots >> np.uint64(56)).astype(np.int64) & 0x7F
+            if (inline & ~nulls & (lengths > INLINE_BYTES)).any():
+                raise CorruptError("field lies outside its row", field=index)
+            slots = np.where(inline, np.uint64(0), slots)
+        _, lengths = self._ranges(slots, nulls)
+        if shape is Shape.DECIMAL and (lengths > DECIMAL_BYTES).any():
+            raise CorruptError("decimal of more than 16 bytes", field=index)
 
     def _ranges(self, slots: Words, nulls: Mask) -> tuple[Ints, Ints]:
         lengths = np.where(nulls, 0, (slots & np.uint64(0xFFFFFFFF)).astype(np.int64))

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from bucketlake.env import Storage
 from bucketlake.errors import CorruptError
-from bucketlake.format.datafile import BatchSize, format_of, named_errors, read_data_file
-from bucketlake.format.parquet import ParquetSource, column_bounds
+from bucketlake.format.datafile import BROKEN, BatchSize, format_of, read_data_file
+from bucketlake.format.guard import decoding
+from bucketlake.format.parquet import ParquetSource
 from bucketlake.types import DataField
 
 __all__ = ["ChunkedFile", "open_chunks"]
@@ -44,12 +45,12 @@ class ChunkedFile:
         """The least and the greatest value of an atomic column in every part, nulls where a part does not say."""
         if self.source is None:
             return None
-        found = column_bounds(self.source.metadata, [field]).get(field.name)
+        found = self.source.bounds([field]).get(field.name)
         return None if found is None else (found.mins, found.maxs)
 
     def rows(self, part: int) -> Iterator[pa.RecordBatch]:
         """The rows of a part in file order, in batches of bounded size."""
-        with named_errors(self.path):
+        with decoding(BROKEN, self.path):
             if self.source is None:
                 yield from read_data_file(self.storage, self.path, format_of(self.path), self.fields)
             else:
@@ -65,7 +66,7 @@ def open_chunks(storage: Storage, path: str, fields: Sequence[DataField], row_co
     if format_of(path) != "parquet":
         yield ChunkedFile(storage, path, tuple(fields), np.array([0, row_count]))
         return
-    with named_errors(path), storage.open_input(path) as file:
+    with decoding(BROKEN, path), storage.open_input(path) as file:
         source = ParquetSource(file, fields, remote="://" in path)
         counts = [source.metadata.row_group(number).num_rows for number in range(source.metadata.num_row_groups)]
         starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)

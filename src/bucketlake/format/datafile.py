@@ -9,16 +9,17 @@ Spec: docs/spec/datafile.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
 from bucketlake.env import Storage
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, StorageError, UnsupportedError
+from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.avro import AvroSink, AvroSource
 from bucketlake.format.file_format import FORMATS, BatchSize, FileFormat, file_format, format_of
+from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.orc import OrcSink, OrcSource
 from bucketlake.format.parquet import ParquetSink, ParquetSource, footer_stats
 from bucketlake.format.stats import ColumnStats, StatsCollector, StatsMode, limited
@@ -30,11 +31,13 @@ __all__ = [
     "BatchSize",
     "DataFileWriter",
     "FileFormat",
+    "Recorded",
     "WrittenFile",
     "file_format",
     "format_of",
     "read_data_file",
     "read_numbered",
+    "read_recorded",
     "stats_from_parquet_footer",
 ]
 
@@ -44,6 +47,7 @@ NEARLY_FULL = 0.05
 ORC_STEP_BYTES = 1 << 20
 HEADER_BYTES = 64  # what says nothing of the rows: orc puts out its magic at the first of them
 DEFAULT_BATCH = BatchSize()
+BROKEN = "data file cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +276,72 @@ def read_numbered(
     row_filter: Predicate | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """As `read_data_file`, each batch with the position in the file of its first row, counted from 0."""
+    return read_recorded(storage, Recorded(path, format), fields, columns, row_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A data file and what its manifest says of it: bytes (None, 0, -1: it does not) and rows (None: it does not)."""
+
+    path: str
+    format: str
+    size: int | None = None
+    rows: int | None = None
+
+
+def read_recorded(
+    storage: Storage,
+    file: Recorded,
+    fields: Sequence[DataField],
+    columns: Sequence[str] | None = None,
+    row_filter: Predicate | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As `read_numbered`. CorruptError where the file is not as long as recorded or has other rows: before the first
+    batch, of avro files after the last."""
     by_name = {item.name: item for item in fields}
     wanted = [by_name[name] for name in columns] if columns is not None else list(fields)
     read = wanted or list(fields[:1])
     if not read:
-        raise InvalidError("a data file is read by at least one column", path=path)
-    with named_errors(path), storage.open_input(path) as file:
-        numbered: Iterator[tuple[int, pa.RecordBatch]]
-        if format == "parquet":
-            numbered = ParquetSource(file, read, remote="://" in path).numbered(DEFAULT_BATCH, row_filter, fields)
-        elif format in ("orc", "avro"):
-            source = OrcSource(file, read) if format == "orc" else AvroSource(file, read)
-            numbered = _counted(source.batches(DEFAULT_BATCH))
-        else:
-            raise UnsupportedError("file format is not supported", format=format, remedy="use parquet, orc or avro")
-        for first, batch in numbered:
+        raise InvalidError("a data file is read by at least one column", path=file.path)
+    with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
+        if file.size is not None and file.size > 0:
+            check_size(file.path, opened.seek(0, 2), file.size)
+            opened.seek(0)
+        for first, batch in _numbered(opened, file, read, fields, row_filter):
             yield first, batch if wanted else batch.select([])
+
+
+def _numbered(
+    opened: BinaryIO,
+    file: Recorded,
+    read: Sequence[DataField],
+    fields: Sequence[DataField],
+    row_filter: Predicate | None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    if file.format == "parquet":
+        parquet = ParquetSource(opened, read, remote="://" in file.path)
+        _check_rows(file, parquet.metadata.num_rows)
+        yield from parquet.numbered(DEFAULT_BATCH, row_filter, fields)
+    elif file.format == "orc":
+        orc = OrcSource(opened, read)
+        _check_rows(file, orc.rows)
+        yield from _counted(orc.batches(DEFAULT_BATCH))
+    elif file.format == "avro":
+        avro = AvroSource(opened, read, most=file.rows)
+        yield from _counted(avro.batches(DEFAULT_BATCH))
+        _check_rows(file, avro.rows)
+    else:
+        raise UnsupportedError("file format is not supported", format=file.format, remedy="use parquet, orc or avro")
+
+
+def _check_rows(file: Recorded, found: int) -> None:
+    if file.rows is not None and found != file.rows:
+        raise CorruptError(
+            "a data file has another number of rows than its manifest says",
+            path=file.path,
+            rows=found,
+            recorded=file.rows,
+        )
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -298,22 +352,6 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
         at += batch.num_rows
 
 
-@contextmanager
-def named_errors(path: str) -> Iterator[None]:
-    """Errors of the format's libraries as ours, with the file's path."""
-    try:
-        yield
-    except BucketlakeError as error:
-        if "path" in error.details:
-            raise
-        kind = CorruptError if isinstance(error, InvalidError) else type(error)
-        raise kind(error.what, remedy=error.remedy, path=path, **error.details) from error
-    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StorageError("cannot read", path=path, reason=str(error)) from error
-        raise CorruptError("data file cannot be read", path=path, reason=str(error) or type(error).__name__) from error
-
-
 def stats_from_parquet_footer(
     storage: Storage, path: str, fields: Sequence[DataField], modes: Sequence[StatsMode]
 ) -> WrittenFile:
@@ -322,8 +360,10 @@ def stats_from_parquet_footer(
     Columns for which the footer has no bounds (INT96, nested, …) get null bounds.
     Raises: NotFoundError, CorruptError.
     """
-    with named_errors(path), storage.open_input(path) as file:
-        metadata = ParquetSource(file, ()).metadata
+    with decoding(BROKEN, path), storage.open_input(path) as file:
+        source = ParquetSource(file, ())
+        source.bounds(fields)
+        metadata = source.metadata
         found = footer_stats(metadata, fields)
         stats = tuple(limited(column, mode) for column, mode in zip(found, modes, strict=True))
         return WrittenFile(path, file.seek(0, 2), metadata.num_rows, stats)

@@ -26,6 +26,7 @@ from pyroaring import BitMap, BitMap64
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index_manifest import DeletionVectorRange
+from bucketlake.format.roaring import read_bitmap
 
 __all__ = [
     "Positions",
@@ -146,12 +147,29 @@ def decode_vector(data: bytes, part: DeletionVectorRange, source: str, start: in
         raise corrupt("the deletion vector's index file is cut off", missing=at + length + _CHECKSUM.size - len(data))
     if zlib.crc32(body) != _CHECKSUM.unpack_from(data, at + length)[0]:
         raise corrupt("the deletion vector's checksum is wrong")
-    kind = BitMap if magic == _MAGIC_32 else BitMap64
     try:
-        vector = kind.deserialize(body[len(magic) :])
-    except (ValueError, IndexError) as error:
+        vector, end = (_decode_64 if magic == _MAGIC_64 else read_bitmap)(body, len(magic))
+        if end != length:
+            raise ValueError(f"{length - end} bytes follow it")
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise corrupt("the deletion vector's bitmap cannot be read", reason=str(error)) from error
     if part.cardinality is not None and part.cardinality != len(vector):
         what = "the deletion vector has another number of rows than its index says"
         raise corrupt(what, found=len(vector), expected=part.cardinality)
     return vector
+
+
+def _decode_64(body: bytes, at: int) -> tuple[BitMap64, int]:
+    """The bitmap of 64 bits that begins at a byte, and where it ends. Raises: ValueError."""
+    (count,) = _COUNT.unpack_from(body, at)
+    start, last = at, -1
+    at += _COUNT.size
+    if not 0 <= count <= len(body):
+        raise ValueError(f"it has {count} parts")
+    for _ in range(count):
+        (key,) = _KEY.unpack_from(body, at)
+        if key <= last:
+            raise ValueError("its parts are out of order")
+        last = key
+        _, at = read_bitmap(body, at + _KEY.size)
+    return BitMap64.deserialize(body[start:at]), at

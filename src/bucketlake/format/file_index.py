@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
+from bucketlake.errors import InvalidError
 from bucketlake.format.file_index_bitmap import BitmapIndex, encode_bitmap
 from bucketlake.format.file_index_bloom import BloomFilter, BloomWriter
 from bucketlake.format.file_index_bsi import BitSliced, encode_bsi
 from bucketlake.format.file_index_keys import STAMPS, TEXTS
 from bucketlake.format.file_index_range_bitmap import RangeBitmap, encode_range_bitmap
+from bucketlake.format.guard import decoding
 from bucketlake.predicate import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate
 from bucketlake.schema_file_index import (
     BITMAP,
@@ -203,7 +204,10 @@ class FileIndex:
                 if start == NO_VALUES:
                     readers.append(_NoValues())
                 elif make is not None:
-                    readers.append(make(self._exactly(start, length), kind))
+                    reader = make(self._exactly(start, length), kind)
+                    if getattr(reader, "rows", self._rows) != self._rows:
+                        raise ValueError(f"its {name} index of {column} is of another file: not {self._rows} rows")
+                    readers.append(reader)
             self._loaded[column] = readers
         return readers
 
@@ -215,17 +219,9 @@ class FileIndex:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        try:
+        remedy = "set 'file-index.read.enabled' = 'false' to read without it"
+        with decoding("file index cannot be read", self._name, remedy):
             yield
-        except BucketlakeError:
-            raise
-        except (ValueError, struct.error, IndexError, KeyError, OverflowError) as error:
-            raise CorruptError(
-                "file index cannot be read",
-                path=self._name,
-                reason=str(error) or type(error).__name__,
-                remedy="set 'file-index.read.enabled' = 'false' to read without it",
-            ) from error
 
 
 def _head(data: bytes) -> dict[str, dict[str, tuple[int, int]]]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.format.file_index_keys import Keys, distinct, places, read_key, records
-from bucketlake.format.roaring import serialize_bitmap, serialize_bitmaps
+from bucketlake.format.roaring import read_bitmap, serialize_bitmap, serialize_bitmaps
 from bucketlake.types import DataType
 
 Ints = npt.NDArray[np.int64]
@@ -144,7 +144,10 @@ class BitmapIndex:
         if offset < 0:
             return BitMap([-1 - offset])
         end = None if length < 0 else self._body + offset + length
-        return BitMap.deserialize(self._data[self._body + offset : end])
+        found, last = read_bitmap(self._data, self._body + offset)
+        if end is not None and last > end:
+            raise ValueError("a bitmap is longer than the directory says")
+        return found
 
     def equal(self, literal: Any) -> BitMap | None:
         """Rows that equal the literal, None where it cannot be told."""

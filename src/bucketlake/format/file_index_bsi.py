@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.file_index_keys import places, whole_numbers
-from bucketlake.format.roaring import serialize_bitmap
+from bucketlake.format.roaring import read_bitmap, serialize_bitmap
 from bucketlake.types import DataType
 
 Ints = npt.NDArray[np.int64]
@@ -55,12 +55,14 @@ class _Slices:
         version, self._least, self._most = struct.unpack_from(">bqq", data, at)
         if version != 1:
             raise ValueError(f"bit-sliced index has version {version}")
-        self.rows, at = _bitmap(data, at + 17)
+        self.rows, at = read_bitmap(data, at + 17)
         (count,) = struct.unpack_from(">i", data, at)
         at += 4
+        if not 0 <= count <= 64:
+            raise ValueError(f"bit-sliced index of {count} slices")
         self._slices: list[BitMap] = []
         for _ in range(count):
-            found, at = _bitmap(data, at)
+            found, at = read_bitmap(data, at)
             self._slices.append(found)
         self.end = at
 
@@ -78,12 +80,6 @@ class _Slices:
             else:
                 same -= self._slices[bit]
         return less
-
-
-def _bitmap(data: bytes, at: int) -> tuple[BitMap, int]:
-    """A bitmap and where what follows begins: its containers stay as they are, and so does its length."""
-    found = BitMap.deserialize(cast("bytes", memoryview(data)[at:]))
-    return found, at + len(found.serialize())
 
 
 class BitSliced:

@@ -208,6 +208,8 @@ def _put(out: Bytes, at: Ints, values: Any) -> None:
 
 def read_key(data: bytes | memoryview, at: int, kind: DataType) -> tuple[Any, int]:
     """The place of a stored value in the order of its type (int or bytes), and where what follows begins."""
+    if at < 0:
+        raise ValueError("a value before the first byte")
     if kind.root in TEXTS:
         (length,) = struct.unpack_from(">i", data, at)
         if length < 0 or at + 4 + length > len(data):

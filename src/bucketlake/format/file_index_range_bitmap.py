@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.format.file_index_keys import Keys, distinct, key_width, places, read_key, records
-from bucketlake.format.roaring import serialize_bitmap
+from bucketlake.format.roaring import read_bitmap, serialize_bitmap
 from bucketlake.types import DataType, Root
 
 Ints = npt.NDArray[np.int64]
@@ -122,10 +122,15 @@ class RangeBitmap:
         self._directory = self._bits + 14
         self._body = self._directory + directory
         self._loaded: dict[int, BitMap] = {}
+        ends = [self._dictionary, self._offsets, self._heads, self._keys, self._bits, self._directory, self._body]
+        if ends != sorted(ends) or ends[0] < 0 or ends[-1] > len(data):
+            raise ValueError("its parts lie outside of it")
+        if self._count < 0 or self._chunks > max(self._count, 0) or (self._count - 1) >> max(self._slices, 0) > 0:
+            raise ValueError("it has more values than its slices tell apart")
 
     def known(self) -> BitMap:
         """Rows that are not null."""
-        return BitMap.deserialize(self._data[self._body : self._body + self._existence])
+        return read_bitmap(self._data, self._body)[0]
 
     def equal(self, literal: Any) -> BitMap | None:
         """Rows that equal the literal, None where it cannot be told."""
@@ -162,7 +167,10 @@ class RangeBitmap:
         if found is None:
             offset, length = struct.unpack_from(">ii", self._data, self._directory + 8 * bit)
             start = self._body + self._existence + offset
-            found = self._loaded[bit] = BitMap.deserialize(self._data[start : start + length])
+            found, end = read_bitmap(self._data, start)
+            if end > start + length:
+                raise ValueError(f"slice {bit} is longer than the directory says")
+            self._loaded[bit] = found
         return found
 
     # ---- the dictionary

@@ -34,6 +34,21 @@ def decode_hashes(data: bytes, source: str = "hash index", rows: int | None = No
     return np.frombuffer(data, _STORED).astype(np.int32)
 
 
+def verify(known: Hashes, of_keys: Hashes) -> Hashes:
+    """The hashes of a bucket's keys that its index lacks, ascending: none, unless the index is damaged. `known`:
+    ascending.
+
+    Hashes are only ever added, so an index holds those of all keys that lie in its bucket; one that lacks a hash would
+    send the key to another bucket, where it is another row.
+    """
+    of_keys = np.sort(of_keys)  # looked up in order, which is several times as fast
+    if not len(known):
+        return of_keys
+    places = np.minimum(np.searchsorted(known, of_keys), len(known) - 1)
+    lacking: Hashes = of_keys[known[places] != of_keys]
+    return lacking
+
+
 def ascending(hashes: Hashes) -> Hashes:
     """The distinct hashes in ascending order; the array itself where it is that already."""
     if is_ascending(hashes):

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bucketlake.format.avro_file import decode_records, encode_records, optional, record
-from bucketlake.format.manifest import FileKind
+from bucketlake.errors import CorruptError
+from bucketlake.format.avro_file import Kind, decode_records, encode_records, optional, record
+from bucketlake.format.guard import decoding
+from bucketlake.format.manifest import BUCKET, COUNT, SIZE, FileKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,9 @@ INDEX_MANIFEST_SCHEMA = record(
     ],
 )
 
+_RANGES = {"_KIND": (0, 1), "_BUCKET": BUCKET, "_FILE_SIZE": SIZE, "_ROW_COUNT": COUNT}
+INDEX_MANIFEST = Kind("an index manifest", (INDEX_MANIFEST_VERSION,), INDEX_MANIFEST_SCHEMA, _RANGES)
+
 
 def encode_index_manifest(entries: Iterable[IndexEntry], compression: str = "zstd") -> bytes:
     """One index manifest of these entries, in order."""
@@ -96,7 +101,26 @@ def encode_index_manifest(entries: Iterable[IndexEntry], compression: str = "zst
 
 def decode_index_manifest(data: bytes, source: str = "index manifest") -> list[IndexEntry]:
     """The entries of an index manifest, in order. UnsupportedError for another version, CorruptError with `source`."""
-    return decode_records(data, source, (INDEX_MANIFEST_VERSION,), _entry)
+    found = decode_records(data, source, INDEX_MANIFEST, _entry)
+    with decoding("not an index manifest", source):
+        for entry in found:
+            _check_ranges(entry.file)
+    return found
+
+
+def _check_ranges(file: IndexFile) -> None:
+    """A vector lies inside of its index file, which begins with a version, and no data file has two."""
+    if (file.index_type == "DELETION_VECTORS") != (file.dv_ranges is not None):
+        raise CorruptError("an index file's type and vectors contradict each other", index=file.file_name)
+    ranges = file.dv_ranges or ()
+    for part in ranges:
+        end = part.offset + part.length
+        if part.offset < 1 or part.length < 1 or (file.file_size > 0 and end > file.file_size):
+            raise CorruptError("a deletion vector lies outside of its index file", index=file.file_name)
+        if part.cardinality is not None and not 0 <= part.cardinality <= COUNT[1]:
+            raise CorruptError("a deletion vector of an impossible number of rows", index=file.file_name)
+    if len({part.data_file_name for part in ranges}) < len(ranges):
+        raise CorruptError("a data file has two deletion vectors in one index file", index=file.file_name)
 
 
 def _record(entry: IndexEntry) -> dict[str, Any]:

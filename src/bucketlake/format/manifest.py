@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from bucketlake.format.avro_file import decode_records, encode_records, millis, optional, record
+from bucketlake.errors import CorruptError
+from bucketlake.format.avro_file import Kind, decode_records, encode_records, millis, optional, record
 
 
 class FileKind(IntEnum):
@@ -155,6 +156,39 @@ MANIFEST_LIST_SCHEMA = record(
     ],
 )
 
+INT = (-(1 << 31), (1 << 31) - 1)
+COUNT = (0, (1 << 62) - 1)
+SIZE = (-1, (1 << 62) - 1)  # not known: 0 or -1
+BUCKET = (-2, INT[1])
+SEQUENCE = (-(1 << 62), 1 << 62)
+LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
+RANGES = {
+    "_BUCKET": BUCKET,
+    "_TOTAL_BUCKETS": BUCKET,
+    "_KIND": (0, 1),
+    "_FILE_SIZE": SIZE,
+    "_ROW_COUNT": COUNT,
+    "_MIN_SEQUENCE_NUMBER": SEQUENCE,
+    "_MAX_SEQUENCE_NUMBER": SEQUENCE,
+    "_SCHEMA_ID": (0, INT[1]),
+    "_LEVEL": (0, 1 << 16),
+    "_CREATION_TIME": (-LATEST_MILLIS // 4, LATEST_MILLIS),
+    "_DELETE_ROW_COUNT": (-1, COUNT[1]),
+    "_FILE_SOURCE": (0, 1),
+}
+MANIFEST = Kind("a manifest", (MANIFEST_VERSION,), MANIFEST_SCHEMA, RANGES, "_FILE")
+_LIST_RANGES = {
+    "_FILE_SIZE": SIZE,
+    "_NUM_ADDED_FILES": COUNT,
+    "_NUM_DELETED_FILES": COUNT,
+    "_SCHEMA_ID": (0, INT[1]),
+    "_MIN_BUCKET": BUCKET,
+    "_MAX_BUCKET": BUCKET,
+    "_MIN_LEVEL": (-1, INT[1]),
+    "_MAX_LEVEL": (-1, INT[1]),
+}
+MANIFEST_LIST = Kind("a manifest list", (MANIFEST_VERSION,), MANIFEST_LIST_SCHEMA, _LIST_RANGES)
+
 
 def encode_manifest(entries: Iterable[ManifestEntry], compression: str = "zstd") -> bytes:
     """One manifest file of these entries, in order."""
@@ -163,7 +197,7 @@ def encode_manifest(entries: Iterable[ManifestEntry], compression: str = "zstd")
 
 def decode_manifest(data: bytes, source: str = "manifest") -> list[ManifestEntry]:
     """The entries of a manifest, in order. UnsupportedError for another version, CorruptError naming `source`."""
-    return decode_records(data, source, (MANIFEST_VERSION,), _entry)
+    return decode_records(data, source, MANIFEST, _entry)
 
 
 def encode_manifest_list(manifests: Iterable[ManifestFile], compression: str = "zstd") -> bytes:
@@ -173,7 +207,12 @@ def encode_manifest_list(manifests: Iterable[ManifestFile], compression: str = "
 
 def decode_manifest_list(data: bytes, source: str = "manifest list") -> list[ManifestFile]:
     """The manifests of a manifest list, in order. Errors as `decode_manifest`'s."""
-    return decode_records(data, source, (MANIFEST_VERSION,), _manifest)
+    found = decode_records(data, source, MANIFEST_LIST, _manifest)
+    for item in found:
+        bounds = ((item.min_bucket, item.max_bucket), (item.min_level, item.max_level))
+        if any(low is not None and high is not None and low > high for low, high in bounds):
+            raise CorruptError("a manifest list has bounds that hold nothing", path=source, manifest=item.file_name)
+    return found
 
 
 def _stats_record(stats: SimpleStats) -> dict[str, Any]:

@@ -119,6 +119,11 @@ class OrcSource:
         self._file = pa_orc.ORCFile(file)
         self._fields = tuple(fields)
 
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return int(self._file.nrows)
+
     def batches(self, size: BatchSize) -> Iterator[pa.RecordBatch]:
         """Rows in file order, canonical."""
         names = [item.name for item in self._fields]

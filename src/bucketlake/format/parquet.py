@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.binary_row import typed_value
 from bucketlake.format.file_format import BatchSize, FileFormat
 from bucketlake.format.layout import PARQUET_ID, map_leaves, stored_schema
@@ -232,6 +232,12 @@ class ParquetSource:
         self._int96 = {tops[number] for number in self._leaves if schema.column(number).physical_type == "INT96"}
         if self._int96:
             self._file = pq.ParquetFile(file, metadata=int96_as_bytes(file), **options)
+        streamed = {"pre_buffer": False, "buffer_size": _STREAM_BUFFER}
+        self._checker = pq.ParquetFile(file, metadata=self._file.metadata, **streamed) if remote else self._file
+        metadata = self._file.metadata
+        self._group_rows = np.array([metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)], np.int64)
+        if (self._group_rows < 0).any() or int(self._group_rows.sum()) != metadata.num_rows:
+            raise CorruptError("a parquet file's row groups have other rows than it says", rows=metadata.num_rows)
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -248,12 +254,11 @@ class ParquetSource:
         self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """As `batches`, each with the position in the file of its first row."""
-        groups = self.metadata.num_row_groups
-        rows = np.array([self.metadata.row_group(number).num_rows for number in range(groups)], np.int64)
-        kept = np.ones(groups, np.bool_)
-        if row_filter is not None and groups:
+        rows = self._group_rows
+        kept = np.ones(len(rows), np.bool_)
+        if row_filter is not None and len(rows):
             named = columns_of(row_filter)
-            bounds = column_bounds(self.metadata, [item for item in known if item.name in named])
+            bounds = self.bounds([item for item in known if item.name in named])
             kept = may_match_all(row_filter, bounds, rows)
         starts = np.cumsum(rows) - rows
         for number in np.flatnonzero(kept):
@@ -264,12 +269,34 @@ class ParquetSource:
 
     def group(self, number: int, size: BatchSize) -> Iterator[pa.RecordBatch]:
         """The rows of one row group, canonical."""
+        self._check(number, self._leaves)
         group = self.metadata.row_group(number)
         wide = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
         names = [item.name for item in self.fields]
+        found = 0
         for batch in self._file.iter_batches(rows, row_groups=[number], columns=names):
+            found += batch.num_rows
             yield self._canonical(batch)
+        if found != group.num_rows:
+            raise CorruptError(
+                "a row group has another number of rows than it says", rows=found, recorded=group.num_rows
+            )
+
+    def bounds(self, fields: Sequence[DataField]) -> dict[str, Bounds]:
+        """What the footer says of atomic columns, as `column_bounds`."""
+        names = {item.name for item in fields}
+        tops = [path.split(".")[0] for path in _paths(self.metadata)]
+        leaves = [number for number, name in enumerate(tops) if name in names]
+        for number in range(len(self._group_rows)) if leaves else ():
+            self._check(number, leaves)
+        return column_bounds(self.metadata, fields)
+
+    def _check(self, number: int, leaves: Sequence[int]) -> None:
+        """Raise where the footer's description of column chunks is damaged: to look at one through `RowGroupMetaData`
+        ends the process then, whereas opening it for reading, here for batches of no rows, raises."""
+        for _ in self._checker.reader.iter_batches(0, [number], column_indices=list(leaves), use_threads=False):
+            pass
 
     def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._int96:
@@ -305,7 +332,7 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     if not groups:
         return {}
-    places = {groups[0].column(i).path_in_schema: i for i in range(metadata.num_columns)}
+    places = {path: number for number, path in enumerate(_paths(metadata))}
     found = {}
     for item in fields:
         place = places.get(item.name)
@@ -320,6 +347,10 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
         if mins is not None and maxs is not None:
             found[item.name] = Bounds(mins, maxs, pa.array(nulls, pa.int64()))
     return found
+
+
+def _paths(metadata: pq.FileMetaData) -> list[str]:
+    return [metadata.schema.column(number).path for number in range(metadata.num_columns)]
 
 
 def footer_stats(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> list[ColumnStats]:

@@ -1,4 +1,5 @@
-"""Many roaring bitmaps at once: sorted positions -> the portable serialized form, vectorised.
+"""Many roaring bitmaps at once: sorted positions -> the portable serialized form, vectorised; and reading one safely:
+the library that takes it on trusts what it is told of containers.
 
     bitmap    := 12346: u32, containers: u32, descriptor*, offset: u32*, container*                     without runs
                | 12347 | (containers - 1) << 16: u32, run flags: bit*, descriptor*, [offset: u32*], container*
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pyroaring import BitMap
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -127,3 +129,67 @@ def _put(out: Bytes, at: Ints, values: Any, width: int) -> None:
     """Write little-endian integers at byte positions."""
     for byte in range(width):
         out[at + byte] = (values >> (8 * byte)) & 0xFF
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read_bitmap(data: bytes | memoryview, at: int = 0) -> tuple[BitMap, int]:
+    """The bitmap that begins at a byte, and where it ends. Raises: ValueError where it is none: cut off, containers out
+    of order, or not of as many values as they say."""
+    if at < 0:
+        raise ValueError("a bitmap before the first byte")
+    end = _end_of_bitmap(data, at)
+    return BitMap.deserialize(bytes(data[at:end])), end
+
+
+def _end_of_bitmap(data: bytes | memoryview, at: int) -> int:
+    cookie = int(_numbers(data, at, 1, "<u4")[0])
+    flags = np.zeros(0, np.bool_)
+    if cookie & 0xFFFF == RUN_COOKIE:
+        count = (cookie >> 16) + 1
+        octets = (count + 7) // 8
+        flags = np.unpackbits(_numbers(data, at + 4, octets, "u1"), bitorder="little")[:count].astype(np.bool_)
+        at += 4 + octets
+    elif cookie == PLAIN_COOKIE:
+        count = int(_numbers(data, at + 4, 1, "<u4")[0])
+        at += 8
+    else:
+        raise ValueError(f"not a roaring bitmap: it begins with {cookie}")
+    if count > 1 << 16:
+        raise ValueError(f"a roaring bitmap of {count} containers")
+    described = _numbers(data, at, 2 * count, "<u2").astype(np.int64)
+    keys, cards = described[::2], described[1::2] + 1
+    if (keys[1:] <= keys[:-1]).any():
+        raise ValueError("containers of a roaring bitmap are out of order")
+    at += 4 * count + (4 * count if not len(flags) or count >= OFFSETS_FROM else 0)
+    runs = flags.tolist() if len(flags) else [False] * count
+    for card, is_run in zip(cards.tolist(), runs, strict=True):
+        at = _end_of_container(data, at, card, is_run)
+    return at
+
+
+def _end_of_container(data: bytes | memoryview, at: int, card: int, is_run: bool) -> int:
+    if is_run:
+        count = int(_numbers(data, at, 1, "<u2")[0])
+        pairs = _numbers(data, at + 2, 2 * count, "<u2").astype(np.int64)
+        starts, ends = pairs[::2], pairs[::2] + pairs[1::2]
+        good = (ends <= 0xFFFF).all() and (starts[1:] > ends[:-1]).all() and int((ends - starts + 1).sum()) == card
+        at += 2 + 4 * count
+    elif card <= MOST_IN_ARRAY:
+        values = _numbers(data, at, card, "<u2")
+        good = (values[1:] > values[:-1]).all()
+        at += 2 * card
+    else:
+        good = int(np.unpackbits(_numbers(data, at, BITS_SIZE, "u1")).sum()) == card
+        at += BITS_SIZE
+    if not good:
+        raise ValueError("a container of a roaring bitmap is not what it says")
+    return at
+
+
+def _numbers(data: bytes | memoryview, at: int, count: int, form: str) -> npt.NDArray[Any]:
+    width = np.dtype(form).itemsize
+    if at + count * width > len(data):
+        raise ValueError("a roaring bitmap is cut off")
+    return np.frombuffer(data, form, count, at)

@@ -7,13 +7,14 @@ Spec: docs/spec/snapshot.md
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.file_names import check_names
+from bucketlake.format.guard import LARGEST_LONG, decoding, integer, json_object, nearly, text, text_map
+from bucketlake.format.manifest import LATEST_MILLIS
 from bucketlake.schema import pretty_json
 
 
@@ -127,14 +128,10 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
 
     Raises: UnsupportedError for a newer version, CorruptError for what is no snapshot; both name `source`.
     """
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise CorruptError("not a snapshot", path=source, reason=str(error)) from error
-    if not isinstance(found, dict):
-        raise CorruptError("not a snapshot", path=source)
+    with decoding("not a snapshot", source):
+        found = json_object(data)
     version = found.get("version", 1)
-    if isinstance(version, int) and version > SNAPSHOT_VERSION:
+    if integer(version, SNAPSHOT_VERSION + 1):
         raise UnsupportedError(
             "snapshot of a newer format version",
             path=source,
@@ -145,10 +142,13 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
     missing = [name for name in _REQUIRED if found.get(name) is None]
     if missing:
         raise CorruptError("snapshot lacks fields", path=source, fields=missing)
+    spoilt = [name for name in found if name not in _NAMES and any(nearly(name, other) for other in _NAMES)]
+    if spoilt:
+        raise CorruptError("snapshot has damaged field names", path=source, fields=spoilt)
     known = {attribute: found[name] for name, attribute in _NAMES.items() if found.get(name) is not None}
-    wrong = [name for name, value in known.items() if not isinstance(value, _kind_of(name))]
-    if wrong or known["commit_kind"] not in _KINDS:
-        raise CorruptError("snapshot has fields of a wrong type", path=source, fields=wrong or ["commit_kind"])
+    wrong = [name for name, value in {"version": version, **known}.items() if not _fits(name, value)]
+    if wrong:
+        raise CorruptError("snapshot has fields of a wrong type or out of range", path=source, fields=wrong)
     check_names([known[name] for name in _FILES if name in known], source)
     known["commit_kind"] = _KINDS[known["commit_kind"]]
     counts = {"version": version, "total_record_count": 0, "delta_record_count": 0}
@@ -159,5 +159,23 @@ def decode_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
 _KINDS = {kind.value: kind for kind in CommitKind}
 
 
-def _kind_of(attribute: str) -> type:
-    return str if attribute in _TEXTS else dict if attribute == "properties" else int
+_RANGES = {
+    "id": (1, LARGEST_LONG),
+    "schema_id": (0, (1 << 31) - 1),
+    "version": (1, SNAPSHOT_VERSION),
+    "time_millis": (0, LATEST_MILLIS),
+    "base_manifest_list_size": (-1, LARGEST_LONG),
+    "delta_manifest_list_size": (-1, LARGEST_LONG),
+    "changelog_manifest_list_size": (-1, LARGEST_LONG),
+}
+
+
+def _fits(attribute: str, value: Any) -> bool:
+    """Whether a field has its type and is within the range that everything made of it can hold."""
+    if attribute == "commit_kind":
+        return isinstance(value, str) and value in _KINDS
+    if attribute == "properties":
+        return text_map(value)
+    if attribute in _TEXTS:
+        return text(value) and value != "" and "\0" not in value
+    return integer(value, *_RANGES.get(attribute, (-LARGEST_LONG - 1, LARGEST_LONG)))

@@ -18,6 +18,7 @@ from bucketlake.errors import CorruptError
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _BOOLS, _INTS, _LISTS = (TRUE, FALSE), (I16, I32, I64), (LIST, SET)
 _LONG_LIST = 15
+_LONGEST = 70  # bits of a varint: ten bytes of seven
 
 Struct = list[list[Any]]
 
@@ -111,6 +112,8 @@ class _Reader:
             if part < 128:
                 return found
             shift += 7
+            if shift >= _LONGEST:
+                raise CorruptError("a thrift number of more than 64 bits")
 
     def _int(self) -> int:
         raw = self._varint()

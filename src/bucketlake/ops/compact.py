@@ -19,6 +19,7 @@ from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pi
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.conflicts import DELETION_VECTORS
 from bucketlake.ops.deletions import load_vectors, write_vectors
+from bucketlake.ops.dynamic import hash_files, key_check
 from bucketlake.ops.entries import BucketKey, bucket_key
 from bucketlake.ops.expiry import RowExpiry
 from bucketlake.ops.messages import CommitMessage
@@ -27,6 +28,7 @@ from bucketlake.ops.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.roll import local_millis
 from bucketlake.ops.scan import EntryFilter, live_entries
 from bucketlake.ops.store import Store
+from bucketlake.schema import BucketMode
 
 __all__ = ["CompactUnit", "Planner", "compact_bucket", "units_due"]
 
@@ -37,7 +39,7 @@ class CompactUnit:
 
     `pick`: the files to compact, among `files`, and the level they go to; the others are there to be looked up.
     `vectors`: the index file that holds the bucket's deletion vectors. `tells`: False where changes are not told (the
-    rows were written by an overwrite).
+    rows were written by an overwrite). `hashes`: the bucket's hash index, which the keys read are compared with.
     """
 
     partition: bytes
@@ -48,6 +50,7 @@ class CompactUnit:
     vectors: IndexFile | None = None
     snapshot_id: int = 0
     tells: bool = True
+    hashes: IndexFile | None = None
 
     @property
     def size(self) -> int:
@@ -83,6 +86,8 @@ def units_due(
         for entry in store.index_manifest(snapshot)
         if entry.file.index_type == DELETION_VECTORS
     }
+    dynamic = store.schema.bucket_mode is BucketMode.DYNAMIC
+    hashes = hash_files(store.index_manifest(snapshot)) if dynamic else {}
     groups: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(bucket_key(entry), []).append(entry)
@@ -94,7 +99,8 @@ def units_due(
         found = planner.pick(files, index)
         if found is not None:
             total = group[0].total_buckets
-            units.append(CompactUnit(partition, bucket, total, files, found, index, snapshot.id))
+            known = hashes.get(partition, {}).get(bucket)
+            units.append(CompactUnit(partition, bucket, total, files, found, index, snapshot.id, hashes=known))
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
@@ -145,7 +151,8 @@ def compact_bucket(store: Store, unit: CompactUnit) -> CommitMessage | None:
     entry = None if unit.vectors is None else IndexEntry(FileKind.ADD, unit.partition, unit.bucket, unit.vectors)
     vectors = {} if entry is None else load_vectors(store, [entry])
     index = "" if entry is None else store.paths.index_path(unit.partition, unit.bucket, entry.file)
-    rewrite = Rewrite(store, Bucket(unit.partition, unit.bucket, levels, vectors, index, unit.tells), rule)
+    check = None if unit.hashes is None else key_check(store, unit.partition, unit.bucket, unit.hashes)
+    rewrite = Rewrite(store, Bucket(unit.partition, unit.bucket, levels, vectors, index, unit.tells, check), rule)
     try:
         return _message(store, unit, rewrite.run(unit.pick))
     except BaseException:

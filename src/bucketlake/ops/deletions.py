@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,10 @@ __all__ = [
     "without_deleted",
     "write_vectors",
 ]
+
+WINDOW = 1 << 24  # positions that are spread out at once
+MOST_BYTES = 1 << 33  # of an index file
+MOST_ROWS = 1 << 32  # of a data file with deleted rows
 
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
@@ -94,7 +99,7 @@ def load_all_deletions(store: Store, buckets: Sequence[Mapping[str, DeletionFile
 
 def _load(store: Store, path: str, ranges: list[DeletionVectorRange]) -> dict[str, Vector]:
     end = max(stored_range(part)[1] for part in ranges)
-    data = store.env.storage.read(path, 0, end)
+    data = store.env.storage.read(path, 0, min(end, MOST_BYTES))
     if data[:1] != bytes([VERSION]):
         raise CorruptError(
             "not an index file of deletion vectors: unknown version",
@@ -172,17 +177,22 @@ def deleted_mask(vector: Vector, file: DataFile, index: str) -> Mask:
 
     Raises CorruptError naming both files for a vector that speaks of rows which the file does not have.
     """
-    positions = positions_of(vector)
-    if len(positions) and positions[-1] >= file.row_count:
+    rows = int(vector.max()) + 1 if len(vector) else 0
+    if rows > file.row_count or file.row_count > MOST_ROWS:
         raise CorruptError(
             "the deletion vector speaks of rows that the data file does not have",
             path=index,
             data_file=file.file_name,
-            row=int(positions[-1]),
+            row=rows - 1,
             rows=file.row_count,
         )
     mask = np.zeros(file.row_count, np.bool_)
-    mask[positions] = True
+    if len(vector) <= WINDOW:
+        mask[positions_of(vector)] = True
+        return mask
+    for start in range(0, rows, WINDOW):
+        part: Any = vector
+        mask[positions_of(part & type(vector)(range(start, start + WINDOW)))] = True
     return mask
 
 

@@ -10,7 +10,7 @@ Spec: docs/spec/hash_index.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.format.binary_row import encode_rows
-from bucketlake.format.hash_index import ascending, decode_hashes, encode_hashes
+from bucketlake.format.guard import check_size
+from bucketlake.format.hash_index import ascending, decode_hashes, encode_hashes, verify
 from bucketlake.format.hashing import Hashes, bucket_of, hash_rows
 from bucketlake.format.index_manifest import IndexEntry, IndexFile
 from bucketlake.ops.assign import Assigner, Codes, slices
@@ -49,7 +50,28 @@ def hash_files(entries: Iterable[IndexEntry]) -> dict[bytes, dict[int, IndexFile
 def read_hashes(store: Store, partition: bytes, bucket: int, file: IndexFile) -> Hashes:
     """The key hashes of one bucket, ascending. CorruptError names a file that is not what the manifest says."""
     path = store.paths.index_path(partition, bucket, file)
-    return ascending(decode_hashes(store.env.storage.read(path), path, file.row_count))
+    data = store.env.storage.read(path)
+    check_size(path, len(data), file.file_size)
+    return ascending(decode_hashes(data, path, file.row_count))
+
+
+def key_check(store: Store, partition: bytes, bucket: int, file: IndexFile) -> Callable[[pa.RecordBatch], None]:
+    """What raises CorruptError, naming the bucket's index file, for key-value rows whose keys the index lacks."""
+    known = read_hashes(store, partition, bucket, file)
+    fields = store.schema.key_fields
+
+    def check(batch: pa.RecordBatch) -> None:
+        lacking = verify(known, key_hashes(batch, fields))
+        if len(lacking):
+            raise CorruptError(
+                "a hash index lacks keys that lie in its bucket: they would be doubled",
+                path=store.paths.index_path(partition, bucket, file),
+                bucket=bucket,
+                hashes=lacking[:SHOWN].tolist(),
+                remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
+            )
+
+    return check
 
 
 def write_hashes(store: Store, partition: bytes, bucket: int, hashes: Hashes) -> IndexFile:

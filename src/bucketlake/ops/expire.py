@@ -221,7 +221,7 @@ def _within(store: Store, found: dict[int, Snapshot], end: int) -> int:
         if number >= end:
             break
         try:
-            files += sum(m.num_deleted_files for m in store.manifest_list(snapshot.delta_manifest_list))
+            files += sum(m.num_deleted_files for m in store.delta_manifests(snapshot))
         except NotFoundError:
             continue
         if files > ROUND_FILES:

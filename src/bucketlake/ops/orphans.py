@@ -288,9 +288,9 @@ class _References:
             return
         try:
             data = store.data_manifests(snapshot)
-            new = [m.file_name for m in data if m.file_name not in self.manifests]
-            for name, part in zip(new, parallel(store.manifest, new, store.manifest_threads), strict=True):
-                self.manifests[name] = _split(part)
+            new = [m for m in data if m.file_name not in self.manifests]
+            for manifest, part in zip(new, store.manifests(new), strict=True):
+                self.manifests[manifest.file_name] = _split(part)
             indexes = [entry.file.file_name for entry in store.index_manifest(snapshot)]
             self._add_changes(store, snapshot.changelog_manifest_list, strict)
         except NotFoundError as error:
@@ -323,7 +323,7 @@ class _References:
         files = store.manifest_list(list_name) if strict else readable_list(store, list_name)
         for file in files:
             try:
-                added, _ = _split(store.manifest(file.file_name))
+                added, _ = _split(store.manifest(file))
             except NotFoundError:
                 if strict:
                     raise

@@ -85,7 +85,7 @@ def committed_in(
     found_in: dict[tuple[bytes, str], int] = {}
     at: Snapshot | None = snapshot
     while wanted and at is not None:
-        deltas = [m for m in store.manifest_list(at.delta_manifest_list) if _may_be_pending(m)]
+        deltas = [m for m in store.delta_manifests(at) if _may_be_pending(m)]
         for entries in store.manifests(deltas):
             for entry in entries:
                 key = (entry.partition, entry.file.file_name)

@@ -9,7 +9,6 @@ Spec: docs/spec/commit.md#publishing
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from bucketlake.errors import (
     NotFoundError,
     StorageError,
 )
+from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.index_manifest import IndexEntry
 from bucketlake.format.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
@@ -365,8 +365,10 @@ class Publisher:
     def _statistics(self, base: Snapshot | None, schema_id: int) -> str | None:
         if base is None or base.statistics is None:
             return None
-        data = json.loads(self._store.env.storage.read(self._store.paths.statistics(base.statistics)))
-        return base.statistics if data.get("schemaId") == schema_id else None
+        path = self._store.paths.statistics(base.statistics)
+        data = self._store.env.storage.read(path)
+        with decoding("not statistics of a table", path):
+            return base.statistics if json_object(data).get("schemaId") == schema_id else None
 
     # ---- publishing
 

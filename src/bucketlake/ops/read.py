@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
-from bucketlake.format.datafile import format_of, read_numbered
+from bucketlake.format.datafile import Recorded, format_of, read_recorded
 from bucketlake.format.hashing import assign_buckets
 from bucketlake.format.manifest import DataFile, FileSource
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
@@ -122,13 +122,15 @@ class FileLayout:
     """How the files of one schema give the columns wanted: what to read, and what becomes of it.
 
     `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
-    of every row, where it is not the stored one."""
+    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
     columns: tuple[ReadColumn, ...]
     renamed: dict[str, str]
     sequence: int | None = None
+    size: int | None = None
+    row_count: int | None = None
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
@@ -301,11 +303,15 @@ class _Reader:
         """One file's rows as `fields`: value columns, or key, sequence and kind columns of the file; deleted rows are
         left out."""
         layout, path, condition = self._plan(file, fields, predicate)
-        deleted = None
         vector = self._vectors.get(file.file_name)
-        if vector is not None:
-            deleted = deleted_mask(vector, file, self._split.deletions[file.file_name].path)
-        yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition, deleted))
+        if vector is None:
+            yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition))
+            return
+        deleted: Mask | None = None
+        for first, batch in read_numbered_file(self._store, path, layout, condition):
+            if deleted is None:  # now the file is known to have the rows that its manifest speaks of
+                deleted = deleted_mask(vector, file, self._split.deletions[file.file_name].path)
+            yield layout.rows(without_deleted(batch, first, deleted))
 
     def _plan(
         self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
@@ -348,7 +354,8 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
         for column in columns
         if column.source is not None and not column.cast
     }
-    return FileLayout(stored, names, columns, renamed, _snapshot_sequence(store, file))
+    sequence = _snapshot_sequence(store, file)
+    return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
 
 
 def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
@@ -391,7 +398,8 @@ def read_numbered_file(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
     `condition` may be missing."""
-    return read_numbered(store.env.storage, path, format_of(path), layout.stored, layout.names, row_filter=condition)
+    file = Recorded(path, format_of(path), layout.size, layout.row_count)
+    return read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
 
 
 def exact_part(predicate: Predicate) -> Predicate | None:

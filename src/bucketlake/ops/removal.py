@@ -245,7 +245,7 @@ class _Candidates:
             return
         counts: dict[FileKey, int] = {}
         for manifest in self._may_hold(store, store.data_manifests(snapshot), wanted):
-            for entry in store.manifest(manifest.file_name):
+            for entry in store.manifest(manifest):
                 key = _key(entry)
                 if key in wanted:
                     counts[key] = counts.get(key, 0) + (1 if entry.kind == FileKind.ADD else -1)
@@ -314,9 +314,8 @@ class _Names:
         all there."""
         if changelog and snapshot.changelog_manifest_list is not None:
             self._keep_readable(snapshot.changelog_manifest_list)
-        for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
-            self.kept.add(name)
-            self.kept.update(manifest.file_name for manifest in self.store.manifest_list(name))
+        self.kept.update((snapshot.base_manifest_list, snapshot.delta_manifest_list))
+        self.kept.update(manifest.file_name for manifest in self.store.data_manifests(snapshot))
         if snapshot.index_manifest is not None:
             self.kept.add(snapshot.index_manifest)
             self.kept.update(entry.file.file_name for entry in self.store.index_manifest(snapshot))
@@ -360,7 +359,7 @@ def _readable(store: Store, list_name: str) -> Iterator[ManifestEntry]:
 
 def _readable_entries(store: Store, manifest: ManifestFile) -> Sequence[ManifestEntry]:
     try:
-        return store.manifest(manifest.file_name)
+        return store.manifest(manifest)
     except NotFoundError:
         return ()
 

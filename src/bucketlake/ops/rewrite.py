@@ -7,7 +7,7 @@ Spec: docs/spec/compaction.md#tasks, docs/spec/changelog.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,7 +46,7 @@ Mask = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """Which bucket, its live files by level, and its deletion vectors by file name with the index file's path. `tells`:
-    changes that lookup finds are told, if the table says so."""
+    changes that lookup finds are told, if the table says so; `check`: is shown all rows that are read."""
 
     partition: bytes
     number: int
@@ -54,6 +54,7 @@ class Bucket:
     vectors: dict[str, Vector] = field(default_factory=dict)
     index: str = ""
     tells: bool = True
+    check: Callable[[pa.RecordBatch], None] | None = None
 
 
 @dataclass(slots=True)
@@ -232,6 +233,8 @@ class Rewrite:
         """The live rows of files, one after the other."""
         for file in files:
             for rows in read_key_values(self._store, self._folder, file, self._deleted.get(file.file_name)):
+                if self._bucket.check is not None:
+                    self._bucket.check(rows)
                 yield rows if self._expiry is None else self._expiry.kept(rows)
 
     def _roller(self, level: int, *, changelog: bool = False) -> Roller:

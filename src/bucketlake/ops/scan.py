@@ -129,7 +129,9 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     if snapshot is None:
         return Plan(None, (), ())
     wanted = entry_filter(store, scan)
-    entries = _created_since(live_entries(store, snapshot, wanted), selection)
+    found = live_entries(store, snapshot, wanted)
+    check_vectors(store, snapshot, found, wanted)
+    entries = _created_since(found, selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
     if reads_pending(store):
@@ -140,6 +142,42 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     taken = {id(entry) for entry in apart}
     kept += [*(entry for entry in entries if id(entry) not in taken), *pending]
     return Plan(snapshot, tuple(kept), (*splits, *merged))
+
+
+def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], wanted: EntryFilter) -> None:
+    """Refuse deletion vectors of files that a bucket does not have: their rows would come back unnoticed.
+
+    `entries`: the live files that `wanted` lets through. Raises: CorruptError naming the index manifest.
+    """
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+    ranges = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]
+    if not ranges:
+        return
+
+    def dangling(live: Iterable[ManifestEntry]) -> list[tuple[str, bytes, int]]:
+        names: dict[tuple[bytes, int], set[str]] = {}
+        for entry in live:
+            names.setdefault((entry.partition, 0 if unaware else entry.bucket), set()).add(entry.file.file_name)
+        places = ((e, names.get((e.partition, e.bucket))) for e in ranges)
+        return [
+            (part.data_file_name, e.partition, e.bucket)
+            for e, known in places
+            if known is not None
+            for part in e.file.dv_ranges or ()
+            if part.data_file_name not in known
+        ]
+
+    found = dangling(entries)
+    if found:  # perhaps only because files of some levels were left out
+        partitions = frozenset(partition for _, partition, _ in found)
+        found = dangling(live_entries(store, snapshot, EntryFilter(partitions=partitions)))
+    if found:
+        raise CorruptError(
+            "an index manifest has the deletion vector of a file that is not there",
+            path=store.paths.manifest(snapshot.index_manifest or ""),
+            data_file=found[0][0],
+            bucket=found[0][2],
+        )
 
 
 def entry_filter(store: Store, scan: Scan) -> EntryFilter:
@@ -211,7 +249,7 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
 
 def delta_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
     """What a snapshot itself adds and deletes, folded; a delete of an older file stays."""
-    return list(fold(_read(store, store.manifest_list(snapshot.delta_manifest_list), wanted)).values())
+    return list(fold(_read(store, store.delta_manifests(snapshot), wanted)).values())
 
 
 def changelog_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:

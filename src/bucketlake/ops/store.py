@@ -8,7 +8,6 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections import OrderedDict
@@ -20,8 +19,16 @@ from typing import Any, TypeVar, cast
 from bucketlake.env import Env, FileInfo
 from bucketlake.errors import CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import check_names, fault_of_path, number_of
+from bucketlake.format.binary_rows import check_rows
+from bucketlake.format.guard import check_size, decoding, integer, json_object
 from bucketlake.format.index_manifest import IndexEntry, decode_index_manifest
-from bucketlake.format.manifest import ManifestEntry, ManifestFile, decode_manifest, decode_manifest_list
+from bucketlake.format.manifest import (
+    FileKind,
+    ManifestEntry,
+    ManifestFile,
+    decode_manifest,
+    decode_manifest_list,
+)
 from bucketlake.format.manifest_columns import decode_columns
 from bucketlake.format.snapshot import Snapshot, decode_snapshot
 from bucketlake.options import TableOptions
@@ -279,14 +286,14 @@ class Store:
 
     def _next_snapshot(self, path: str) -> int | None:
         try:
-            following = number_of(str(json.loads(self.env.storage.read(path))["nextSnapshot"]))
+            data = self.env.storage.read(path)
         except NotFoundError:
             return None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CorruptError("not a consumer", path=path, reason=str(error)) from error
-        if following is None:
-            raise CorruptError("not a consumer", path=path, reason="nextSnapshot is no number")
-        return following
+        with decoding("not a consumer", path):
+            following: Any = json_object(data).get("nextSnapshot")
+            if not integer(following):
+                raise ValueError(f"nextSnapshot is {following!r:.100}")
+            return int(following)
 
     def branches(self) -> list[str]:
         """Names of all branches but the main one, sorted."""
@@ -336,9 +343,7 @@ class Store:
         cached = self._schemas.get(schema_id)
         if cached is None:
             path = self.paths.schema(schema_id)
-            cached = TableSchema.decode(self.env.storage.read(path), path)
-            if cached.id != schema_id:
-                raise CorruptError("a schema says another id than its file's name", path=path, id=cached.id)
+            cached = TableSchema.decode(self.env.storage.read(path), path, schema_id)
             self._schemas[schema_id] = cached
         return cached
 
@@ -359,25 +364,46 @@ class Store:
 
     # ---- manifests
 
-    def manifest_list(self, name: str) -> tuple[ManifestFile, ...]:
-        """The manifests that a manifest list names, cached."""
-        return self._cached(self.paths.manifest(name), _manifest_files)
+    def manifest_list(self, name: str, size: int | None = None) -> tuple[ManifestFile, ...]:
+        """The manifests that a manifest list names, cached. `size`: its bytes, where they are recorded."""
+        return self._cached(self.paths.manifest(name), _manifest_files, size)
 
-    def manifest(self, name: str) -> tuple[ManifestEntry, ...]:
-        """The entries of a manifest, cached."""
-        return self._cached(self.paths.manifest(name), _entries)
+    def manifest(self, file: ManifestFile | str) -> tuple[ManifestEntry, ...]:
+        """The entries of a manifest, cached. CorruptError where they are not as many as its list says, or its file is
+        not as long; a mere name is not checked."""
+        if isinstance(file, str):
+            return self._cached(self.paths.manifest(file), self._entries)
+        path = self.paths.manifest(file.file_name)
+        found = self._cached(path, self._entries, file.file_size)
+        added = sum(entry.kind == FileKind.ADD for entry in found)
+        if (added, len(found) - added) != (file.num_added_files, file.num_deleted_files):
+            raise CorruptError(
+                "a manifest has other entries than its manifest list says",
+                path=path,
+                added=added,
+                deleted=len(found) - added,
+                expected=f"{file.num_added_files} and {file.num_deleted_files}",
+            )
+        return found
 
     def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of several manifests, read in parallel, in order."""
-        return parallel(lambda file: self.manifest(file.file_name), files, self.manifest_threads)
+        return parallel(self.manifest, files, self.manifest_threads)
 
     def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """All manifests of a snapshot's table files: base, then delta."""
-        return self.manifest_list(snapshot.base_manifest_list) + self.manifest_list(snapshot.delta_manifest_list)
+        base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        return base + self.delta_manifests(snapshot)
+
+    def delta_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of what a snapshot itself added and deleted."""
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
 
     def changelog_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """The manifests of a snapshot's changelog files."""
-        return () if snapshot.changelog_manifest_list is None else self.manifest_list(snapshot.changelog_manifest_list)
+        if snapshot.changelog_manifest_list is None:
+            return ()
+        return self.manifest_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
 
     def index_manifest(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
         """The index files of a snapshot, cached; empty without one."""
@@ -394,13 +420,30 @@ class Store:
         """Option `scan.manifest.parallelism`; None: by the number of cores."""
         return cast("int | None", self.options.get("scan.manifest.parallelism"))
 
-    def _cached(self, path: str, decode: Callable[[bytes, str], tuple[T, ...]]) -> tuple[T, ...]:
+    def _cached(
+        self, path: str, decode: Callable[[bytes, str], tuple[T, ...]], size: int | None = None
+    ) -> tuple[T, ...]:
+        """A decoded file. `size`: the bytes that it must have; None, 0 and -1 say that they are not known."""
         key = (_identity(self.env.storage), path)
-        found = _CACHE.get(key)
-        if found is None:
-            found = decode(self.env.storage.read(path), path)
-            _CACHE.put(key, len(found) + 1, found)
-        return cast("tuple[T, ...]", found)
+        cached = _CACHE.get(key)
+        if cached is None:
+            data = self.env.storage.read(path)
+            check_size(path, len(data), size)
+            cached = len(data), decode(data, path)
+            _CACHE.put(key, len(cached[1]) + 1, cached)
+        check_size(path, cached[0], size)
+        return cast("tuple[T, ...]", cached[1])
+
+    def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+        fast = decode_columns(data, path)
+        entries = tuple(decode_manifest(data, path) if fast is None else fast)
+        with decoding("not a manifest", path):
+            check_rows(list({e.partition for e in entries}), [item.type for item in self.schema.partition_fields])
+            if self.schema.primary_keys:
+                keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
+                check_rows(keys, [item.type for item in self.schema.key_fields])
+        _check_entries(entries, path)
+        return entries
 
     # ---- finding the ends
 
@@ -439,13 +482,10 @@ def _numbers(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     return sorted(number for number in found if number is not None)
 
 
-def _entries(data: bytes, path: str) -> tuple[ManifestEntry, ...]:
-    fast = decode_columns(data)
-    entries = tuple(decode_manifest(data, path) if fast is None else fast)
+def _check_entries(entries: Sequence[ManifestEntry], path: str) -> None:
     check_names([entry.file.file_name for entry in entries], path)
     check_names([name for entry in entries for name in entry.file.extra_files or ()], path)
     _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
-    return entries
 
 
 def _manifest_files(data: bytes, path: str) -> tuple[ManifestFile, ...]:

@@ -1,0 +1,229 @@
+"""Lengths, counts, nesting and numbers that no file has: an error that names the file, before anything is reserved."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyroaring import BitMap
+
+from bucketlake import CorruptError, InvalidError
+from bucketlake.format.avro_container import (
+    LEAST_LIMIT,
+    Header,
+    check_schema,
+    compress,
+    decompress,
+    encode_header,
+    encode_long,
+)
+from bucketlake.format.deletion_vector import decode_vector
+from bucketlake.format.index_manifest import DeletionVectorRange, decode_index_manifest
+from bucketlake.format.manifest import MANIFEST_SCHEMA, decode_manifest, decode_manifest_list
+from bucketlake.format.manifest_columns import decode_columns
+from bucketlake.format.roaring import read_bitmap, serialize_bitmap
+from bucketlake.format.snapshot import decode_snapshot
+from bucketlake.schema import TableSchema
+from bucketlake.types import parse_type_text
+
+SYNC = bytes(16)
+
+
+def container(blocks: bytes, schema: object = MANIFEST_SCHEMA) -> bytes:
+    return encode_header(Header(schema, "null", SYNC)) + blocks
+
+
+@pytest.mark.parametrize("decode", [decode_manifest, decode_columns, decode_manifest_list, decode_index_manifest])
+@pytest.mark.parametrize("count", [1 << 40, -1, 1 << 62])
+def test_counts_beyond_the_bytes(decode: Callable[[bytes, str], object], count: int) -> None:
+    block = encode_long(3) + b"abc" + SYNC
+    for blocks in (encode_long(count) + block, encode_long(1) + encode_long(count) + block):
+        with pytest.raises(CorruptError, match="m-1"):
+            decode(container(blocks), "m-1")
+    with pytest.raises(CorruptError, match="m-1"):
+        decode(b"Obj\x01" + encode_long(count) + b"\0" * 40, "m-1")
+
+
+def record(kind: object) -> object:
+    return {"type": "record", "name": "r", "fields": [{"name": "a", "type": kind}]}
+
+
+def nested(depth: int) -> object:
+    return {"type": "array", "items": nested(depth - 1)} if depth else "int"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        record(["null", "r"]),
+        {"type": "record", "name": "r", "fields": []},
+        record("null"),
+        record({"type": "array", "items": "null"}),
+        record({"type": "fixed", "name": "f", "size": 1 << 40}),
+        record(["null", "int", "string"]),
+        record(nested(200)),
+        None,
+        7,
+    ],
+)
+def test_schemas_that_bound_nothing(schema: object) -> None:
+    with pytest.raises(CorruptError):
+        check_schema(schema)
+    with pytest.raises(CorruptError, match="m-1"):
+        decode_manifest(container(encode_long(1 << 40) + encode_long(0) + SYNC, schema), "m-1")
+
+
+@pytest.mark.parametrize("codec", ["zstandard", "deflate"])
+def test_bombs_are_not_unpacked(codec: str) -> None:
+    packed = compress(bytes(LEAST_LIMIT + (1 << 20)), codec, 1)
+    assert len(packed) < LEAST_LIMIT // 900
+    with pytest.raises(CorruptError, match="unpacks to too much"):
+        decompress(packed, codec)
+    noise = np.random.default_rng(1).bytes(3 << 20)
+    assert decompress(compress(noise, codec, 1), codec) == noise
+
+
+def test_a_snappy_block_says_no_size_that_it_cannot_have() -> None:
+    with pytest.raises(CorruptError, match="unpacks to too much"):
+        decompress(b"\xff\xff\xff\xff\x0fabcdefgh", "snappy")
+
+
+@pytest.mark.parametrize("text", ["ARRAY<" * 100_000, "INT" + " ARRAY" * 100_000, "MAP<INT," * 5000])
+def test_types_nest_within_bounds(text: str) -> None:
+    with pytest.raises(InvalidError, match="nests too deeply") as found:
+        parse_type_text(text)
+    assert len(str(found.value)) < 2000
+
+
+# ---- metadata in JSON
+
+SNAPSHOT = {
+    "version": 3,
+    "id": 7,
+    "schemaId": 0,
+    "baseManifestList": "manifest-list-a-0",
+    "deltaManifestList": "manifest-list-a-1",
+    "commitUser": "u",
+    "commitIdentifier": 1,
+    "commitKind": "APPEND",
+    "timeMillis": 1,
+}
+FIELDS = [{"id": 0, "name": "k", "type": "INT NOT NULL"}, {"id": 1, "name": "v", "type": "STRING"}]
+TABLE = {
+    "version": 3,
+    "id": 0,
+    "fields": FIELDS,
+    "highestFieldId": 1,
+    "partitionKeys": [],
+    "primaryKeys": ["k"],
+    "options": {},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": 0},
+        {"id": True},
+        {"id": 2**70},
+        {"schemaId": -1},
+        {"schemaId": 2**40},
+        {"timeMillis": 2**62},
+        {"baseManifestList": ""},
+        {"commitKind": []},
+        {"version": "x"},
+        {"properties": {"a": 1}},
+        {"watermark": 1.5},
+    ],
+)
+def test_fields_of_snapshots_have_types_and_ranges(change: dict[str, object]) -> None:
+    assert decode_snapshot(json.dumps(SNAPSHOT).encode(), "snapshot-7").id == 7
+    with pytest.raises(CorruptError, match="snapshot-7"):
+        decode_snapshot(json.dumps({**SNAPSHOT, **change}).encode(), "snapshot-7")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": -1},
+        {"id": "0"},
+        {"version": None},
+        {"highestFieldId": []},
+        {"partitionKeys": "k"},
+        {"partitionKeys": ["absent"]},
+        {"primaryKeys": [7]},
+        {"primaryKeys": ["k", "k"]},
+        {"options": []},
+        {"options": {"bucket": "many"}},
+        {"options": {"bucket-key": "absent"}},
+        {"comment": 7},
+        {"fields": [{"id": 0, "name": 7, "type": "INT"}], "primaryKeys": []},
+        {"fields": [FIELDS[0], FIELDS[0]]},
+        {"fields": [{**FIELDS[0], "id": 2**40}]},
+        {"fields": [{**FIELDS[0], "type": "ARRAY<" * 9000}]},
+        {"fields": [{**FIELDS[0], "defaultValue": 7}]},
+    ],
+)
+def test_fields_of_schemas_have_types_and_ranges(change: dict[str, object]) -> None:
+    assert TableSchema.decode(json.dumps(TABLE), "schema-0").primary_keys == ("k",)
+    with pytest.raises(CorruptError, match="schema-0"):
+        TableSchema.decode(json.dumps({**TABLE, **change}), "schema-0")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 100_000, b'{"id":' * 100_000, b"7", b"[]", b"\xff\xfe", b'{"id": ' + b"9" * 9000 + b"}"],
+    ids=["lists", "objects", "number", "list", "no text", "digits"],
+)
+def test_json_that_is_none_is_named(data: bytes) -> None:
+    with pytest.raises(CorruptError, match="snapshot-7"):
+        decode_snapshot(data, "snapshot-7")
+    with pytest.raises(CorruptError, match="schema-7"):
+        TableSchema.decode(data, "schema-7")
+
+
+# ---- bitmaps
+
+
+@pytest.mark.parametrize("positions", [range(10), range(0, 9000, 2), range(70_000), [5, 1 << 20, 1 << 30]])
+def test_bitmaps_end_where_they_end(positions: list[int]) -> None:
+    rows = np.array(list(positions))
+    data = serialize_bitmap(rows)
+    found, end = read_bitmap(b"xx" + data + b"yy", 2)
+    assert found == BitMap(rows.tolist())
+    assert end == 2 + len(data)
+    for cut in {0, 3, len(data) // 2, len(data) - 1}:
+        with pytest.raises(ValueError):
+            read_bitmap(data[:cut])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x3a\x30\0\0" + b"\xff\xff\xff\xff",
+        b"\x3a\x30\0\0\1\0\0\0" + b"\0\0\2\0" + b"\x10\0\0\0" + b"\5\0\5\0\7\0",
+        b"\x3a\x30\0\0\1\0\0\0" + b"\0\0\xff\xff" + b"\x10\0\0\0" + bytes(8192),
+        b"\x3b\x30\0\0\1" + b"\0\0\x63\0" + b"\2\0" + b"\0\0\x31\0" + b"\x10\0\x31\0",
+    ],
+    ids=["containers", "values that repeat", "bits that are not set", "runs that overlap"],
+)
+def test_containers_are_what_they_say(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_bitmap(data)
+    body = (1581511376).to_bytes(4, "big") + data
+    file = b"\1" + len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    with pytest.raises(CorruptError, match="index-1"):
+        decode_vector(file, DeletionVectorRange("data-1", 1, len(body), None), "index-1")
+
+
+def test_panics_of_libraries_are_errors_of_ours() -> None:
+    """A text whose length is beyond its block makes polars panic."""
+    schema = record("string")
+    data = container(encode_long(1) + encode_long(2) + b"\x50a" + SYNC, schema)
+    with pytest.raises(CorruptError, match="m-1"):
+        decode_columns(data, "m-1") or decode_manifest(data, "m-1")
+    assert pa is not None
