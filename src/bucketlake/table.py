@@ -306,12 +306,12 @@ class Table:
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
-        dynamic: bool | None = None,
         read: Snapshot | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
-        commit may have landed (CommitUnknownError). `dynamic`: overwrite what rows are in; None: the option says.
-        `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
+        commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
+        "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
+        says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
         commit = Commit(
             self.store,
             commit_user,
@@ -326,9 +326,9 @@ class Table:
                 self._refuse_strangers(messages, partition)
                 return commit.commit(messages, notes=notes, outcome=outcome)
             own = partition is None and bool(self.options.get("dynamic-partition-overwrite"))
-            self._refuse_strangers(messages, partition if dynamic else None)
-            which = own if dynamic is None else dynamic
-            return commit.overwrite(messages, partition, dynamic=which, notes=notes, outcome=outcome)
+            dynamic = own if mode == "overwrite" else mode == "overwrite dynamic"
+            self._refuse_strangers(messages, partition if mode == "overwrite dynamic" else None)
+            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes, outcome=outcome)
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
         within = spec_filter(self.store, [partition]) if partition else None

@@ -94,7 +94,7 @@ def test_a_snappy_block_says_no_size_that_it_cannot_have() -> None:
 
 @pytest.mark.parametrize("text", ["ARRAY<" * 100_000, "INT" + " ARRAY" * 100_000, "MAP<INT," * 5000])
 def test_types_nest_within_bounds(text: str) -> None:
-    with pytest.raises(InvalidError, match="nests too deeply") as found:
+    with pytest.raises(InvalidError, match="nested more than") as found:
         parse_type_text(text)
     assert len(str(found.value)) < 2000
 

@@ -43,7 +43,7 @@ def test_a_changelog_and_a_schema_that_say_another_id(table: Table) -> None:
         table.store.find_changelog(1)
     schema = Path(table.path) / "schema" / "schema-0"
     (schema.parent / "schema-1").write_bytes(schema.read_bytes())
-    with pytest.raises(CorruptError, match=r"another id.*schema-1"):
+    with pytest.raises(CorruptError, match=r"schema-1.*id is 0"):
         table.refresh()
 
 

@@ -70,9 +70,11 @@ def forged(table: Table, change: Callable[[DataFile], DataFile], kinds: Sequence
 def _publish(table: Table, last: Snapshot, entries: list[ManifestEntry], indexes: list[IndexEntry]) -> None:
     folder = Path(table.path) / "manifest"
     number = last.id + 1
-    (folder / f"forged-{number}").write_bytes(encode_manifest(entries))
+    forged = encode_manifest(entries)
+    (folder / f"forged-{number}").write_bytes(forged)
     known = table.store.data_manifests(last)[-1]
-    listed = ManifestFile(f"forged-{number}", 1, len(entries), 0, known.partition_stats, 0)
+    added = sum(entry.kind == FileKind.ADD for entry in entries)
+    listed = ManifestFile(f"forged-{number}", len(forged), added, len(entries) - added, known.partition_stats, 0)
     (folder / f"forged-list-{number}").write_bytes(encode_manifest_list(table.store.data_manifests(last)))
     (folder / f"forged-empty-{number}").write_bytes(encode_manifest_list([listed]))
     if indexes:
@@ -81,6 +83,8 @@ def _publish(table: Table, last: Snapshot, entries: list[ManifestEntry], indexes
         last,
         id=number,
         base_manifest_list=f"forged-list-{number}",
+        base_manifest_list_size=None,
+        delta_manifest_list_size=None,
         delta_manifest_list=f"forged-empty-{number}",
         index_manifest=f"forged-index-{number}" if indexes else None,
         commit_kind=CommitKind.COMPACT,

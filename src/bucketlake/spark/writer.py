@@ -110,15 +110,10 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
             raise
     written = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
-    snapshot = table.commit(
-        messages,
-        user,
-        mode=request.mode,
-        partition=request.partition,
-        operation=request.operation,
-        dynamic=request.dynamic,
-        read=request.read,
-    )
+    mode = request.mode
+    if mode == "overwrite" and request.dynamic is not None:
+        mode = "overwrite dynamic" if request.dynamic else "overwrite static"
+    snapshot = table.commit(messages, user, mode, request.partition, request.operation, request.read)
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:
         return None
