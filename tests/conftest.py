@@ -35,6 +35,16 @@ SETTINGS = {
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, tests of one peer process and of the Connect server keep to one worker each."""
+    for item in items:
+        for name in ("peer", "connect", "cluster"):
+            if item.get_closest_marker(name) is not None:
+                item.add_marker(pytest.mark.xdist_group(name))
+                break
+
+
 @pytest.fixture(scope="session")
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = str(tmp_path_factory.mktemp("spark-warehouse"))
