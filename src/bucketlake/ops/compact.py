@@ -39,7 +39,8 @@ class CompactUnit:
 
     `pick`: the files to compact, among `files`, and the level they go to; the others are there to be looked up.
     `vectors`: the index file that holds the bucket's deletion vectors. `tells`: False where changes are not told (the
-    rows were written by an overwrite). `hashes`: the bucket's hash index, which the keys are compared with where all of them are read.
+    rows were written by an overwrite). `hashes`: the bucket's hash index, which its keys are compared with where all of
+    them are read.
     """
 
     partition: bytes
