@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark import reader
+from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -354,3 +356,14 @@ def test_conditions_are_read_as_written(classic: bucketlake.Lake) -> None:
     classic.sql("DELETE FROM db.t WHERE name = 'x' '%'")
     classic.sql("DELETE FROM db.t WHERE name LIKE 'pl%' AND rand() >= 0")
     assert [row[0] for row in content(classic)] == [1, 5]
+
+
+@pytest.mark.parametrize("keys", ["", "'primary-key' = 'k', 'bucket' = '1'", "'bucket' = '-1'"])
+def test_what_spark_refuses_is_refused_of_a_table_without_rows_too(classic: Lake, keys: str) -> None:
+    classic.sql("CREATE TABLE db.none (k INT NOT NULL, d DATE)" + (f" TBLPROPERTIES ({keys})" if keys else ""))
+    for statement in (
+        "UPDATE db.none SET k = k + 1 WHERE d IN (1, DATE'2020-01-01')",
+        "DELETE FROM db.none WHERE nowhere > 1",
+    ):
+        with pytest.raises((AnalysisException, InvalidError)):
+            classic.sql(statement)

@@ -64,6 +64,8 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
 
 def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate) -> None:
     schema = table.schema
+    columns = {item: target.column(item) for item in schema.field_names}
+    target.check(lake, table, columns)
     if not schema.primary_keys:
         changes.delete_places(
             lake.spark,
@@ -72,5 +74,4 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
             lambda rows: target.places(lake, rows),
         )
         return
-    columns = {item: target.column(item) for item in schema.field_names}
     changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns))

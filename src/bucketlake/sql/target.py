@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from bucketlake.predicate import Constant, Predicate
 from bucketlake.spark.native import ROW_INDEX
 from bucketlake.spark.placed import FILE
-from bucketlake.spark.types import quoted
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.sql import names, query
 from bucketlake.sql.pushdown import Settings, Source, condition
 from bucketlake.sql.text import Cursor, option_hints
@@ -118,6 +118,11 @@ class Target:
         where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
         statement = f"{head}{self.source}{self.hint}{alias}{where}"
         return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
+        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
+        none = lake.spark.createDataFrame([], spark_schema(table.schema.fields))
+        _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
         """Where the matching rows of `own` lie: file and position."""

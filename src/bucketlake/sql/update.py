@@ -50,6 +50,7 @@ class Update:
         }
         for place, (_, _, text) in enumerate(assigned.members):
             columns[f"{_MEMBER}{place}"] = f"({text})"
+        target.check(lake, table, columns)
         if not schema.primary_keys:
             changes.update_places(
                 lake.spark,
