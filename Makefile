@@ -1,5 +1,6 @@
 # `make` lists the targets. A fresh machine needs Python (3.10 or newer) and make; Java comes along if it is missing.
 SHELL := /bin/bash
+WORKERS ?= 2
 PYTHON ?= $(shell for v in 3.12 3.11 3.13 3.10; do command -v python$$v >/dev/null 2>&1 && python$$v -c '' 2>/dev/null && { echo python$$v; break; }; done || echo python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster bench lint clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster soak bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,7 +31,10 @@ demo: setup ## load, correct and query the flights data set with local Spark and
 
 test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+soak: setup ## run the generated queries and changes, and the damaged files, many times over (hours)
+	@BUCKETLAKE_QUERIES=50000 BUCKETLAKE_CHANGES=3000 BUCKETLAKE_FUZZ_CASES=20000 $(BIN)/python -m pytest tests/sql/test_generated.py tests/hostile/test_fuzz.py
 
 test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"
