@@ -1,7 +1,7 @@
-"""Anonymous memory and core seconds of one writer task: `python -m benchmarks.writer_memory --buffer 256 --rows 8 --buckets 60 --kind first`.
+"""Anonymous memory and core seconds of one writer task: `python -m benchmarks.writer_memory --buffer 256 --rows 8`.
 
-Rows of lineitem, as often as it takes, go through `write_batches` as a task of Spark's gives them: 10,000 at a time. Kinds: `first` (the first load of
-a dynamic table), `dynamic` (its assigner), `fixed`, `append`. Linux only: asks /proc.
+Rows of lineitem, as often as it takes, go through `write_batches` as Spark gives them to a task: 10,000 at a time.
+Kinds: `first` (the first load of a dynamic table), `dynamic` (its assigner), `fixed`, `append`. Linux only: asks /proc.
 """
 
 from __future__ import annotations
