@@ -21,6 +21,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 DOCUMENTS += sorted((ROOT / "benchmarks").glob("*.md"))
 # Words in backticks that look like an option and are something else: module folders, property keys, values.
 NO_OPTIONS = {
+    "bucketlake.rows-stay": "a property of snapshots",
     "compacted-full": "a value of scan.mode",
     "paimon-api": "a module of upstream's",
     "paimon-common": "a module of upstream's",
