@@ -84,3 +84,11 @@ def test_time_travel_ends_where_its_value_ends(clause: str, kind: str, value: st
     (found,) = travels(statement, text.tokenize(statement))
     assert (found.kind, found.value) == (kind, value)
     assert statement[found.start : found.end] == clause
+
+
+@pytest.mark.parametrize("literal", [r"r'\n'", 'r"a b"', "R''", "X'0aFF'", "x''", "N'é'", "1.5e3"])
+def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
+    statement = f"UPDATE t SET a = {literal}"
+    last = text.tokenize(statement)[-1]
+    assert statement[last.start : last.end] == literal
+    assert last.kind in ("string", "number")

@@ -42,6 +42,10 @@ class Token:
         return self.kind == "word" and self.value.upper() == word
 
 
+_RAW = (TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
+_NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING, TokenType.BYTE_STRING)
+
+
 def tokenize(text: str) -> list[Token]:
     """The tokens of a statement, comments and hints left out; InvalidError on an unterminated literal."""
     try:
@@ -59,7 +63,9 @@ def tokenize(text: str) -> list[Token]:
             _append_string(tokens, Token("string", token.text, start, end))
         elif token.token_type == TokenType.IDENTIFIER:
             tokens.append(Token("quoted", token.text, start, end))
-        elif token.token_type == TokenType.NUMBER:
+        elif token.token_type in _RAW:
+            tokens.append(Token("string", token.text, start, end))
+        elif token.token_type in _NUMBERS:
             tokens.append(Token("number", source, start, end))
         elif source[:1].isalpha() or source[:1] == "_":
             tokens.extend(
