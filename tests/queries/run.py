@@ -180,7 +180,9 @@ class Bench:
 
     def _single(self, case: Case) -> Iterator[str]:
         outcomes = [self._outcome(text) for text in (case.text, case.bound)]
-        if outcomes[0] != outcomes[1]:
+        if outcomes[0] != outcomes[1] and not any(
+            outcome in OF_ROWS for outcome in outcomes if isinstance(outcome, str)
+        ):
             yield f"{case.text}\n  needs {case.needs}\n  Spark: {outcomes[0]}\n  lake: {outcomes[1]}"
 
     def _outcome(self, text: str) -> Any:
@@ -200,6 +202,14 @@ class Bench:
         for place, side, row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             found[place, side][_clean(row)] += 1
         return found
+
+
+# Raised by rows in ANSI mode: for which rows an expression is evaluated at all is the plan's affair (an empty side of a
+# join may come first), and plans over files and over tables of Spark's own differ.
+OF_ROWS = frozenset(
+    ["CAST_INVALID_INPUT", "CAST_OVERFLOW", "DIVIDE_BY_ZERO", "ARITHMETIC_OVERFLOW", "REMAINDER_BY_ZERO"]
+)
+OF_ROWS |= {"NUMERIC_VALUE_OUT_OF_RANGE.WITH_SUGGESTION", "NUMERIC_VALUE_OUT_OF_RANGE.WITHOUT_SUGGESTION"}
 
 
 def _shown(text: str) -> str:
