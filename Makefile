@@ -31,7 +31,7 @@ demo: setup ## load, correct and query the flights data set with local Spark and
 
 test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 soak: setup ## run the generated queries and changes, and the damaged files, many times over (hours)
 	@BUCKETLAKE_QUERIES=50000 BUCKETLAKE_CHANGES=3000 BUCKETLAKE_FUZZ_CASES=20000 $(BIN)/python -m pytest tests/sql/test_generated.py tests/hostile/test_fuzz.py

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
@@ -33,16 +34,8 @@ SETTINGS = {
     "spark.log.level": "OFF",
 }
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, tests of one peer process and of the Connect server keep to one worker each."""
-    for item in items:
-        for name in ("peer", "connect", "cluster"):
-            if item.get_closest_marker(name) is not None:
-                item.add_marker(pytest.mark.xdist_group(name))
-                break
+settings.register_profile("suite", deadline=None)  # machines differ, and other work runs on them
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
