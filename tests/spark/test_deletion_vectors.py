@@ -68,7 +68,7 @@ def test_files_without_a_row_left_are_not_opened(lake: Lake, scans: list[list[st
 
 @pytest.mark.parametrize("format", ["orc", "avro"])
 def test_other_formats_cross_as_arrow(lake: Lake, format: str) -> None:
-    table = make(lake, 150_000, file_format=format)
+    table = make(lake, 150_000, **{"file.format": format})
     table.table.delete("id >= 20000 AND id < 30000")
     assert table.read().count() == 140_000
     assert table.read(where="id >= 19999 AND id <= 30000").count() == 2
