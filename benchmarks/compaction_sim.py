@@ -24,11 +24,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from bucketlake.format.manifest import DataFile, FileSource, SimpleStats
+from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
 from bucketlake.lsm.compaction import CompactionRule, Moment, Section, pick, plan_task
 from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import Levels
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 STATS = SimpleStats(b"", b"", None)
 DAY = 86_400_000

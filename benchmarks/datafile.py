@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data import lineitem
-from bucketlake.env import Env, LocalStorage
-from bucketlake.format.binary_row import encode_row, with_arity_header
-from bucketlake.format.datafile import DataFileWriter, FileFormat, format_of, read_data_file
-from bucketlake.format.stats import StatsMode
-from bucketlake.ops.roll import Roller
-from bucketlake.ops.store import Store
-from bucketlake.options import TableOptions
+from bucketlake.env.env import Env, LocalStorage
+from bucketlake.format.data.datafile import DataFileWriter, FileFormat, format_of, read_data_file
+from bucketlake.format.metadata.stats import StatsMode
+from bucketlake.format.row.binary_row import encode_row, with_arity_header
+from bucketlake.ops.rows.roll import Roller
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
-from bucketlake.schema import TableSchema
-from bucketlake.types import DataField, canonical_batch, from_arrow_type
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import DataField, canonical_batch, from_arrow_type
 
 STORAGE = LocalStorage()
 BATCH = 65_536

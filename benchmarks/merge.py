@@ -23,15 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bucketlake.lsm.aggregates import AggregateOptions, aggregate
-from bucketlake.lsm.aggregation import Aggregation
-from bucketlake.lsm.engines import Deduplicate, FirstRow, MergeEngine
+from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
+from bucketlake.lsm.engines.aggregation import Aggregation
+from bucketlake.lsm.engines.engines import Deduplicate, FirstRow, MergeEngine
+from bucketlake.lsm.engines.partial_update import PartialUpdate, SequenceGroup
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.live import live_rows
 from bucketlake.lsm.merge import BlockSize, merge_runs
-from bucketlake.lsm.partial_update import PartialUpdate, SequenceGroup
-from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
-from bucketlake.types import BIGINT, INT, STRING, DataField, DataType, Root
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
+from bucketlake.types.model import BIGINT, INT, STRING, DataField, DataType, Root
 
 BATCH = 1 << 16
 ROW_GROUP = 1 << 19  # what a writer gathers before it writes

@@ -16,16 +16,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.sim.tables import create_table, table_schema
 
-from bucketlake.env import LocalStorage, SystemClock
-from bucketlake.format.binary_row import encode_row, with_arity_header
-from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
-from bucketlake.format.snapshot import encode_snapshot
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.manifests import write_list, write_manifests
-from bucketlake.ops.scan import Scan, plan
-from bucketlake.ops.store import Store, clear_cache
-from bucketlake.predicate import parse_where
-from bucketlake.types import BIGINT, INT, STRING
+from bucketlake.env.env import LocalStorage, SystemClock
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
+from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.format.row.binary_row import encode_row, with_arity_header
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.predicate.parse import parse_where
+from bucketlake.types.model import BIGINT, INT, STRING
 
 
 def build(root: str, files: int, manifests: int, keyed: bool) -> Store:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 import bucketlake
 from benchmarks.data import lineitem
-from bucketlake.ops.assign import EMPTY_PARTITION
-from bucketlake.ops.write import prepare_write, write_batches
+from bucketlake.ops.rows.assign import EMPTY_PARTITION
+from bucketlake.ops.write.write import prepare_write, write_batches
 
 KEYS = ["l_orderkey", "l_linenumber"]
 

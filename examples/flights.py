@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 import bucketlake
-from bucketlake.format.manifest import DataFile
+from bucketlake.format.metadata.manifest import DataFile
 
 COLUMNS = {
     "flights": "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, "

@@ -13,11 +13,11 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from bucketlake import Catalog, Table
-from bucketlake.format.binary_row import EMPTY_ROW, serialized
-from bucketlake.format.manifest import DataFile, FileSource, SimpleStats
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.write import new_commit_user
+from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
+from bucketlake.format.row.binary_row import EMPTY_ROW, serialized
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.write.write import new_commit_user
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("pt", pa.string())])
 NAME = "000000_0"

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketlake import env_object
-from bucketlake.env import LocalStorage, SystemClock
-from bucketlake.env_object import ObjectStorage, open_env, storage_for
+from bucketlake.env import object_store
+from bucketlake.env.env import LocalStorage, SystemClock
+from bucketlake.env.object_store import ObjectStorage, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 
 KEY = "test"
@@ -207,8 +207,8 @@ def test_storages_travel(place):
 
 
 def test_stores_that_ignore_conditions_are_refused(monkeypatch):
-    put = env_object.obstore.put
-    monkeypatch.setattr(env_object.obstore, "put", lambda store, key, data, **how: put(store, key, data))
+    put = object_store.obstore.put
+    monkeypatch.setattr(object_store.obstore, "put", lambda store, key, data, **how: put(store, key, data))
     storage = ObjectStorage("memory://careless")
     with pytest.raises(StorageError, match=r"ignores conditional puts.*If-None-Match"):
         storage.put_if_absent("memory://careless/t/snapshot-1", b"1")
@@ -290,16 +290,16 @@ def test_schemes():
     ],
 )
 def test_s3_options(options, config, plain):
-    assert env_object._s3_config("b", options) == (config, plain)
+    assert object_store._s3_config("b", options) == (config, plain)
 
 
 def test_other_stores_options():
-    assert env_object._gcs_config({"fs.gs.auth.service.account.json.keyfile": "/k"}) == {"service_account": "/k"}
-    assert env_object._azure_config(
+    assert object_store._gcs_config({"fs.gs.auth.service.account.json.keyfile": "/k"}) == {"service_account": "/k"}
+    assert object_store._azure_config(
         "c@acc.dfs.core.windows.net", {"fs.azure.account.key.acc.dfs.core.windows.net": "k"}
     ) == {"container_name": "c", "account_name": "acc", "account_key": "k"}
-    assert env_object._new_client("gs://b", {"gs.skip-signature": "true"}) is not None
-    assert env_object._new_client("az://c", {"azure.account-name": "a", "azure.skip-signature": "true"}) is not None
+    assert object_store._new_client("gs://b", {"gs.skip-signature": "true"}) is not None
+    assert object_store._new_client("az://c", {"azure.account-name": "a", "azure.skip-signature": "true"}) is not None
 
 
 def test_secrets_are_not_shown():

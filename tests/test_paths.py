@@ -14,15 +14,15 @@ from tests import corpus
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, TIME, decimal, stamp, values_of, zoned
 from tests.sim.clock import FakeClock
 
-from bucketlake.env import Env, LocalStorage
+from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.format.binary_row import EMPTY_ROW, serialized
-from bucketlake.format.index_manifest import IndexFile
-from bucketlake.format.manifest import DataFile, decode_manifest
-from bucketlake.format.stats import EMPTY_STATS
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.manifest import DataFile, decode_manifest
+from bucketlake.format.metadata.stats import EMPTY_STATS
+from bucketlake.format.row.binary_row import EMPTY_ROW, serialized
 from bucketlake.paths import TablePaths, escape, parse_partition_path, unescape
-from bucketlake.schema import TableSchema
-from bucketlake.types import BYTES, INT, STRING, DataField, DataType, Root
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import BYTES, INT, STRING, DataField, DataType, Root
 
 UTC = dt.timezone.utc
 FILE = DataFile("data-a-0.parquet", 1, 1, EMPTY_ROW, EMPTY_ROW, EMPTY_STATS, EMPTY_STATS, 0, 0, 0, 0)

@@ -24,8 +24,8 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.schema import TableSchema
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table, TableFile
 
 if TYPE_CHECKING:

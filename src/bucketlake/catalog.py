@@ -17,17 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.env import Env
-from bucketlake.env_object import STORAGE_PREFIXES, open_env, storage_for
+from bucketlake.env.env import Env
+from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of
-from bucketlake.ops.system_tables import ROW_VIEWS, view_of
-from bucketlake.options import option_keys
-from bucketlake.options_catalog import catalog_options, table_defaults
+from bucketlake.ops.scan.system_tables import ROW_VIEWS, view_of
+from bucketlake.options.catalog import catalog_options, table_defaults
+from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
-from bucketlake.schema import SchemaChange, TableSchema, refuse_undelivered
+from bucketlake.schema.schema import SchemaChange, TableSchema, refuse_undelivered
 from bucketlake.table import Table, new_store, open_table
-from bucketlake.types import DataField, from_arrow_type
+from bucketlake.types.model import DataField, from_arrow_type
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.file_names import (
     check_name,
@@ -31,11 +31,11 @@ from bucketlake.file_names import (
     listed_roots,
     local_path,
 )
-from bucketlake.format.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
-from bucketlake.format.index_manifest import IndexFile
-from bucketlake.format.manifest import DataFile
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.row.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
 from bucketlake.redaction import repr_of
-from bucketlake.types import DataField, DataType, Root, type_text
+from bucketlake.types.model import DataField, DataType, Root, type_text
 
 POSTPONE_BUCKET = -2
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import (
     ConflictError,
     CorruptError,
@@ -22,14 +22,12 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.file_names import check_path_options, number_of
-from bucketlake.format.manifest import DataFile
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops import append_compact
-from bucketlake.ops.advise import BucketAdvice, advise
-from bucketlake.ops.assign import touched_partitions
-from bucketlake.ops.commit import Commit, CommitProperties
-from bucketlake.ops.delete import assign_values, delete_rows, update_rows
-from bucketlake.ops.expire import (
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
+from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
+from bucketlake.ops.change.row_conflicts import RowsRead, write_changes
+from bucketlake.ops.clean.expire import (
     ExpireConfig,
     ExpireResult,
     Limits,
@@ -37,32 +35,35 @@ from bucketlake.ops.expire import (
     expire_changelogs,
     expire_snapshots,
 )
-from bucketlake.ops.given import arrow_input, record_batches
-from bucketlake.ops.incoming import DELETE, INSERT
-from bucketlake.ops.incremental import plan_read
-from bucketlake.ops.maintain import Wanted, after_write, compact
-from bucketlake.ops.messages import CommitMessage, Split
-from bucketlake.ops.orphans import OrphanFiles, oldest_kept, remove_orphans
-from bucketlake.ops.outcome import Outcome, on_newest, owned
-from bucketlake.ops.partition_choice import chosen_partitions
-from bucketlake.ops.partitions import spec_filter
-from bucketlake.ops.postpone_compact import place_pending
-from bucketlake.ops.postpone_write import pending_rows, write_counted
-from bucketlake.ops.read import column_names
-from bucketlake.ops.reassign import reassign
-from bucketlake.ops.rehash import rehash
-from bucketlake.ops.rescale import RescaleRequest, rescale, rescale_due
-from bucketlake.ops.row_changes import refuse_delete, refuse_update, required
-from bucketlake.ops.row_conflicts import RowsRead, write_changes
-from bucketlake.ops.scan import Plan, Scan, live_entries
-from bucketlake.ops.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
-from bucketlake.ops.store import Store, parallel
-from bucketlake.ops.system_tables import RowView, read_view, view_schema
-from bucketlake.ops.write import new_commit_user, prepare_write, renumber
-from bucketlake.options import TableOptions, option_keys, warn_of_undone
+from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
+from bucketlake.ops.compact import append_compact
+from bucketlake.ops.compact.maintain import Wanted, after_write, compact
+from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.rebase.dynamic import reassign
+from bucketlake.ops.rebase.rescaled import rehash
+from bucketlake.ops.rescale.advise import BucketAdvice, advise
+from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
+from bucketlake.ops.rows.assign import touched_partitions
+from bucketlake.ops.rows.given import arrow_input, record_batches
+from bucketlake.ops.rows.incoming import DELETE, INSERT
+from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.incremental import plan_read
+from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.scan import Plan, Scan, live_entries
+from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
+from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.partitions import spec_filter
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.write.postpone_write import pending_rows, write_counted
+from bucketlake.ops.write.write import new_commit_user, prepare_write, renumber
+from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
-from bucketlake.predicate import Predicate, is_exact, parse_where
-from bucketlake.schema import (
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Predicate, is_exact
+from bucketlake.schema.schema import (
     BucketMode,
     SchemaChange,
     SetOption,
@@ -71,7 +72,7 @@ from bucketlake.schema import (
     refuse_change,
     refuse_undelivered,
 )
-from bucketlake.types import arrow_schema
+from bucketlake.types.model import arrow_schema
 
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))

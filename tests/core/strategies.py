@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from bucketlake.types import DataField, DataType, Root, parse_type_text
+from bucketlake.types.model import DataField, DataType, Root, parse_type_text
 
 ATOMIC = [
     "BOOLEAN",

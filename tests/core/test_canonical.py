@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.types import arrow_schema, canonical_batch
+from bucketlake.types.model import arrow_schema, canonical_batch
 
 from .strategies import column, columns
 

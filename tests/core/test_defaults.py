@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.schema import AddColumn, TableSchema, UpdateColumnDefault, UpdateColumnType, apply
-from bucketlake.schema_default import default_scalar, default_sql, stored_default
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.schema.default import default_scalar, default_sql, stored_default
+from bucketlake.schema.schema import AddColumn, TableSchema, UpdateColumnDefault, UpdateColumnType, apply
+from bucketlake.types.model import DataField, parse_type_text
 
 
 def field(kind: str, default: str | None = None) -> DataField:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options import (
+from bucketlake.options.options import (
     OPTIONS,
     TableOptions,
     find_option,

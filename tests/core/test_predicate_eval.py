@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.predicate import (
+from bucketlake.predicate.evaluate import Bounds, mask, may_match, may_match_all
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import (
     And,
-    Bounds,
     Compare,
     Constant,
     Contains,
@@ -30,14 +31,10 @@ from bucketlake.predicate import (
     Predicate,
     StartsWith,
     key_values,
-    mask,
-    may_match,
-    may_match_all,
     negate,
-    parse_where,
     restrict,
 )
-from bucketlake.types import arrow_schema
+from bucketlake.types.model import arrow_schema
 
 from .strategies import VALUES, column, columns
 

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
-from bucketlake.predicate import Compare, In, Opaque, is_exact, mask, may_match_all, parse_where, to_spark_sql
-from bucketlake.predicate_eval import Bounds
-from bucketlake.types import arrow_schema
+from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Compare, In, Opaque, is_exact, to_spark_sql
+from bucketlake.types.model import arrow_schema
 
 from .strategies import column
 

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.predicate import (
+from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import (
     And,
-    Bounds,
     Compare,
     Constant,
     Contains,
@@ -26,9 +27,6 @@ from bucketlake.predicate import (
     columns_of,
     is_exact,
     key_values,
-    mask,
-    may_match_all,
-    parse_where,
     rename,
     restrict,
     to_spark_sql,

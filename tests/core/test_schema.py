@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema import BucketMode, TableSchema, pretty_json, refuse_undelivered, validate_schema
-from bucketlake.types import DataField, type_text
+from bucketlake.schema.schema import BucketMode, TableSchema, pretty_json, refuse_undelivered, validate_schema
+from bucketlake.types.model import DataField, type_text
 
 from .strategies import columns, names, types
 

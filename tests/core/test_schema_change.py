@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options import find_option
-from bucketlake.schema import (
+from bucketlake.options.options import find_option
+from bucketlake.schema.change import renamed_in_options
+from bucketlake.schema.schema import (
     AddColumn,
     DropColumn,
     DropPrimaryKey,
@@ -21,8 +22,7 @@ from bucketlake.schema import (
     UpdatePosition,
     apply,
 )
-from bucketlake.schema_change import renamed_in_options
-from bucketlake.types import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
+from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
 
 from .strategies import columns
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.schema import cast_allowed, read_mapping
-from bucketlake.schema_evolution import cast_array, evolve_batch
-from bucketlake.types import arrow_schema, arrow_type, parse_type_text
+from bucketlake.schema.evolution import cast_array, evolve_batch
+from bucketlake.schema.schema import cast_allowed, read_mapping
+from bucketlake.types.model import arrow_schema, arrow_type, parse_type_text
 
 from .strategies import column, columns
 

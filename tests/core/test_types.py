@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.types import (
+from bucketlake.types.model import (
     DataField,
     DataType,
     Root,

@@ -19,12 +19,12 @@ from tests.corpus.picks import FIELDS, Change, Place, Step, Trace
 from tests.peers.flink import FlinkPaimon
 
 import bucketlake
-from bucketlake.format.binary_row import decode_row, without_arity_header
-from bucketlake.format.manifest import FileKind
-from bucketlake.format.snapshot import CommitKind, Snapshot
-from bucketlake.ops.scan import delta_entries
-from bucketlake.ops.store import Store
-from bucketlake.types import BIGINT
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.row.binary_row import decode_row, without_arity_header
+from bucketlake.ops.scan.scan import delta_entries
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import BIGINT
 
 
 class _Recorder:

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bucketlake.format.manifest import DataFile, SimpleStats
+from bucketlake.format.metadata.manifest import DataFile, SimpleStats
 from bucketlake.lsm.compaction import CompactionRule, Moment, Upgrade, full_is_due, pick, plan_task, upgrade_of
 from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import Levels
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 HERE = Path(__file__).parent
 ARCHIVE = HERE / "picks-paimon-2.0.0.json.gz"

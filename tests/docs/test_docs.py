@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import bucketlake
-from bucketlake.env_object import STORAGE_PREFIXES
-from bucketlake.options import OPTIONS
-from bucketlake.options_catalog import CATALOG_KEYS
+from bucketlake.env.object_store import STORAGE_PREFIXES
+from bucketlake.options.catalog import CATALOG_KEYS
+from bucketlake.options.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])

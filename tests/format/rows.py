@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bucketlake.types import BIGINT, BYTES, INT, STRING, TINYINT, DataType, Root
+from bucketlake.types.model import BIGINT, BYTES, INT, STRING, TINYINT, DataType, Root
 
 SMALLINT = DataType(Root.SMALLINT)
 BOOLEAN = DataType(Root.BOOLEAN)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, TIME, decimal, stamp, values_of, zoned
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
-from bucketlake.format.binary_row import (
+from bucketlake.format.row.binary_row import (
     EMPTY_ROW,
     decode_columns,
     decode_row,
@@ -23,7 +23,7 @@ from bucketlake.format.binary_row import (
     with_arity_header,
     without_arity_header,
 )
-from bucketlake.types import BIGINT, BYTES, INT, STRING, DataType, Root, arrow_type
+from bucketlake.types.model import BIGINT, BYTES, INT, STRING, DataType, Root, arrow_type
 
 ARRAY = DataType(Root.ARRAY, element=INT)
 

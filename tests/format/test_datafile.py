@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from tests.format.datafile_values import kind, tables
 
-from bucketlake.env import LocalStorage
+from bucketlake.env.env import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.format.avro import avro_schema
-from bucketlake.format.datafile import (
+from bucketlake.format.data.avro import avro_schema
+from bucketlake.format.data.datafile import (
     DataFileWriter,
     FileFormat,
     WrittenFile,
@@ -28,10 +28,10 @@ from bucketlake.format.datafile import (
     read_data_file,
     stats_from_parquet_footer,
 )
-from bucketlake.format.stats import ColumnStats, StatsMode
-from bucketlake.options import TableOptions
-from bucketlake.predicate import Compare
-from bucketlake.types import DataField, Root, arrow_schema, canonical_batch
+from bucketlake.format.metadata.stats import ColumnStats, StatsMode
+from bucketlake.options.options import TableOptions
+from bucketlake.predicate.tree import Compare
+from bucketlake.types.model import DataField, Root, arrow_schema, canonical_batch
 
 STORAGE = LocalStorage()
 FULL = StatsMode("full")

@@ -15,12 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from tests import corpus
 
-from bucketlake.env import LocalStorage
+from bucketlake.env.env import LocalStorage
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.datafile import DataFileWriter, FileFormat, format_of, read_data_file, stats_from_parquet_footer
-from bucketlake.format.stats import StatsMode
-from bucketlake.schema import TableSchema
-from bucketlake.types import DataField, DataType, Root
+from bucketlake.format.data.datafile import (
+    DataFileWriter,
+    FileFormat,
+    format_of,
+    read_data_file,
+    stats_from_parquet_footer,
+)
+from bucketlake.format.metadata.stats import StatsMode
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import DataField, DataType, Root
 
 STORAGE = LocalStorage()
 FORMATS = ["parquet", "orc", "avro"]

@@ -16,8 +16,8 @@ from tests import corpus
 
 import bucketlake
 from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.format.deletion_vector import decode_vector, encode_vectors, positions_of, vector_of
-from bucketlake.format.index_manifest import DeletionVectorRange
+from bucketlake.format.index.deletion_vector import decode_vector, encode_vectors, positions_of, vector_of
+from bucketlake.format.index.index_manifest import DeletionVectorRange
 
 SMALL = st.sets(st.integers(0, 200_000), max_size=300)
 LARGE = st.sets(st.integers(0, 5 << 32) | st.integers(0, 100), max_size=50)

@@ -17,12 +17,12 @@ from tests import corpus
 
 import bucketlake
 from bucketlake.errors import CorruptError
-from bucketlake.format.file_index import MAGIC, FileIndex, FileIndexBuilder, encode_file_index
-from bucketlake.format.file_index_bloom import hash_values, xxhash64
+from bucketlake.format.file_index.bloom import hash_values, xxhash64
+from bucketlake.format.file_index.container import MAGIC, FileIndex, FileIndexBuilder, encode_file_index
 from bucketlake.format.roaring import serialize_bitmap, serialize_bitmaps
-from bucketlake.predicate import Compare, IsNull
-from bucketlake.schema_file_index import index_specs
-from bucketlake.types import DataField, DataType, parse_type_text
+from bucketlake.predicate.tree import Compare, IsNull
+from bucketlake.schema.file_indexes import index_specs
+from bucketlake.types.model import DataField, DataType, parse_type_text
 
 XXH64 = {
     "": 0xEF46DB3751D8E999,

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.file_index import FileIndex, FileIndexBuilder
-from bucketlake.predicate import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith, mask
-from bucketlake.schema_file_index import index_specs
-from bucketlake.types import DataField, arrow_schema, parse_type_text
+from bucketlake.format.file_index.container import FileIndex, FileIndexBuilder
+from bucketlake.predicate.evaluate import mask
+from bucketlake.predicate.tree import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
+from bucketlake.schema.file_indexes import index_specs
+from bucketlake.types.model import DataField, arrow_schema, parse_type_text
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from bucketlake.errors import CorruptError
-from bucketlake.format.hash_index import ascending, decode_hashes, encode_hashes, is_ascending
+from bucketlake.format.index.hash_index import ascending, decode_hashes, encode_hashes, is_ascending
 
 hashes = st.lists(st.integers(-(2**31), 2**31 - 1))
 

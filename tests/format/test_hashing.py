@@ -14,12 +14,12 @@ from tests import corpus
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, decimal, stamp, values_of
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.format.binary_row import encode_row, encode_rows
-from bucketlake.format.hashing import assign_buckets, bucket_of, hash_rows
-from bucketlake.format.manifest import decode_manifest
+from bucketlake.format.metadata.manifest import decode_manifest
+from bucketlake.format.row.binary_row import encode_row, encode_rows
+from bucketlake.format.row.hashing import assign_buckets, bucket_of, hash_rows
 from bucketlake.paths import TablePaths
-from bucketlake.schema import TableSchema
-from bucketlake.types import BIGINT, BYTES, INT, STRING, DataField, arrow_type, canonical_batch
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import BIGINT, BYTES, INT, STRING, DataField, arrow_type, canonical_batch
 
 MASK = 0xFFFFFFFF
 

@@ -10,15 +10,15 @@ import pytest
 from tests import corpus
 
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.binary_row import EMPTY_ROW
-from bucketlake.format.index_manifest import (
+from bucketlake.format.index.index_manifest import (
     DeletionVectorRange,
     IndexEntry,
     IndexFile,
     decode_index_manifest,
     encode_index_manifest,
 )
-from bucketlake.format.manifest import FileKind
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.row.binary_row import EMPTY_ROW
 
 GLOBAL = {
     "_ROW_RANGE_START": 1,

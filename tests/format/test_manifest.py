@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests import corpus
 
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.binary_row import EMPTY_ROW, serialized
-from bucketlake.format.manifest import (
+from bucketlake.format.metadata.manifest import (
     DataFile,
     FileKind,
     FileSource,
@@ -26,8 +25,9 @@ from bucketlake.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
-from bucketlake.format.manifest_columns import decode_columns
-from bucketlake.types import INT
+from bucketlake.format.metadata.manifest_columns import decode_columns
+from bucketlake.format.row.binary_row import EMPTY_ROW, serialized
+from bucketlake.types.model import INT
 
 ROW = serialized([7], [INT])
 STATS = SimpleStats(ROW, ROW, (0, None))

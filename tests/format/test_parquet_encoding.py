@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketlake.format.file_format import FileFormat
-from bucketlake.format.parquet import ParquetSink
-from bucketlake.types import DataField, from_arrow_type
+from bucketlake.format.data.file_format import FileFormat
+from bucketlake.format.data.parquet import ParquetSink
+from bucketlake.types.model import DataField, from_arrow_type
 
 ROWS = 60_000
 

@@ -8,7 +8,13 @@ import pytest
 from tests import corpus
 
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, decode_snapshot, encode_snapshot
+from bucketlake.format.metadata.snapshot import (
+    BATCH_COMMIT_IDENTIFIER,
+    CommitKind,
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
 
 SNAPSHOT = Snapshot(
     id=7,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, KINDS, TIME, decimal, stamp, values_of, zoned
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import EMPTY_ROW
-from bucketlake.format.manifest import SimpleStats
-from bucketlake.format.stats import (
+from bucketlake.format.metadata.manifest import SimpleStats
+from bucketlake.format.metadata.stats import (
     EMPTY_STATS,
     ColumnStats,
     StatsCollector,
@@ -27,7 +26,8 @@ from bucketlake.format.stats import (
     limited,
     truncated_max,
 )
-from bucketlake.types import BYTES, INT, STRING, DataField, DataType, Root, arrow_schema
+from bucketlake.format.row.binary_row import EMPTY_ROW
+from bucketlake.types.model import BYTES, INT, STRING, DataField, DataType, Root, arrow_schema
 
 FULL, CUT = StatsMode("full"), StatsMode("truncate", 3)
 

@@ -8,10 +8,10 @@ from typing import Any
 from tests.histories.engines import DELETE, INSERT, KEYS, UPDATE_AFTER, UPDATE_BEFORE, Values
 
 from bucketlake import Table
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops.read import read_key_values
-from bucketlake.ops.scan import changelog_entries
-from bucketlake.schema import KIND_FIELD
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import changelog_entries
+from bucketlake.schema.schema import KIND_FIELD
 
 Change = tuple[int, Values]
 

@@ -11,8 +11,8 @@ from tests.histories.engines import ALL_KINDS, COLUMNS, INSERT, KEYS, Engine, Va
 from tests.histories.model import Change, Mode
 
 from bucketlake import Catalog, Table
-from bucketlake.schema import KIND_FIELD
-from bucketlake.types import DataField, arrow_schema, parse_type_text
+from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.types.model import DataField, arrow_schema, parse_type_text
 
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 FIELDS = [DataField(n, name, parse_type_text(text, "flink")) for n, (name, text) in enumerate(COLUMNS.items())]

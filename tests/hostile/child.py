@@ -21,7 +21,7 @@ from tests.hostile.damage import DAMAGES
 from tests.hostile.forge import FORGERIES, WRONG
 
 from bucketlake.errors import BucketlakeError
-from bucketlake.ops.store import clear_cache
+from bucketlake.ops.table.store import clear_cache
 
 MEMORY = 2 << 30  # beyond what the libraries take when they are loaded
 

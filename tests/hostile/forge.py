@@ -14,8 +14,8 @@ import fastavro
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError
-from bucketlake.format import thrift
-from bucketlake.format.avro_container import encode_long
+from bucketlake.format.avro.container import encode_long
+from bucketlake.format.data import thrift
 from bucketlake.format.roaring import serialize_bitmap
 
 NUMBERS = [-1, 0, 1, 7, -(2**31), 2**31 - 1, 2**31, 2**40, 2**62, -(2**63), 2**63 - 1]

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.format.index_manifest import decode_index_manifest, encode_index_manifest
-from bucketlake.format.manifest import (
+from bucketlake.format.index.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketlake.format.metadata.manifest import (
     decode_manifest,
     decode_manifest_list,
     encode_manifest,

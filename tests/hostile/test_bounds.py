@@ -12,7 +12,7 @@ import pytest
 from pyroaring import BitMap
 
 from bucketlake import CorruptError, InvalidError
-from bucketlake.format.avro_container import (
+from bucketlake.format.avro.container import (
     LEAST_LIMIT,
     Header,
     check_schema,
@@ -21,14 +21,14 @@ from bucketlake.format.avro_container import (
     encode_header,
     encode_long,
 )
-from bucketlake.format.deletion_vector import decode_vector
-from bucketlake.format.index_manifest import DeletionVectorRange, decode_index_manifest
-from bucketlake.format.manifest import MANIFEST_SCHEMA, decode_manifest, decode_manifest_list
-from bucketlake.format.manifest_columns import decode_columns
+from bucketlake.format.index.deletion_vector import decode_vector
+from bucketlake.format.index.index_manifest import DeletionVectorRange, decode_index_manifest
+from bucketlake.format.metadata.manifest import MANIFEST_SCHEMA, decode_manifest, decode_manifest_list
+from bucketlake.format.metadata.manifest_columns import decode_columns
+from bucketlake.format.metadata.snapshot import decode_snapshot
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
-from bucketlake.format.snapshot import decode_snapshot
-from bucketlake.schema import TableSchema
-from bucketlake.types import parse_type_text
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import parse_type_text
 
 SYNC = bytes(16)
 

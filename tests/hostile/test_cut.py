@@ -13,16 +13,16 @@ import pytest
 
 import bucketlake
 from bucketlake import CorruptError, Table
-from bucketlake.format.hash_index import verify
-from bucketlake.format.index_manifest import decode_index_manifest, encode_index_manifest
-from bucketlake.format.manifest import (
+from bucketlake.format.index.hash_index import verify
+from bucketlake.format.index.index_manifest import decode_index_manifest, encode_index_manifest
+from bucketlake.format.metadata.manifest import (
     ManifestEntry,
     decode_manifest,
     decode_manifest_list,
     encode_manifest,
     encode_manifest_list,
 )
-from bucketlake.ops.store import clear_cache
+from bucketlake.ops.table.store import clear_cache
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 MARKED = {"bucket": "-1", "deletion-vectors.enabled": "true"}

@@ -14,11 +14,11 @@ import pytest
 
 import bucketlake
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, Table
-from bucketlake.env import Env, LocalStorage
-from bucketlake.env_object import ObjectStorage, open_env, storage_for
+from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.object_store import ObjectStorage, open_env, storage_for
 from bucketlake.errors import UnsupportedError
-from bucketlake.format.index_manifest import IndexEntry, IndexFile, encode_index_manifest
-from bucketlake.format.manifest import (
+from bucketlake.format.index.index_manifest import IndexEntry, IndexFile, encode_index_manifest
+from bucketlake.format.metadata.manifest import (
     DataFile,
     FileKind,
     ManifestEntry,
@@ -26,10 +26,10 @@ from bucketlake.format.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
-from bucketlake.format.snapshot import CommitKind, Snapshot, encode_snapshot
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.ops.store import clear_cache
-from bucketlake.schema import SetOption
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import SetOption
 from bucketlake.table import open_table
 
 ROWS = pa.table({"p": ["a"], "k": [1], "v": [1]})

@@ -14,12 +14,12 @@ import pytest
 
 import bucketlake
 from bucketlake import BucketlakeError, InvalidError
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.redaction import redact, redact_options
-from bucketlake.schema import TableSchema
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import java
-from bucketlake.types import INT, DataField
+from bucketlake.types.model import INT, DataField
 
 SECRET = "hushhush"
 URLS = [

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from bucketlake import CorruptError
-from bucketlake.ops.store import clear_cache
-from bucketlake.spark.native import FileAt, scan
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.spark.read.native import FileAt, scan
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

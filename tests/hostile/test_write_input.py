@@ -17,9 +17,9 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
-from bucketlake.ops import incoming, read
-from bucketlake.schema import TableSchema
-from bucketlake.types import INT, DataField
+from bucketlake.ops.rows import incoming, read
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import INT, DataField
 
 SCHEMA = pa.schema(
     [

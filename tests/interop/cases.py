@@ -12,8 +12,8 @@ from tests import corpus
 from tests.interop.values import arrow_rows, canonical
 
 from bucketlake import Catalog, Table
-from bucketlake.schema import SchemaChange
-from bucketlake.types import DataField, arrow_schema, parse_type_text
+from bucketlake.schema.schema import SchemaChange
+from bucketlake.types.model import DataField, arrow_schema, parse_type_text
 
 Row = tuple[Any, ...]
 

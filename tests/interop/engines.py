@@ -14,9 +14,9 @@ from tests.peers.python_peers import PaimonRust, PyPaimon
 from tests.peers.rpc import PeerError
 
 from bucketlake import Table
-from bucketlake.format.binary_row import decode_row, without_arity_header
-from bucketlake.format.manifest import SimpleStats
-from bucketlake.types import DataField
+from bucketlake.format.metadata.manifest import SimpleStats
+from bucketlake.format.row.binary_row import decode_row, without_arity_header
+from bucketlake.types.model import DataField
 
 DATABASE = "ours"
 COPIES = "copies"

@@ -10,7 +10,7 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.ops.scan import live_entries
+from bucketlake.ops.scan.scan import live_entries
 
 pytestmark = pytest.mark.peer
 

@@ -12,7 +12,7 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.types import DataField, arrow_schema, parse_type_text
+from bucketlake.types.model import DataField, arrow_schema, parse_type_text
 
 pytestmark = pytest.mark.peer
 COLUMNS = {"k": "BIGINT", "v": "INT", "pt": "STRING"}

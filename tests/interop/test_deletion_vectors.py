@@ -11,7 +11,7 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.format.snapshot import CommitKind
+from bucketlake.format.metadata.snapshot import CommitKind
 
 pytestmark = pytest.mark.peer
 

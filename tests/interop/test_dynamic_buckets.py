@@ -14,9 +14,9 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.format.hash_index import decode_hashes, encode_hashes
-from bucketlake.ops.dynamic import hash_files, key_hashes
-from bucketlake.types import canonical_batch
+from bucketlake.format.index.hash_index import decode_hashes, encode_hashes
+from bucketlake.ops.buckets.dynamic import hash_files, key_hashes
+from bucketlake.types.model import canonical_batch
 
 pytestmark = pytest.mark.peer
 TYPED = {

@@ -26,7 +26,7 @@ from tests.peers.rpc import PeerError
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.types import STRING, DataField
+from bucketlake.types.model import STRING, DataField
 
 pytestmark = pytest.mark.peer
 

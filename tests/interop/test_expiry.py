@@ -12,11 +12,11 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.env import LocalStorage
-from bucketlake.format.snapshot import encode_snapshot
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.ops.scan import changelog_entries
-from bucketlake.ops.store import clear_cache
+from bucketlake.env.env import LocalStorage
+from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.scan.scan import changelog_entries
+from bucketlake.ops.table.store import clear_cache
 
 pytestmark = pytest.mark.peer
 

@@ -12,8 +12,8 @@ from tests.peers.flink import FlinkPaimon
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.format.file_index import FileIndex, FileIndexBuilder
-from bucketlake.schema_file_index import index_specs
+from bucketlake.format.file_index.container import FileIndex, FileIndexBuilder
+from bucketlake.schema.file_indexes import index_specs
 
 pytestmark = pytest.mark.peer
 

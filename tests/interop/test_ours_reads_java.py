@@ -19,7 +19,7 @@ from tests.peers.rpc import PeerError
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.types import Root
+from bucketlake.types.model import Root
 
 pytestmark = pytest.mark.peer
 

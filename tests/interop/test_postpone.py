@@ -14,7 +14,7 @@ from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
 
 import bucketlake
-from bucketlake.ops.scan import live_entries
+from bucketlake.ops.scan.scan import live_entries
 
 pytestmark = pytest.mark.peer
 PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "3"}

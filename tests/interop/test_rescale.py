@@ -12,7 +12,7 @@ from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
 
 import bucketlake
-from bucketlake.schema import SetOption
+from bucketlake.schema.schema import SetOption
 
 pytestmark = pytest.mark.peer
 TABLES = {

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from tests import corpus
 
-from bucketlake.types import DataField, DataType, Root
+from bucketlake.types.model import DataField, DataType, Root
 
 EXACT = Context(prec=80)
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bucketlake.lsm.aggregates import AggregateOptions
-from bucketlake.types import DataType, Root
+from bucketlake.lsm.aggregates.functions import AggregateOptions
+from bucketlake.types.model import DataType, Root
 
 
 class Refused(Exception):

@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
-from bucketlake.types import BIGINT, BYTES, INT, STRING, TINYINT, DataField, DataType, Root
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
+from bucketlake.types.model import BIGINT, BYTES, INT, STRING, TINYINT, DataField, DataType, Root
 
 examples = settings(deadline=None, max_examples=60)
 WIDE = Context(prec=40)

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lsm.aggregates import FUNCTIONS, Aggregate, AggregateOptions, aggregate
-from bucketlake.options import TableOptions
-from bucketlake.types import DataField, arrow_type, parse_type_text
+from bucketlake.lsm.aggregates.functions import FUNCTIONS, Aggregate, AggregateOptions, aggregate
+from bucketlake.options.options import TableOptions
+from bucketlake.types.model import DataField, arrow_type, parse_type_text
 
 # function | type | options | rows of one group: kind value, …  | result, or ! and a part of the error
 # kinds: + add (+I, +U), - retract (-U, -D), < late (older in its sequence group), = seed

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
-from bucketlake.lsm.aggregates import AggregateOptions, aggregate
-from bucketlake.types import BIGINT, DataField, DataType, Root, arrow_type, decimal_type, parse_type_text
+from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
+from bucketlake.types.model import BIGINT, DataField, DataType, Root, arrow_type, decimal_type, parse_type_text
 
 from .aggregate_model import Refused, folded, row
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lsm import aggregates_sketches
-from bucketlake.lsm.aggregates import AggregateOptions, aggregate
-from bucketlake.lsm.aggregates_rbm64 import decode, encode
-from bucketlake.types import BYTES, DataField
+from bucketlake.lsm.aggregates import sketches
+from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
+from bucketlake.lsm.aggregates.rbm64 import decode, encode
+from bucketlake.types.model import BYTES, DataField
 
 from . import aggregate_golden as golden
 
@@ -132,6 +132,6 @@ def test_nothing_is_taken_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hll_sketch", "theta_sketch"])
 def test_the_package_may_be_absent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregates_sketches, "datasketches", None)
+    monkeypatch.setattr(sketches, "datasketches", None)
     with pytest.raises(UnsupportedError, match="package=datasketches"):
         aggregate(name, FIELD, AggregateOptions())

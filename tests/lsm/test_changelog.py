@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 
 from bucketlake.lsm.changelog import Found, TrackedRun, Tracking, merge_settled, merge_tracked, same_values
-from bucketlake.lsm.engines import Deduplicate, FirstRow, Groups, Merged
+from bucketlake.lsm.engines.engines import Deduplicate, FirstRow, Groups, Merged
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import BlockSize
-from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD
-from bucketlake.types import BIGINT, INT, DataField
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
+from bucketlake.types.model import BIGINT, INT, DataField
 
 from .model import examples
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.manifest import DataFile, SimpleStats
+from bucketlake.format.metadata.manifest import DataFile, SimpleStats
 from bucketlake.lsm.compaction import (
     CompactionPick,
     CompactionRule,
@@ -27,7 +27,7 @@ from bucketlake.lsm.compaction import (
 )
 from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import Levels, SortedRun
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 from .model import examples
 

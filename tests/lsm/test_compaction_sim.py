@@ -8,7 +8,7 @@ import pytest
 from benchmarks.compaction_sim import Simulation, Workload, main
 
 from bucketlake.lsm.compaction import CompactionRule
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 
 def simulated(work: Workload, **options: str) -> Simulation:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
+from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import BlockSize, merge_runs, sort_and_merge
-from bucketlake.lsm.rules import engine_of, order_of
-from bucketlake.ops.write import key_values
-from bucketlake.schema import KIND_FIELD, TableSchema
-from bucketlake.types import BIGINT, INT, DataField
+from bucketlake.ops.write.write import key_values
+from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.types.model import BIGINT, INT, DataField
 
 from . import engine_model as model
 from .engine_model import DELETE, Group, Partial, Refused, Row

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import encode_row, encode_rows
-from bucketlake.format.row_order import ranked_row
+from bucketlake.format.row.binary_row import encode_row, encode_rows
+from bucketlake.format.row.order import ranked_row
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.types import BIGINT, INT, STRING, DataField, DataType, Root
+from bucketlake.types.model import BIGINT, INT, STRING, DataField, DataType, Root
 
 from .model import KINDS, Kind, Row, batch_of, examples, fields_of, ordered
 

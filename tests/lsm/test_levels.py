@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.format.manifest import DataFile, SimpleStats
+from bucketlake.format.metadata.manifest import DataFile, SimpleStats
 from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import Levels, SortedRun, sections
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.lsm.engines import Deduplicate, Groups, Merged
+from bucketlake.lsm.engines.engines import Deduplicate, Groups, Merged
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.live import Bitmap, live_rows
 from bucketlake.lsm.merge import BlockSize

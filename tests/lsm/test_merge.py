@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketlake.errors import InvalidError
-from bucketlake.lsm.engines import Deduplicate, Groups, Merged
+from bucketlake.lsm.engines.engines import Deduplicate, Groups, Merged
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import BlockSize, merge_runs, slices, sort_and_merge
-from bucketlake.types import BIGINT, DataField
+from bucketlake.types.model import BIGINT, DataField
 
 from .model import KINDS, Kind, Row, batch_of, examples, fields_of, merged, ordered, runs_of, sliced
 

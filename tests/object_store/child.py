@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 import bucketlake
-from bucketlake.env import Env
-from bucketlake.env_object import ObjectStorage
+from bucketlake.env.env import Env
+from bucketlake.env.object_store import ObjectStorage
 from bucketlake.table import open_table
 
 

@@ -12,8 +12,8 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, StorageError
-from bucketlake.schema import AddColumn, RenameColumn, SetOption
-from bucketlake.types import STRING
+from bucketlake.schema.schema import AddColumn, RenameColumn, SetOption
+from bucketlake.types.model import STRING
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 

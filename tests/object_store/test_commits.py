@@ -20,9 +20,9 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, FaultStorage,
 
 import bucketlake
 from bucketlake import Catalog, CommitUnknownError, StorageError, Table
-from bucketlake.env import Env
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
+from bucketlake.env.env import Env
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.table import open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])

@@ -12,16 +12,16 @@ from tests.object_store.conftest import S3, rows
 
 import bucketlake
 from bucketlake import Catalog, CorruptError, Table
-from bucketlake.env_object import ObjectStorage
-from bucketlake.format.snapshot import Snapshot, encode_snapshot
-from bucketlake.ops import key_index
-from bucketlake.ops.key_index import IndexReader, open_index
-from bucketlake.ops.key_run import Keys
-from bucketlake.ops.key_scan import key_fields
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.ops.scan import changelog_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
+from bucketlake.env.object_store import ObjectStorage
+from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.lsm.key_run import Keys
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.key_index import cache
+from bucketlake.ops.key_index.cache import IndexReader, open_index
+from bucketlake.ops.key_index.key_scan import key_fields
+from bucketlake.ops.scan.scan import changelog_entries
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 NEVER = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
@@ -287,9 +287,9 @@ def upsert(table: Table, given: Sequence[Row]) -> None:
 
 def test_the_cached_key_index(catalog: Catalog, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
-    real = key_index.build
-    monkeypatch.setattr(key_index, "build", lambda store, snapshot: built.append(snapshot.id) or real(store, snapshot))
-    monkeypatch.setattr(key_index, "RECENT_ROWS", 0)
+    real = cache.build
+    monkeypatch.setattr(cache, "build", lambda store, snapshot: built.append(snapshot.id) or real(store, snapshot))
+    monkeypatch.setattr(cache, "RECENT_ROWS", 0)
     table = catalog.create_table("t", SCHEMA, ["p"], ["k"], {**NEVER, "bucket": "-1"})
     upsert(table, [("a", k, k) for k in range(50)])
     expected = {k: ("a", k) for k in range(50)}

@@ -12,10 +12,10 @@ from tests.object_store.conftest import S3, SECRET, rows
 
 import bucketlake
 from bucketlake import NotFoundError
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.spark import live, native, reader
-from bucketlake.spark.native import FileAt
-from bucketlake.spark.orphans import run_each
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.spark.maintain.orphans import run_each
+from bucketlake.spark.read import live, native, reader
+from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])

@@ -11,7 +11,7 @@ from tests.object_store.conftest import S3, rows
 
 import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
-from bucketlake.env import LocalStorage
+from bucketlake.env.env import LocalStorage
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {

@@ -12,9 +12,9 @@ from tests.sim.tables import create_table, data_file, message, partition, table_
 
 from bucketlake import Table
 from bucketlake.errors import InvalidError
-from bucketlake.ops.advise import TARGET_BYTES, TARGET_ROWS, advise, recommended
-from bucketlake.ops.commit import Commit
-from bucketlake.schema import SetOption
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.rescale.advise import TARGET_BYTES, TARGET_ROWS, advise, recommended
+from bucketlake.schema.schema import SetOption
 
 GB, MB = 1 << 30, 1 << 20
 

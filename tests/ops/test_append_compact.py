@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import bucketlake
 from bucketlake.errors import NotFoundError
-from bucketlake.format.binary_row import EMPTY_ROW
-from bucketlake.format.manifest import DataFile
-from bucketlake.format.stats import EMPTY_STATS
-from bucketlake.ops.append_compact import (
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.stats import EMPTY_STATS
+from bucketlake.format.row.binary_row import EMPTY_ROW
+from bucketlake.ops.compact.append_compact import (
     AppendRule,
     AppendUnit,
     after_write,
@@ -25,9 +25,9 @@ from bucketlake.ops.append_compact import (
     plan_append,
     run_here,
 )
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.store import Store
-from bucketlake.options import TableOptions
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.table import Table
 
 RULE = AppendRule(target=100, small=70, open_cost=4, min_files=5, deleted_share=0.2, limit=1000)

@@ -23,11 +23,11 @@ from tests.sim.tables import (
 )
 
 from bucketlake.errors import ConflictError, InvalidError, StorageError
-from bucketlake.format.index_manifest import IndexFile
-from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from bucketlake.ops.commit import Commit, CommitProperties
-from bucketlake.ops.publish import MAX_SEQUENCE_PROPERTY
-from bucketlake.ops.scan import changelog_entries, delta_entries, live_entries
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.publish import MAX_SEQUENCE_PROPERTY
+from bucketlake.ops.scan.scan import changelog_entries, delta_entries, live_entries
 
 
 def store_of(**options: Any) -> Any:
@@ -99,7 +99,7 @@ def test_statistics_are_carried_while_the_schema_is_the_same() -> None:
     store = store_of()
     commit_of(store).commit([message(data_file("a"))])
     snapshot = store.latest_snapshot()
-    from bucketlake.format.snapshot import encode_snapshot
+    from bucketlake.format.metadata.snapshot import encode_snapshot
 
     with_stats = replace(snapshot, id=2, statistics="stats-1")
     store.env.storage.write(store.paths.snapshot(2), encode_snapshot(with_stats))

@@ -16,20 +16,21 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.env import Env, SystemClock
+from bucketlake.env.env import Env, SystemClock
 from bucketlake.errors import CommitError, ConflictError, InvalidError, NotFoundError
-from bucketlake.format.binary_row import EMPTY_ROW
-from bucketlake.format.manifest import DataFile
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops import lookup, maintain
-from bucketlake.ops.compact import CompactUnit, compact_bucket, units_due
-from bucketlake.ops.maintain import Wanted, compact, run_here
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.read import read_key_values
-from bucketlake.ops.scan import changelog_entries, live_entries
-from bucketlake.ops.store import Store
-from bucketlake.schema import KIND_FIELD, AddColumn
-from bucketlake.types import BIGINT
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.format.row.binary_row import EMPTY_ROW
+from bucketlake.ops.compact import maintain
+from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.compact.maintain import Wanted, compact, run_here
+from bucketlake.ops.rows import lookup
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import changelog_entries, live_entries
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import KIND_FIELD, AddColumn
+from bucketlake.types.model import BIGINT
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("s", pa.string())])
 DV = {"deletion-vectors.enabled": "true"}

@@ -23,10 +23,10 @@ from tests.sim.tables import (
 )
 
 from bucketlake.errors import ConflictError
-from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.scan import live_entries
+from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexFile
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.scan.scan import live_entries
 
 PAGE = Path(__file__).parents[2] / "docs" / "conflicts.md"
 BASE1 = data_file("base1", sequences=(0, 9))

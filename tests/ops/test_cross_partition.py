@@ -14,14 +14,14 @@ from hypothesis import given, settings
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.env import SystemClock
-from bucketlake.ops import cross_partition, key_index, key_layers
-from bucketlake.ops.key_index import IndexReader, cached_index, open_index
-from bucketlake.ops.key_run import ABSENT, GrowingRun, KeyRun, Keys
-from bucketlake.ops.key_scan import PlaceNumbers, key_fields, look_up
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.schema import KIND_FIELD
-from bucketlake.types import INT, STRING, DataField
+from bucketlake.env.env import SystemClock
+from bucketlake.lsm.key_run import ABSENT, GrowingRun, KeyRun, Keys
+from bucketlake.ops.key_index import cache, cross_partition, key_layers
+from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index
+from bucketlake.ops.key_index.key_scan import PlaceNumbers, key_fields, look_up
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.types.model import INT, STRING, DataField
 
 Row = tuple[int, int, int | None, int]  # key, partition, value, kind
 State = dict[int, tuple[int, int | None]]  # key -> partition, value
@@ -149,7 +149,7 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
     def run(steps: list[tuple[str, list[Row], bool]], sizes: int) -> None:
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(cross_partition, "BATCH_ROWS", 1)
-            patch.setattr(key_index, "RECENT_ROWS", sizes)
+            patch.setattr(cache, "RECENT_ROWS", sizes)
             patch.setattr(key_layers, "BLOCK_ROWS", 1 + sizes % 3)
             patch.setattr(cross_partition, "FEW_ROWS", 9 if sizes % 2 else cross_partition.FEW_ROWS)
             table, expected = create(folder, engine), {}
@@ -208,9 +208,9 @@ def cache_files(table: Table) -> list[Path]:
 
 def test_a_cache_is_found_brought_up_to_date_and_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, reads = create(tmp_path), []
-    real = key_index.build
-    monkeypatch.setattr(key_index, "build", lambda *given: reads.append(1) or real(*given))
-    monkeypatch.setattr(key_index, "RECENT_ROWS", 0)
+    real = cache.build
+    monkeypatch.setattr(cache, "build", lambda *given: reads.append(1) or real(*given))
+    monkeypatch.setattr(cache, "RECENT_ROWS", 0)
     rows = [(key, key % 3, key, 0) for key in range(9)]
     put(table, rows, indexed=True)
     check_index(table, {key: (part, value) for key, part, value, _ in rows})

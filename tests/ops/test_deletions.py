@@ -13,11 +13,11 @@ from tests.sim.storage import MapStorage
 from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, message, partition, table_schema
 
 from bucketlake.errors import ConflictError, CorruptError, NotFoundError
-from bucketlake.format.deletion_vector import positions_of, vector_of
-from bucketlake.format.index_manifest import IndexEntry
-from bucketlake.format.manifest import FileKind
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops.deletions import (
+from bucketlake.format.index.deletion_vector import positions_of, vector_of
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.rows.deletions import (
     dead_words,
     deleted_mask,
     load_deletions,
@@ -27,8 +27,8 @@ from bucketlake.ops.deletions import (
     vector_entries,
     write_vectors,
 )
-from bucketlake.ops.scan import plan
-from bucketlake.ops.store import Store
+from bucketlake.ops.scan.scan import plan
+from bucketlake.ops.table.store import Store
 
 
 def store_of(bucket: int = 2, keyed: bool = False, **options: str) -> Store:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops import buckets
-from bucketlake.ops.buckets import (
+from bucketlake.ops.buckets import assigner
+from bucketlake.ops.buckets.assigner import (
     BucketRule,
     PartitionBuckets,
     assigners_of,
@@ -21,7 +21,7 @@ from bucketlake.ops.buckets import (
     run_of,
     spread,
 )
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 LOW, HIGH = -(2**31), 2**31 - 1
 few = st.one_of(st.integers(-12, 12), st.sampled_from([LOW, LOW + 1, HIGH]))
@@ -128,7 +128,7 @@ def test_limits_that_are_none_are_refused(option: str) -> None:
 @given(st.lists(st.lists(st.integers(LOW, HIGH)), max_size=5), st.booleans())
 def test_files_become_one_run(files: list[list[int]], sliced: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(buckets, "_LEAST_SLICE", 0 if sliced else 1 << 16)
+        patch.setattr(assigner, "_LEAST_SLICE", 0 if sliced else 1 << 16)
         run, torn = run_of((3 * number, array(values)) for number, values in enumerate(files))
     places: dict[int, set[int]] = {}
     for number, values in enumerate(files):

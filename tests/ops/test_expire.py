@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import bucketlake
 from bucketlake import Table
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.format.snapshot import Snapshot, encode_snapshot
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.ops.scan import changelog_entries
-from bucketlake.ops.store import clear_cache
+from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.scan.scan import changelog_entries
+from bucketlake.ops.table.store import clear_cache
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 NEVER = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}

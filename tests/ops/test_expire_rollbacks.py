@@ -13,16 +13,16 @@ from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, make_store, table_schema
 
 from bucketlake.errors import CommitUnknownError
-from bucketlake.format.index_manifest import IndexFile
-from bucketlake.format.manifest import FileKind, ManifestEntry
-from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
-from bucketlake.ops.conflicts import CommitName
-from bucketlake.ops.entries import deletion
-from bucketlake.ops.expire import ExpireConfig, Limits, expire_snapshots
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.publish import Changes, Publisher, Request
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import clear_cache
 
 SCHEMA = table_schema(keyed=False, partitioned=False, bucket=1, options={"manifest.merge-min-count": "100"})
 

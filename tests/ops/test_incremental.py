@@ -18,9 +18,9 @@ from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import BlockSize
-from bucketlake.ops.read import read_split
-from bucketlake.schema import AddColumn, SetOption
-from bucketlake.types import BIGINT, DataField
+from bucketlake.ops.rows.read import read_split
+from bucketlake.schema.schema import AddColumn, SetOption
+from bucketlake.types.model import BIGINT, DataField
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 Rows = Sequence[tuple[Any, ...]]

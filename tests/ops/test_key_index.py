@@ -19,12 +19,12 @@ from tests.sim.storage import FaultStorage
 import bucketlake
 from bucketlake import Table
 from bucketlake.errors import CorruptError
-from bucketlake.format.key_index import HASHES, KeyIndexFile, Layer, decode_key_index, encode_key_index
-from bucketlake.ops import cross_partition, key_index, key_layers
-from bucketlake.ops.key_index import IndexReader, cached_index, open_index, shares
-from bucketlake.ops.key_layers import LayerReader, write_layer_file
-from bucketlake.ops.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys
-from bucketlake.ops.key_scan import key_fields
+from bucketlake.format.index.key_index import HASHES, KeyIndexFile, Layer, decode_key_index, encode_key_index
+from bucketlake.lsm.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys
+from bucketlake.ops.key_index import cache, cross_partition, key_layers
+from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index, shares
+from bucketlake.ops.key_index.key_layers import LayerReader, write_layer_file
+from bucketlake.ops.key_index.key_scan import key_fields
 
 SOME_HASHES = [0, 1, 2, 3, 1 << 31, HASHES - 2, HASHES - 1]
 
@@ -157,7 +157,7 @@ def test_what_is_lost_is_read_from_the_table(
     path.write_bytes(data[:-1] if damage == "cut" else data)
     if damage == "gone":
         path.unlink()
-    monkeypatch.setattr(key_index, "PASS_ROWS", pass_rows)
+    monkeypatch.setattr(cache, "PASS_ROWS", pass_rows)
     reader = IndexReader(table.store, index)
     order = np.argsort(keys.hashes)
     for rows in (order[:5], order[-5:], order[1000:2000], order[2::7], order):
@@ -169,8 +169,8 @@ def test_what_is_lost_is_read_from_the_table(
 def test_an_index_built_and_folded_in_passes_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(tmp_path, pa.int64())
     keys = Keys.of(many(table, 5_000), key_fields(table.store))
-    monkeypatch.setattr(key_index, "PASS_ROWS", 700)
-    monkeypatch.setattr(key_index, "RECENT_ROWS", 0)
+    monkeypatch.setattr(cache, "PASS_ROWS", 700)
+    monkeypatch.setattr(cache, "RECENT_ROWS", 0)
     assert found_by(IndexReader(table.store, indexed(table)), keys) == (np.arange(5_000) % 3).tolist()
     moved = np.arange(0, 5_000, 2)
     table.write_arrow(pa.table({"k": moved, "pt": np.full(len(moved), 1, np.int32)}))
@@ -199,7 +199,7 @@ def test_a_list_of_another_version_is_not_used(tmp_path: Path) -> None:
     snapshot = table.latest_snapshot()
     assert snapshot is not None and cached_index(table.store, snapshot) is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bucketlake.format.key_index.VERSION", 99)
+        patch.setattr("bucketlake.format.index.key_index.VERSION", 99)
         assert cached_index(table.store, snapshot) is None
         assert open_index(table.store, snapshot) is not None
 

@@ -15,12 +15,13 @@ from tests.sim.storage import MapStorage
 from tests.sim.tables import create_table, entry, partition, table_schema
 
 from bucketlake.errors import ConflictError, CorruptError
-from bucketlake.format.binary_row import serialized
-from bucketlake.format.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.manifest import FileKind, ManifestFile, SimpleStats
-from bucketlake.ops.entries import fold, record_count
-from bucketlake.ops.manifests import combine_indexes, may_hold, merge_manifests, partition_stats, write_manifests
-from bucketlake.types import INT, parse_type_text
+from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.metadata.manifest import FileKind, ManifestFile, SimpleStats
+from bucketlake.format.row.binary_row import serialized
+from bucketlake.ops.commit.manifests import combine_indexes, merge_manifests, write_manifests
+from bucketlake.ops.table.entries import fold, record_count
+from bucketlake.ops.table.partition_stats import may_hold, partition_stats
+from bucketlake.types.model import INT, parse_type_text
 
 
 def store_of(**options: str) -> Any:

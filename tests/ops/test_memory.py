@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketlake.ops.hash_spill import HashSpill
-from bucketlake.ops.memory import joined, large_buffers
+from bucketlake.ops.buckets.hash_spill import HashSpill
+from bucketlake.ops.table.memory import joined, large_buffers
 
 
 def test_the_last_of_overlapping_writers_gives_the_pool_back() -> None:

@@ -14,11 +14,11 @@ from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_bra
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
 from bucketlake import Table
-from bucketlake.env import Env, LocalStorage
+from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
-from bucketlake.ops import orphans
-from bucketlake.ops.orphans import Run, remove_orphans
-from bucketlake.ops.store import Store, clear_cache
+from bucketlake.ops.clean import orphans
+from bucketlake.ops.clean.orphans import Run, remove_orphans
+from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.table import new_store
 
 FUTURE = 1 << 60

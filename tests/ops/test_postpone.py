@@ -15,15 +15,15 @@ from tests.sim.tables import data_file
 
 import bucketlake
 from bucketlake import InvalidError, Table, UnsupportedError
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops import postpone_compact
-from bucketlake.ops.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
-from bucketlake.ops.postpone_compact import place_pending, run_here, units_pending
-from bucketlake.ops.postpone_write import write_counted
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.write import prepare_write
-from bucketlake.options import TableOptions
-from bucketlake.schema import SetOption
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.buckets.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
+from bucketlake.ops.compact import postpone_compact
+from bucketlake.ops.compact.postpone_compact import place_pending, run_here, units_pending
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.write.postpone_write import write_counted
+from bucketlake.ops.write.write import prepare_write
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.schema import SetOption
 
 FIELDS = pa.schema([("pt", pa.int32()), ("k", pa.int64()), ("v", pa.int64())])
 PENDING = {"postpone.batch-write-fixed-bucket": "false"}

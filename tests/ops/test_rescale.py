@@ -20,15 +20,15 @@ from tests.sim.tables import check_buckets, create_table, make_store
 
 from bucketlake import Table
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
-from bucketlake.format.hashing import assign_buckets
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.rebucket import MoveUnit, OldBucket, Target, copy_units, move
-from bucketlake.ops.rescale import RescaleRequest, rescale
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import Store, clear_cache
-from bucketlake.schema import KIND_FIELD, SetOption, TableSchema
-from bucketlake.types import BIGINT, INT, DataField, canonical_batch
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.rescale.rebucket import MoveUnit, OldBucket, Target, copy_units, move
+from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.schema.schema import KIND_FIELD, SetOption, TableSchema
+from bucketlake.types.model import BIGINT, INT, DataField, canonical_batch
 
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),

@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketlake.env import Env, LocalStorage
+from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import InvalidError
-from bucketlake.format.binary_row import EMPTY_ROW, encode_row, with_arity_header
-from bucketlake.format.datafile import format_of, read_data_file
-from bucketlake.format.manifest import DataFile, FileSource
-from bucketlake.format.stats import EMPTY_STATS, StatsMode, decode_stats
-from bucketlake.ops.roll import Roller, Rolling, local_millis, stats_modes
-from bucketlake.ops.store import Store
-from bucketlake.options import TableOptions
+from bucketlake.format.data.datafile import format_of, read_data_file
+from bucketlake.format.metadata.manifest import DataFile, FileSource
+from bucketlake.format.metadata.stats import EMPTY_STATS, StatsMode, decode_stats
+from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
+from bucketlake.ops.rows.roll import Roller, Rolling, local_millis, stats_modes
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
-from bucketlake.schema import TableSchema
-from bucketlake.types import BIGINT, INT, STRING, DataField, arrow_schema
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import BIGINT, INT, STRING, DataField, arrow_schema
 
 FIELDS = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", STRING), DataField(2, "n", INT))
 NO_PARTITION = with_arity_header(encode_row((), []), 0)

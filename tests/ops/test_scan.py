@@ -21,17 +21,17 @@ from tests.sim.tables import (
 )
 
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.format.binary_row import encode_row, with_arity_header
-from bucketlake.format.index_manifest import DeletionVectorRange, IndexFile
-from bucketlake.format.manifest import FileKind, ManifestEntry, SimpleStats
-from bucketlake.format.snapshot import encode_snapshot
-from bucketlake.ops.commit import CommitProperties
-from bucketlake.ops.manifests import write_list, write_manifests
-from bucketlake.ops.scan import EntryFilter, Scan, changelog_entries, delta_entries, live_entries, plan
-from bucketlake.ops.select import select_snapshot
-from bucketlake.options import TableOptions
-from bucketlake.predicate import parse_where
-from bucketlake.types import BIGINT, INT, STRING, DataField
+from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexFile
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, SimpleStats
+from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.format.row.binary_row import encode_row, with_arity_header
+from bucketlake.ops.commit.commit import CommitProperties
+from bucketlake.ops.commit.manifests import write_list, write_manifests
+from bucketlake.ops.scan.scan import EntryFilter, Scan, changelog_entries, delta_entries, live_entries, plan
+from bucketlake.ops.scan.select import select_snapshot
+from bucketlake.options.options import TableOptions
+from bucketlake.predicate.parse import parse_where
+from bucketlake.types.model import BIGINT, INT, STRING, DataField
 
 TYPES = [INT, BIGINT, STRING]
 

@@ -11,10 +11,10 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import commit_of, create_table, data_file, make_store, message
 
-from bucketlake.env import Env, LocalStorage, SystemClock
+from bucketlake.env.env import Env, LocalStorage, SystemClock
 from bucketlake.errors import NotFoundError
-from bucketlake.format.snapshot import encode_snapshot
-from bucketlake.ops.store import MAX_PROBES, clear_cache
+from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.ops.table.store import MAX_PROBES, clear_cache
 
 
 def table_with(snapshots: int) -> tuple[MapStorage, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketlake.ops.write_plan import MOST_LOAD, MOST_TASKS, overload, owners, tasks_for
+from bucketlake.ops.buckets.write_plan import MOST_LOAD, MOST_TASKS, overload, owners, tasks_for
 
 
 @given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 256))

@@ -15,9 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import BucketlakeError
-from bucketlake.spark.reader import Need, pruned
+from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.spark.session import Lake
-from bucketlake.sql import names, query
+from bucketlake.sql.query import query
+from bucketlake.sql.text import names
 
 Rows = list[dict[str, Any]]
 _ZONE = dt.timezone.utc

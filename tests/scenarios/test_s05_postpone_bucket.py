@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bucketlake
-from bucketlake.ops.scan import live_entries
+from bucketlake.ops.scan.scan import live_entries
 
 from .spelling import SPELLINGS, create
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bucketlake
-from bucketlake.ops.dynamic import hash_files
+from bucketlake.ops.buckets.dynamic import hash_files
 
 from .spelling import SPELLINGS
 

@@ -6,17 +6,17 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from bucketlake.env import Env
-from bucketlake.format.binary_row import encode_row, with_arity_header
-from bucketlake.format.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import Store
-from bucketlake.options import TableOptions
+from bucketlake.env.env import Env
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
+from bucketlake.format.row.binary_row import encode_row, with_arity_header
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
-from bucketlake.schema import TableSchema
-from bucketlake.types import BIGINT, INT, STRING, DataField
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import BIGINT, INT, STRING, DataField
 
 NOTHING = SimpleStats(b"\0\0\0\0" + bytes(8), b"\0\0\0\0" + bytes(8), ())
 ROOT = "memory://wh/db.db/t"

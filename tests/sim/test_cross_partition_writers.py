@@ -19,17 +19,18 @@ from tests.sim.tables import create_table, make_store
 
 from bucketlake import Table
 from bucketlake.errors import CommitError, StorageError
-from bucketlake.ops import key_index, key_layers, resettle
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.key_index import IndexReader, open_index
-from bucketlake.ops.key_run import Keys
-from bucketlake.ops.key_scan import file_rows, key_splits
-from bucketlake.ops.read import read_split
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.ops.write import prepare_write, write_batches
-from bucketlake.schema import KIND_FIELD, TableSchema
-from bucketlake.types import BIGINT, INT, DataField, arrow_schema, canonical_batch
+from bucketlake.lsm.key_run import Keys
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.key_index import cache, key_layers
+from bucketlake.ops.key_index.cache import IndexReader, open_index
+from bucketlake.ops.key_index.key_scan import file_rows, key_splits
+from bucketlake.ops.rebase import cross_partition
+from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonical_batch
 
 FIELDS = (DataField(0, "pt", INT), DataField(1, "k", BIGINT.with_nullable(False)), DataField(2, "v", INT))
 KEY = FIELDS[1:2]
@@ -262,7 +263,7 @@ def test_so_they_do_where_keys_leave_the_index() -> None:
 def run_all(engine: str, faults: float, **options: str) -> None:
     seen: Counter[str] = Counter()
     mended: list[int] = []
-    real = resettle._Settling._sequences
+    real = cross_partition._Settling._sequences
 
     def spy(self: Any, messages: Any) -> Any:
         mended.append(len(messages))
@@ -271,8 +272,8 @@ def run_all(engine: str, faults: float, **options: str) -> None:
     for seed in SEEDS:
         try:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(resettle._Settling, "_sequences", spy)
-                patch.setattr(key_index, "RECENT_ROWS", seed % 3)
+                patch.setattr(cross_partition._Settling, "_sequences", spy)
+                patch.setattr(cache, "RECENT_ROWS", seed % 3)
                 patch.setattr(key_layers, "BLOCK_ROWS", 1 + seed % 4)
                 store, inner, team = simulate(seed, engine, faults, **options)
             seen += check_run(store, team, engine)

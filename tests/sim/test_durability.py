@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.catalog import Catalog
-from bucketlake.env import Buffered, Env, LocalStorage
-from bucketlake.ops.scan import changelog_entries, live_entries
+from bucketlake.env.env import Buffered, Env, LocalStorage
+from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.table import Table
 
 SCHEMA = pa.schema([("p", pa.int32()), pa.field("k", pa.int64(), nullable=False), ("v", pa.int64())])

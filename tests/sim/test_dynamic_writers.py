@@ -20,17 +20,17 @@ from tests.sim.tables import create_table, make_store
 
 from bucketlake import Table
 from bucketlake.errors import CommitError, StorageError
-from bucketlake.format.hash_index import is_ascending
-from bucketlake.format.hashing import bucket_of
-from bucketlake.ops import reassign as reassigning
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.dynamic import hash_files, key_hashes, read_hashes
-from bucketlake.ops.read import read_key_values
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.ops.write import prepare_write, write_batches
-from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
-from bucketlake.types import BIGINT, INT, DataField, arrow_schema, canonical_batch
+from bucketlake.format.index.hash_index import is_ascending
+from bucketlake.format.row.hashing import bucket_of
+from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.rebase import dynamic as reassigning
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonical_batch
 
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),

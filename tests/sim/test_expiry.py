@@ -18,14 +18,14 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, 
 from tests.sim.tables import NO_PARTITION, create_table, data_file, make_store, table_schema
 
 from bucketlake.errors import BucketlakeError, NotFoundError
-from bucketlake.format.manifest import FileKind, FileSource
-from bucketlake.format.snapshot import Snapshot, encode_snapshot
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.orphans import remove_orphans
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import Store, clear_cache
+from bucketlake.format.metadata.manifest import FileKind, FileSource
+from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store, clear_cache
 
 SEEDS = range(16)
 SERIAL = {"file-operation.thread-num": "1", "commit.max-retries": "300", "manifest.merge-min-count": "3"}

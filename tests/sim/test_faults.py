@@ -34,8 +34,8 @@ from tests.sim.tables import (
 )
 
 from bucketlake.errors import BucketlakeError, CommitUnknownError, StorageError
-from bucketlake.format.snapshot import encode_snapshot
-from bucketlake.ops.store import clear_cache
+from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.ops.table.store import clear_cache
 
 SCHEMA = table_schema(options={"manifest.merge-min-count": "2", "commit.max-retries": "4"})
 BASE = data_file("base")

@@ -29,9 +29,9 @@ from tests.sim.tables import (
 )
 
 from bucketlake.errors import CommitError, ConflictError, InvalidError
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
 
 SEEDS = range(300)
 OPERATIONS = ("append", "append", "append", "compact", "overwrite", "delete", "drop")

@@ -14,7 +14,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, fault_on
 import bucketlake
 from bucketlake import Table
 from bucketlake.catalog import Catalog
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import CommitError, CommitUnknownError
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64())])

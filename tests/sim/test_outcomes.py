@@ -15,12 +15,12 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage, Raised, fault_on
 from tests.sim.tables import ROOT, create_table
 
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import CommitError, CommitUnknownError
-from bucketlake.ops.store import clear_cache
-from bucketlake.schema import TableSchema
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table, open_table
-from bucketlake.types import BIGINT, DataField, arrow_schema
+from bucketlake.types.model import BIGINT, DataField, arrow_schema
 
 FIELDS = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", BIGINT))
 SCHEMA = arrow_schema(FIELDS)

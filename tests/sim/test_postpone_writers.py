@@ -20,14 +20,14 @@ from tests.sim.test_dynamic_writers import FIELDS, Rows, batch, unreferenced
 
 from bucketlake import Table
 from bucketlake.errors import CommitError, StorageError
-from bucketlake.format.manifest import FileKind
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.postpone_compact import place_pending
-from bucketlake.ops.postpone_write import write_counted
-from bucketlake.ops.scan import delta_entries, live_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.ops.write import prepare_write
-from bucketlake.schema import KIND_FIELD, TableSchema
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.scan.scan import delta_entries, live_entries
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.write.postpone_write import write_counted
+from bucketlake.ops.write.write import prepare_write
+from bucketlake.schema.schema import KIND_FIELD, TableSchema
 
 OPERATIONS = ("pend",) * 4 + ("fix",) * 3 + ("delete", "overwrite", "drop")
 SEEDS = range(40)

@@ -21,17 +21,17 @@ from tests.sim.tables import create_table, make_store
 
 from bucketlake import Table
 from bucketlake.errors import BucketlakeError, CommitError, StorageError
-from bucketlake.format.hashing import assign_buckets
-from bucketlake.ops import rehash as rehashing
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.read import read_key_values
-from bucketlake.ops.rebucket import move
-from bucketlake.ops.rescale import RescaleRequest, rescale
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.ops.write import prepare_write, write_batches
-from bucketlake.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
-from bucketlake.types import BIGINT, INT, DataField, arrow_schema
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.rebase import rescaled as rehashing
+from bucketlake.ops.rescale.rebucket import move
+from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from bucketlake.format.hashing import assign_buckets
-from bucketlake.schema import TableSchema
-from bucketlake.spark.bucketing import bucket_column
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.session import Lake
 from bucketlake.spark.types import field_types
-from bucketlake.types import DataField, canonical_batch
+from bucketlake.spark.write.bucketing import bucket_column
+from bucketlake.types.model import DataField, canonical_batch
 
 LONG = [0, 1, -1, 255, 256, -(2**63), 2**63 - 1, 0x0102030405060708, None]
 INT = [0, 1, -1, 127, -128, 2**31 - 1, -(2**31), 65_536, None]

@@ -8,9 +8,9 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import NotFoundError, UnsupportedError
-from bucketlake.ops.append_compact import AppendUnit
-from bucketlake.spark import compaction
+from bucketlake.ops.compact.append_compact import AppendUnit
 from bucketlake.spark.cluster import pack
+from bucketlake.spark.maintain import compaction
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bucketlake import Table
-from bucketlake.ops.key_index import cached_index
+from bucketlake.ops.key_index.cache import cached_index
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketlake.format.deletion_vector import vector_of
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.deletions import write_vectors
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.scan import plan
-from bucketlake.spark import live, native, reader
+from bucketlake.format.index.deletion_vector import vector_of
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.rows.deletions import write_vectors
+from bucketlake.ops.scan.scan import plan
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.spark.read import live, native, reader
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), ("pt", pa.string()), ("v", pa.int32())])

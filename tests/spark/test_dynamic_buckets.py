@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bucketlake import Table, UnsupportedError
-from bucketlake.ops.dynamic import hash_files, key_hashes, read_hashes
-from bucketlake.spark import placement, tasks
+from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
 from bucketlake.spark.session import Lake
-from bucketlake.types import canonical_batch
+from bucketlake.spark.write import placement, tasks
+from bucketlake.types.model import canonical_batch
 
 pytestmark = pytest.mark.spark
 
@@ -75,8 +75,8 @@ def test_tasks_keep_each_key_in_one_bucket(lake: Lake, small: bool, options: dic
 
 def test_shares_agree_between_spark_and_tasks(classic: Lake) -> None:
     """A row reaches the task whose number its share says, whatever computes it."""
-    from bucketlake.format.hashing import bucket_of
-    from bucketlake.spark.bucketing import share_column
+    from bucketlake.format.row.hashing import bucket_of
+    from bucketlake.spark.write.bucketing import share_column
 
     table = create(classic)
     keys = table.schema.select(table.schema.trimmed_primary_keys)
@@ -89,7 +89,7 @@ def test_shares_agree_between_spark_and_tasks(classic: Lake) -> None:
 def test_discarding_removes_index_files(classic: Lake) -> None:
     from pathlib import Path
 
-    from bucketlake.ops.write import prepare_write, write_batches
+    from bucketlake.ops.write.write import prepare_write, write_batches
 
     table = create(classic)
     batches = frame(classic, 10, 1).toArrow().to_batches()

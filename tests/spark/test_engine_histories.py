@@ -14,7 +14,8 @@ from tests.histories.model import MODES, Change, Mode, Model, goes, key_of, mode
 from tests.histories.tables import KIND_TEXTS, arrow, create, rows_of, some_rows
 
 import bucketlake
-from bucketlake.spark import compaction, live, reader
+from bucketlake.spark.maintain import compaction
+from bucketlake.spark.read import live, reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.table import LakeTable
 

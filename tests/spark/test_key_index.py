@@ -12,14 +12,14 @@ import pytest
 from pyspark import TaskContext
 
 from bucketlake import Table
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops.key_index import IndexReader, build, cached_index
-from bucketlake.ops.key_run import KeyIndex, Keys
-from bucketlake.ops.key_scan import key_fields
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.spark import key_index, writer
-from bucketlake.spark.key_index import LayerWriting
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.key_run import KeyIndex, Keys
+from bucketlake.ops.key_index.cache import IndexReader, build, cached_index
+from bucketlake.ops.key_index.key_scan import key_fields
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
 from bucketlake.spark.session import Lake
+from bucketlake.spark.write import key_index, writer
+from bucketlake.spark.write.key_index import LayerWriting
 
 pytestmark = pytest.mark.spark
 ROWS = 5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.spark import live, reader
+from bucketlake.spark.read import live, reader
 from bucketlake.spark.session import Lake
 
 

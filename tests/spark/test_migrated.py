@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from tests.migrated import migrated, rows_of, write_file
 
-from bucketlake.format.binary_row import serialized
-from bucketlake.ops.commit import Commit
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.write import new_commit_user
-from bucketlake.spark import live, native, placed, reader
+from bucketlake.format.row.binary_row import serialized
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.write.write import new_commit_user
+from bucketlake.spark.read import live, native, placed, reader
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketlake.spark.narrow import widened
-from bucketlake.types import DataField, DataType, Root
+from bucketlake.spark.write.narrow import widened
+from bucketlake.types.model import DataField, DataType, Root
 
 SHAPES = [(1, 0), (9, 4), (15, 0), (15, 2), (15, 7), (15, 15)]
 

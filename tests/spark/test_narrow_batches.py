@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from bucketlake.spark import narrow, tasks
-from bucketlake.spark.narrow import BATCH_BYTES, UNLIMITED
 from bucketlake.spark.session import Lake
+from bucketlake.spark.write import narrow, tasks
+from bucketlake.spark.write.narrow import BATCH_BYTES, UNLIMITED
 
 pytestmark = pytest.mark.spark
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"

@@ -7,10 +7,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bucketlake import Table
-from bucketlake.ops import postpone_compact
-from bucketlake.ops.scan import delta_entries, live_entries
-from bucketlake.spark import compaction, placement
+from bucketlake.ops.compact import postpone_compact
+from bucketlake.ops.scan.scan import delta_entries, live_entries
+from bucketlake.spark.maintain import compaction
 from bucketlake.spark.session import Lake
+from bucketlake.spark.write import placement
 
 pytestmark = pytest.mark.spark
 PENDING = {"postpone.batch-write-fixed-bucket": "false"}

@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.predicate import is_exact, mask, parse_where
-from bucketlake.types import DataField, arrow_schema, parse_type_text
+from bucketlake.predicate.evaluate import mask
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import is_exact
+from bucketlake.types.model import DataField, arrow_schema, parse_type_text
 
 VALUES: dict[str, list[Any]] = {
     "TINYINT": [-128, -1, 0, 1, 127],

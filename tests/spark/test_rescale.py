@@ -6,7 +6,7 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.spark import compaction
+from bucketlake.spark.maintain import compaction
 
 pytestmark = pytest.mark.spark
 

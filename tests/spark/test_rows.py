@@ -154,7 +154,7 @@ def test_all_types_come_back(lake: Lake, file_format: str) -> None:
 
 
 def test_time_char_and_fine_timestamps(lake: Lake) -> None:
-    from bucketlake.types import DataField, DataType, Root
+    from bucketlake.types.model import DataField, DataType, Root
 
     fields = [
         DataField(0, "id", DataType(Root.INT)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.spark import native, reader
+from bucketlake.spark.read import native, reader
 from bucketlake.spark.session import Lake
 
 

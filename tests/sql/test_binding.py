@@ -12,11 +12,12 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError
-from bucketlake.predicate import Compare
+from bucketlake.predicate.tree import Compare
 from bucketlake.spark import changes
-from bucketlake.spark.reader import Need
+from bucketlake.spark.read.reader import Need
 from bucketlake.spark.session import Lake
-from bucketlake.sql import names, query
+from bucketlake.sql.query import query
+from bucketlake.sql.text import names
 
 
 class _Conf:

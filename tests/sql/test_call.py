@@ -6,7 +6,7 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.sql.call import LATER, PROCEDURES
+from bucketlake.sql.procedures.call import LATER, PROCEDURES
 
 pytestmark = pytest.mark.spark
 

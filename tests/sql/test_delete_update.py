@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark import reader
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,7 @@ from tests.queries.grammar import query
 from tests.queries.run import Bench, batches, cases_of
 
 from bucketlake.errors import BucketlakeError
-from bucketlake.spark import reader
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

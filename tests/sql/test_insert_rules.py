@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, StorageError
-from bucketlake.spark import writer
 from bucketlake.spark.session import Lake
+from bucketlake.spark.write import writer
 from bucketlake.table import Table
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from sqlglot import exp
 
-from bucketlake.predicate import Compare, Contains, EndsWith, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
-from bucketlake.sql import lexemes
-from bucketlake.sql.pushdown import Settings, Source, condition, parse, proof
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.predicate.tree import Compare, Contains, EndsWith, In, IsNotNull, IsNull, Not, Or, Predicate, StartsWith
+from bucketlake.sql.query.pushdown import Settings, Source, condition, parse, proof
+from bucketlake.sql.text import lexemes
+from bucketlake.types.model import DataField, parse_type_text
 
 TYPES = {
     "id": "BIGINT",

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake.env import LocalStorage
-from bucketlake.ops.messages import WriteTask
-from bucketlake.ops.write import prepare_write, write_batches
+from bucketlake.env.env import LocalStorage
+from bucketlake.ops.table.messages import WriteTask
+from bucketlake.ops.write.write import prepare_write, write_batches
 from bucketlake.spark.datasource import CommitWriter, Written
 
 Rival = Callable[["bucketlake.Table"], object]

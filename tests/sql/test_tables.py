@@ -6,7 +6,7 @@ import pytest
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.types import type_text
+from bucketlake.types.model import type_text
 
 
 def columns(lake: Lake, name: str) -> dict[str, str]:

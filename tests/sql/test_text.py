@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql import text
-from bucketlake.sql.travel import travels
+from bucketlake.sql.query.travel import travels
+from bucketlake.sql.text import text
 
 
 def test_tokens_know_their_places() -> None:

@@ -14,9 +14,9 @@ from bucketlake.catalog import open_catalog
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 from bucketlake.sql import statements
-from bucketlake.sql.parsed import Statement
-from bucketlake.sql.text import Cursor
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import DataField, parse_type_text
 
 # Statements that change something, each whole as it stands.
 FORMS = [

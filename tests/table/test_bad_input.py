@@ -12,10 +12,10 @@ import pytest
 
 import bucketlake
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, NotFoundError, Table, UnsupportedError
-from bucketlake.ops.store import clear_cache
-from bucketlake.schema import AddColumn, SetOption, UpdateColumnType
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import AddColumn, SetOption, UpdateColumnType
 from bucketlake.table import open_table
-from bucketlake.types import BIGINT, INT, STRING
+from bucketlake.types.model import BIGINT, INT, STRING
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int32()), pa.field("v", pa.int8())])
 

@@ -10,8 +10,8 @@ import pytest
 
 import bucketlake
 from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema import AddColumn, RenameColumn, SetOption
-from bucketlake.types import INT, STRING, DataField, parse_type_text
+from bucketlake.schema.schema import AddColumn, RenameColumn, SetOption
+from bucketlake.types.model import INT, STRING, DataField, parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 

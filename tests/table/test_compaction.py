@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.format.snapshot import Snapshot
+from bucketlake.format.index.index_manifest import DELETION_VECTORS
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import Levels, key_range_of
-from bucketlake.ops.conflicts import DELETION_VECTORS
-from bucketlake.ops.read import read_key_values
-from bucketlake.ops.scan import changelog_entries, live_entries
-from bucketlake.schema import KIND_FIELD
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import changelog_entries, live_entries
+from bucketlake.schema.schema import KIND_FIELD
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int32()), pa.field("s", pa.string())])
 NAMES = ("k", "v", "s")

@@ -15,9 +15,9 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, StorageError, Table
-from bucketlake.env import Env, LocalStorage
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops.scan import delta_entries, live_entries
+from bucketlake.env.env import Env, LocalStorage
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.table import open_table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -88,7 +88,7 @@ def test_last_commit_wins_whatever_was_numbered_first(catalog: Catalog) -> None:
 
 def _prepared(table: Table, value: int) -> Any:
     """A write of k = 7 up to its commit."""
-    from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
+    from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
 
     user = new_commit_user(table.store)
     task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)
@@ -186,7 +186,7 @@ def test_rows_that_fail_half_way_leave_nothing(catalog: Catalog, tmp_path: Path)
 def test_conflicting_commit_removes_its_files(catalog: Catalog, tmp_path: Path) -> None:
     table = catalog.create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "1"})
     table.write_arrow(pa.table({"k": [1], "v": [1]}))
-    from bucketlake.ops.messages import CommitMessage
+    from bucketlake.ops.table.messages import CommitMessage
 
     snapshot = table.latest_snapshot()
     assert snapshot is not None

@@ -18,14 +18,14 @@ from tests.interop.values import arrow_rows, canonical
 
 import bucketlake
 from bucketlake import Catalog, ConflictError, CorruptError, InvalidError, Table
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops import delete as delete_module
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.read import matching_positions
-from bucketlake.ops.scan import plan
-from bucketlake.ops.write import new_commit_user
-from bucketlake.predicate import parse_where
-from bucketlake.schema import RenameColumn
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.change import append_rows as delete_module
+from bucketlake.ops.rows.read import matching_positions
+from bucketlake.ops.scan.scan import plan
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.write.write import new_commit_user
+from bucketlake.predicate.parse import parse_where
+from bucketlake.schema.schema import RenameColumn
 
 SCHEMA = pa.schema([("pt", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 KINDS = {

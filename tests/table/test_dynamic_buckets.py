@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 
 import bucketlake
 from bucketlake import Catalog, CorruptError, InvalidError, Table
-from bucketlake.format.hash_index import decode_hashes
-from bucketlake.ops.dynamic import hash_files, key_hashes
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.types import canonical_batch
+from bucketlake.format.index.hash_index import decode_hashes
+from bucketlake.ops.buckets.dynamic import hash_files, key_hashes
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.types.model import canonical_batch
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 Row = tuple[str, int, int]
@@ -220,8 +220,8 @@ def test_a_damaged_index_is_named_and_nothing_is_written(catalog: Catalog, tmp_p
 
 
 def test_files_without_an_index_are_refused(catalog: Catalog) -> None:
-    from bucketlake.ops.commit import Commit
-    from bucketlake.ops.messages import CommitMessage
+    from bucketlake.ops.commit.commit import Commit
+    from bucketlake.ops.table.messages import CommitMessage
 
     table = create(catalog)
     table.write_arrow(numbered([1]))
@@ -238,10 +238,10 @@ def test_files_without_an_index_are_refused(catalog: Catalog) -> None:
 
 
 def test_a_hash_in_two_buckets_is_told(catalog: Catalog) -> None:
-    from bucketlake.format.index_manifest import IndexFile
-    from bucketlake.ops.commit import Commit
-    from bucketlake.ops.dynamic import write_hashes
-    from bucketlake.ops.messages import CommitMessage
+    from bucketlake.format.index.index_manifest import IndexFile
+    from bucketlake.ops.buckets.dynamic import write_hashes
+    from bucketlake.ops.commit.commit import Commit
+    from bucketlake.ops.table.messages import CommitMessage
 
     table = create(catalog)
     table.write_arrow(numbered([1]))

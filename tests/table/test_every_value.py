@@ -18,7 +18,7 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.types.model import DataField, parse_type_text
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 import bucketlake
 from bucketlake import InvalidError, Table
-from bucketlake.schema import (
+from bucketlake.schema.schema import (
     AddColumn,
     DropColumn,
     RenameColumn,
@@ -21,7 +21,7 @@ from bucketlake.schema import (
     UpdateColumnType,
     UpdatePosition,
 )
-from bucketlake.types import BIGINT, INT, STRING, decimal_type, parse_type_text
+from bucketlake.types.model import BIGINT, INT, STRING, decimal_type, parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int32()), pa.field("v", pa.int32()), pa.field("s", pa.string())])
 FORMATS = ["parquet", "orc", "avro"]

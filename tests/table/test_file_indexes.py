@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
 from bucketlake.errors import CorruptError, StorageError
-from bucketlake.ops import file_indexes
-from bucketlake.schema import RenameColumn, SetOption
+from bucketlake.ops.rows import file_indexes
+from bucketlake.schema.schema import RenameColumn, SetOption
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("n", pa.int32())])
 INDEXED = {

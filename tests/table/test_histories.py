@@ -20,8 +20,8 @@ from tests.histories.tables import arrow, create, rows_of
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.schema import KIND_FIELD
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.schema.schema import KIND_FIELD
 
 EXAMPLES = 3
 FAMILIES = {

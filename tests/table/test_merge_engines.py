@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import bucketlake
 from bucketlake import Table
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.format.manifest import FileSource
-from bucketlake.ops.messages import Split
-from bucketlake.ops.read import read_split
-from bucketlake.ops.scan import live_entries
+from bucketlake.format.metadata.manifest import FileSource
+from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.messages import Split
 
 TYPES = {"k": pa.int64(), "v": pa.int64(), "w": pa.int64(), "s": pa.int64(), "t": pa.string(), "_VALUE_KIND": pa.int8()}
 Row = Mapping[str, Any]

@@ -13,12 +13,12 @@ from tests.migrated import SCHEMA, migrated, rows_of
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.format.hashing import assign_buckets
-from bucketlake.ops.conflicts import shifts
-from bucketlake.ops.messages import CommitMessage
-from bucketlake.ops.scan import plan
-from bucketlake.predicate_tree import Compare
-from bucketlake.types import DataField, DataType, Root
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.ops.commit.conflicts import shifts
+from bucketlake.ops.scan.scan import plan
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.predicate.tree import Compare
+from bucketlake.types.model import DataField, DataType, Root
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 PARTS: dict[Any, list[pa.Table]] = {

@@ -12,9 +12,9 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema import AddColumn, RemoveOption, SetOption, UpdateComment
+from bucketlake.schema.schema import AddColumn, RemoveOption, SetOption, UpdateComment
 from bucketlake.table import Table
-from bucketlake.types import DataType, Root
+from bucketlake.types.model import DataType, Root
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string(), nullable=False)])
 ROWS = pa.table({"id": [1, 2], "dt": ["a", "b"]}, SCHEMA)
@@ -138,7 +138,7 @@ def test_a_table_that_cannot_be_read_can_be_altered(tmp_path: Path) -> None:
 
 
 def test_renaming_a_column_that_a_refused_option_names(tmp_path: Path) -> None:
-    from bucketlake.schema import RenameColumn
+    from bucketlake.schema.schema import RenameColumn
 
     made = foreign(tmp_path, {"clustering.columns": "id"})
     assert made.alter(RenameColumn("id", "number")).options.text("clustering.columns") == "number"

@@ -13,13 +13,13 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import ROOT, create_table
 
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, NotFoundError
-from bucketlake.ops.append_compact import compact_append, plan_append
-from bucketlake.ops.store import clear_cache
-from bucketlake.schema import TableSchema
+from bucketlake.ops.compact.append_compact import compact_append, plan_append
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table, open_table
-from bucketlake.types import BIGINT, INT, DataField, arrow_schema
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),

@@ -13,18 +13,18 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import ROOT, create_table
 
-from bucketlake.env import Env
+from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError
-from bucketlake.format.snapshot import CommitKind
-from bucketlake.ops import row_conflicts
-from bucketlake.ops.conflicts import CommitName
-from bucketlake.ops.entries import deletion
-from bucketlake.ops.publish import Changes, Publisher, Request
-from bucketlake.ops.scan import live_entries
-from bucketlake.ops.store import clear_cache
-from bucketlake.schema import TableSchema
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.change import row_conflicts
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table, open_table
-from bucketlake.types import BIGINT, INT, DataField, arrow_schema
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),

@@ -13,8 +13,8 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
-from bucketlake.schema import SetOption
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.schema.schema import SetOption
+from bucketlake.types.model import DataField, parse_type_text
 
 
 @pytest.fixture

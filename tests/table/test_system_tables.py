@@ -13,10 +13,10 @@ import bucketlake
 from bucketlake import Table
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.ops import system_tables
-from bucketlake.ops.messages import Split
-from bucketlake.ops.system_tables import RowView, read_view
-from bucketlake.schema import SetOption
+from bucketlake.ops.scan import system_tables
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.table.messages import Split
+from bucketlake.schema.schema import SetOption
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("s", pa.string())])
 

@@ -12,9 +12,9 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, NotFoundError, Table
-from bucketlake.format.snapshot import CommitKind
+from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.table import open_table
-from bucketlake.types import DataField, parse_type_text
+from bucketlake.types.model import DataField, parse_type_text
 
 Rows = list[tuple[Any, ...]]
 SCHEMA = pa.schema([pa.field("dt", pa.date32()), pa.field("hh", pa.int32()), pa.field("k", pa.int64())])

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
+from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, slices
-from bucketlake.options import TableOptions
-from bucketlake.schema import KIND_FIELD
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.schema import KIND_FIELD
 
 __all__ = [
     "Changed",

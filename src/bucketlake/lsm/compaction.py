@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.manifest import DataFile
-from bucketlake.format.snapshot import BATCH_COMMIT_IDENTIFIER
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER
 from bucketlake.lsm.levels import Levels, SortedRun, sections
-from bucketlake.options import TableOptions
+from bucketlake.options.options import TableOptions
 
 __all__ = [
     "CompactionPick",

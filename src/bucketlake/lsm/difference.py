@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.lsm.changelog import same_values
-from bucketlake.lsm.engines import is_retract
+from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, slices
-from bucketlake.schema import KIND_FIELD
+from bucketlake.schema.schema import KIND_FIELD
 
 __all__ = ["difference"]
 

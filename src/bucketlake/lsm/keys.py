@@ -37,8 +37,8 @@ from bucketlake.lsm.words import (
     sequence_words,
     words_of,
 )
-from bucketlake.schema import SEQUENCE_FIELD
-from bucketlake.types import DataField
+from bucketlake.schema.schema import SEQUENCE_FIELD
+from bucketlake.types.model import DataField
 
 __all__ = ["Bound", "KeyOrder", "KeyView", "ranks"]
 

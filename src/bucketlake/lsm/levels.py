@@ -17,11 +17,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.format.binary_row import without_arity_header
-from bucketlake.format.manifest import DataFile
-from bucketlake.format.row_order import ranked_row
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.row.binary_row import without_arity_header
+from bucketlake.format.row.order import ranked_row
 from bucketlake.lsm.keys import Bound
-from bucketlake.types import DataField
+from bucketlake.types.model import DataField
 
 __all__ = ["KeyRange", "Levels", "SortedRun", "key_range_of", "sections"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.lsm.engines import Deduplicate, Groups, MergeEngine
+from bucketlake.lsm.engines.engines import Deduplicate, Groups, MergeEngine
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, decided, slices
 

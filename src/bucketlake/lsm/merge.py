@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
-from bucketlake.lsm.engines import Groups, Merged, MergeEngine, is_retract
+from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
-from bucketlake.schema import KIND_FIELD
+from bucketlake.schema.schema import KIND_FIELD
 
 __all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge", "sorted_pieces"]
 

@@ -2,7 +2,7 @@
 
 Primary-key tables: the rows found are written again as deletes (-D) or with their new values (+U), by the same path as
 any write. A row that moves to another partition leaves a delete in its old one, in the same commit.
-Append tables: Spark says where the rows lie, `ops.delete` marks them or rewrites their files.
+Append tables: Spark says where the rows lie, `ops.change.append_rows` marks them or rewrites their files.
 
 Spec: docs/spec/row_changes.md
 """
@@ -18,11 +18,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops import delete as files
-from bucketlake.ops.expire import after_commit
-from bucketlake.ops.outcome import Attempt, Attempts
-from bucketlake.ops.row_changes import (
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change import append_rows as files
+from bucketlake.ops.change.row_changes import (
     is_everything,
     live_partitions,
     refuse_delete,
@@ -30,14 +28,18 @@ from bucketlake.ops.row_changes import (
     required,
     whole_partitions,
 )
-from bucketlake.ops.scan import Scan, plan
-from bucketlake.predicate import Constant, Predicate, is_exact, parse_where, to_spark_sql
-from bucketlake.schema import KIND_FIELD, BucketMode, TableSchema
-from bucketlake.spark import reader, writer
-from bucketlake.spark.native import ROW_INDEX
-from bucketlake.spark.placed import FILE
-from bucketlake.spark.places import Choose, finder
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark.read import reader
+from bucketlake.spark.read.native import ROW_INDEX
+from bucketlake.spark.read.placed import FILE
+from bucketlake.spark.read.row_places import Choose, finder
 from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
+from bucketlake.spark.write import writer
 from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update

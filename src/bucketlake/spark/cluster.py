@@ -24,10 +24,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
-from bucketlake.ops.store import Store
-from bucketlake.ops.write_plan import MOST_TASKS
+from bucketlake.ops.buckets.write_plan import MOST_TASKS
+from bucketlake.ops.table.store import Store
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 

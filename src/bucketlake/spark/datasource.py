@@ -24,22 +24,22 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bucketlake.env_object import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
+from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.ops.messages import CommitMessage, Split, WriteTask
-from bucketlake.ops.outcome import on_newest
-from bucketlake.ops.postpone import counts_rows
-from bucketlake.ops.read import column_names, read_split
-from bucketlake.ops.store import Store
-from bucketlake.ops.write import new_commit_user, prepare_write, write_batches
-from bucketlake.predicate import Predicate, is_exact
-from bucketlake.schema import BucketMode
+from bucketlake.ops.buckets.postpone import counts_rows
+from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.rows.read import column_names, read_split
+from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.predicate.tree import Predicate, is_exact
+from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
-from bucketlake.spark.tasks import discard
 from bucketlake.spark.types import require_columns, spark_batch, spark_schema, spark_type
+from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table, open_table
-from bucketlake.types import DataField
+from bucketlake.types.model import DataField
 
 FORMAT = "bucketlake"
 OWN_OPTIONS = ("path", "columns", "where")

@@ -10,15 +10,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.format.snapshot import Snapshot
-from bucketlake.ops.advise import BucketAdvice
-from bucketlake.ops.expire import ExpireResult
-from bucketlake.ops.orphans import OrphanFiles
-from bucketlake.ops.scan import Plan
-from bucketlake.options import TableOptions
-from bucketlake.predicate import Predicate
-from bucketlake.schema import SchemaChange, TableSchema
-from bucketlake.spark import changes, compaction, orphans, reader, writer
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.expire import ExpireResult
+from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.rescale.advise import BucketAdvice
+from bucketlake.ops.scan.scan import Plan
+from bucketlake.options.options import TableOptions
+from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import SchemaChange, TableSchema
+from bucketlake.spark import changes
+from bucketlake.spark.maintain import compaction, orphans
+from bucketlake.spark.read import reader
+from bucketlake.spark.write import writer
 from bucketlake.table import Table, TableFile
 
 

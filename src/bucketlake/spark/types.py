@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.schema_default import default_scalar
+from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
-from bucketlake.types import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 _TO_SPARK: dict[Root, T.DataType] = {
     Root.BOOLEAN: T.BooleanType(),

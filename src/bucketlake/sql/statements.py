@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.sql import alter, call, ddl, delete, insert, names, query, show, update
-from bucketlake.sql.parsed import Parse, Statement, execute
-from bucketlake.sql.text import Cursor, split_statements, tokenize
+from bucketlake.sql.procedures import call
+from bucketlake.sql.query import query
+from bucketlake.sql.rows import delete, insert, update
+from bucketlake.sql.tables import alter, ddl, show
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Parse, Statement, execute
+from bucketlake.sql.text.text import Cursor, split_statements, tokenize
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,1 @@
+"""Every effect: files, clock, identifiers, randomness, sleep; object stores too. Nothing else touches them."""

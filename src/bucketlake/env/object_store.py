@@ -1,0 +1,581 @@
+"""Object stores as `Storage`: S3, GCS, Azure, and `memory://` for tests, through obstore.
+
+Publishing is a conditional put. A store that ignores the condition would let two writers commit the same snapshot, so
+before the first publish of a process to a bucket a probe object is created twice: the second must fail. The client
+itself repeats a put whose answer was lost, and is then told that the name is taken: a mark in the object's metadata,
+new for each call, tells its own object from another's.
+
+Stores have no folders. `make_dir` leaves an empty object `.folder`, which listings here do not show. The objects
+`folder/` that other programs leave for the same purpose are taken for folders; obstore can neither make nor remove
+them.
+
+`storage_for` and `open_env` choose by scheme; options take Paimon's spellings (`s3.access-key`, `fs.s3a.…`, `fs.gs.…`).
+
+Spec: docs/spec/paths.md#storage
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO, cast
+
+import obstore
+from obstore.exceptions import AlreadyExistsError as TakenError
+from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
+from obstore.exceptions import NotFoundError as AbsentError
+from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+
+from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
+from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
+from bucketlake.redaction import holds_password
+
+READ_BUFFER = 1 << 18
+NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
+PART_BYTES = 8 << 20
+DELETE_BATCH = 1000
+
+_S3 = ("s3", "s3a", "s3n")
+_GCS = ("gs", "gcs")
+_AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
+STORAGE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.", "memory.")
+
+ALLOWED_EXTERNAL = "allowed-external-paths"  # an option of catalogs and reads, never of a table
+_ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these for another key
+
+_MARK = "bucketlakeput"  # a name that every store's metadata takes
+_PLACEHOLDER = ".folder"
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+
+_clients: dict[Any, Any] = {}
+_owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
+_probed: set[Any] = set()
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """One bucket or container: `url` is `scheme://bucket`, paths are `url/key`. Picklable; clients are made when first
+    used, one a process. `memory://name` is of one process only.
+
+    `roots`: the only folders that calls may reach, as whole paths; empty: any of this kind of store. A path never leads
+    to another kind of store: CorruptError names it."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    roots: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def within(self, roots: Sequence[str]) -> ObjectStorage:
+        """The same store, of these folders only."""
+        return replace(self, roots=tuple(roots))
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """See Storage."""
+        store, key = self._at(path)
+        if length == 0:
+            return b""
+        with _translated("cannot read", path):
+            if not offset and length is None:
+                return bytes(obstore.get(store, key).bytes())
+            size = obstore.head(store, key)["size"]
+            end = size if length is None else min(size, offset + length)
+            return bytes(obstore.get_range(store, key, start=offset, end=end)) if offset < end else b""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot read", path):
+            size = obstore.head(store, key)["size"]
+            ends = [(min(offset, size), min(offset + length, size)) for offset, length in ranges]
+            wanted = [(start, end) for start, end in ends if start < end]
+            if not wanted:
+                return [b""] * len(ranges)
+            starts, stops = map(list, zip(*wanted, strict=True))
+            parts = iter(obstore.get_ranges(store, key, starts=starts, ends=stops, coalesce=NEAR_BYTES))
+            return [bytes(next(parts)) if start < end else b"" for start, end in ends]
+
+    def open_input(self, path: str) -> BinaryIO:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot open", path):
+            size = obstore.head(store, key)["size"]
+        return cast("BinaryIO", io.BufferedReader(_Input(store, key, path, size), READ_BUFFER))
+
+    def open_output(self, path: str) -> BinaryIO:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot create", path):
+            return cast("BinaryIO", _Output(obstore.open_writer(store, key, buffer_size=PART_BYTES), path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot write", path):
+            obstore.put(store, key, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """See Storage. StorageError if the store ignores conditional puts."""
+        store, key = self._at(path)
+        self._probe(store, path)
+        with _translated("cannot publish", path):
+            return _created(store, key, data)
+
+    def _probe(self, store: Any, path: str) -> None:
+        token = (self._bucket(path), self.options)
+        with _lock:
+            if token in _probed:
+                return
+            folder = path.rsplit("/", 1)[0]
+            _, key = self._at(f"{folder}/.probe-{uuid.uuid4().hex}")
+            with _translated("cannot publish", path):
+                try:
+                    honoured = _created(store, key, b"1") and not _created(store, key, b"2")
+                except NotSupportedError:
+                    honoured = False
+                finally:
+                    _delete(store, [key])
+            if not honoured:
+                raise StorageError(
+                    "object store ignores conditional puts, so concurrent commits could overwrite each other",
+                    url=self.url,
+                    missing="PUT with If-None-Match: *",
+                    remedy="use a store or version that honours it (AWS S3, GCS, Azure, MinIO, R2, Ceph)",
+                )
+            _probed.add(token)
+
+    def info(self, path: str) -> FileInfo | None:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot stat", path):
+            if key:
+                try:
+                    return _info(path, obstore.head(store, key))
+                except (AbsentError, FileNotFoundError):
+                    pass
+            found: Any = next(iter(obstore.list(store, _folder(key), chunk_size=1)), ())
+        return FileInfo(path, is_dir=True) if len(found) else None
+
+    def list(self, path: str) -> list[FileInfo]:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot list", path):
+            found = obstore.list_with_delimiter(store, _folder(key))
+        bucket = self._bucket(path)
+        folders = [FileInfo(f"{bucket}/{name}", is_dir=True) for name in found["common_prefixes"]]
+        return folders + [_info(f"{bucket}/{i['path']}", i) for i in found["objects"] if _is_file(i["path"], key)]
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        """See Storage."""
+        store, key = self._at(path)
+        bucket = self._bucket(path)
+        with _translated("cannot list", path):
+            for chunk in obstore.list(store, _folder(key), chunk_size=1000):
+                for item in chunk:
+                    if _is_file(item["path"], key):
+                        yield _info(f"{bucket}/{item['path']}", item)
+
+    def make_dir(self, path: str) -> None:
+        """See Storage."""
+        self.write(f"{path}/{_PLACEHOLDER}", b"")
+
+    def delete(self, path: str) -> None:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot delete", path):
+            _delete(store, [key])
+
+    def delete_all(self, paths: Sequence[str]) -> int:
+        """See Storage."""
+        buckets: dict[str, list[str]] = {}
+        for path in paths:
+            buckets.setdefault(self._bucket(path), []).append(path)
+        return sum(self._delete_batch(found) for found in buckets.values())
+
+    def _delete_batch(self, paths: Sequence[str]) -> int:
+        try:
+            with _translated("cannot delete", paths[0]):
+                _delete(self._at(paths[0])[0], [self._at(path)[1] for path in paths])
+        except StorageError:
+            return deleted_one_by_one(self.delete, paths)
+        return len(paths)
+
+    def delete_tree(self, path: str) -> None:
+        """See Storage."""
+        store, key = self._at(path)
+        with _translated("cannot delete", path):
+            _delete(store, _keys(store, key))
+
+    def delete_empty(self, path: str) -> bool:
+        """See Storage: folders go with their last object."""
+        return False
+
+    def rename(self, source: str, target: str) -> None:
+        """See Storage. Copies object by object, then deletes: readers may see both meanwhile."""
+        if self.info(target) is not None:
+            raise AlreadyExistsError("target of a rename exists", path=target)
+        store, old = self._at(source)
+        if self._bucket(source) != self._bucket(target):
+            raise UnsupportedError("rename between buckets", source=source, target=target)
+        new = self._at(target)[1]
+        found = self.info(source)
+        if found is None:
+            raise NotFoundError("no such file", path=source)
+        keys = _keys(store, old) if found.is_dir else [old]
+        with _translated("cannot rename", source):
+            for key in keys:
+                _copy(store, key, new + key[len(old) :])
+            _delete(store, keys)
+
+    def _bucket(self, path: str) -> str:
+        """The URL of the bucket that a path lies in: files on external paths may lie in another one of this kind."""
+        if path == self.url or path.startswith(self.url + "/"):
+            return self.url
+        scheme, separator, rest = path.partition("://")
+        bucket = rest.split("/", 1)[0]
+        if not separator or not bucket or _kind(scheme) is None or _kind(scheme) != _kind(self.url.partition(":")[0]):
+            raise InvalidError("path of another storage", path=path, storage=self.url)
+        return f"{scheme}://{bucket}"
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        if self.roots and path not in self.roots and not lies_in_any(path, self.roots):
+            raise outside(path, self.roots)
+        bucket = self._bucket(path)
+        key = path[len(bucket) :].strip("/")
+        if any(odd in f"/{key}/" for odd in _ODD) and key:
+            raise outside(path, self.roots or (self.url,))
+        return _client(bucket, self.options), key
+
+
+class _Input(io.RawIOBase):
+    """Reads ranges of one object."""
+
+    def __init__(self, store: Any, key: str, path: str, size: int) -> None:
+        self._store, self._key, self._path, self._size = store, key, path, size
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), self._size - self._place)
+        if count <= 0:
+            return 0
+        with _translated("cannot read", self._path):
+            data = obstore.get_range(self._store, self._key, start=self._place, length=count)
+        buffer[:count] = memoryview(data)
+        self._place += count
+        return count
+
+
+class _Output(io.RawIOBase):
+    """Streams one object; it appears when closed, and never if the writer is dropped instead."""
+
+    def __init__(self, writer: Any, path: str) -> None:
+        self._writer, self._path = writer, path
+        self._place = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        with _translated("cannot write", self._path):
+            self._writer.write(bytes(view))
+        self._place += len(view)
+        return len(view)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        with _translated("cannot write", self._path):
+            self._writer.close()
+
+    def __del__(self) -> None:
+        """A writer that failed leaves nothing behind: do not close, which would complete the upload."""
+
+
+# ---------------------------------------------------------------------------------------------- choosing
+
+
+def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Storage, str]:
+    """The storage that serves a path or URI, and the path as that storage takes it, without trailing slash.
+
+    Plain paths (`~` and relative ones too) and `file:` URIs are local. Raises: UnsupportedError for other schemes.
+    """
+    scheme, separator, rest = path.partition(":")
+    if not separator or "/" in scheme or len(scheme) == 1:
+        return LocalStorage(), os.path.abspath(os.path.expanduser(path))
+    if scheme == "file":
+        rest = rest[2:].partition("/")[2] if rest.startswith("//") else rest
+        return LocalStorage(), os.path.abspath("/" + rest.lstrip("/"))
+    if scheme not in (*_S3, *_GCS, *_AZURE, "memory"):
+        raise UnsupportedError(
+            "file system of this scheme",
+            path=path,
+            remedy="use a local path, s3://, gs://, az://, abfss:// or memory://",
+        )
+    bucket = rest.lstrip("/").split("/", 1)[0]
+    if not bucket:
+        raise InvalidError("path without bucket", path=path, remedy=f"write {scheme}://bucket/folder")
+    if holds_password(path):
+        raise InvalidError(
+            "credentials in the URL of a storage", path=path, remedy="give them as options (s3.access-key, …)"
+        )
+    if not rest.startswith("//") or any(odd in f"/{rest.strip('/')}/" for odd in _ODD):
+        raise InvalidError("not the URL of a folder", path=path, remedy=f"write {scheme}://bucket/folder")
+    given = tuple(sorted((k, str(v)) for k, v in (options or {}).items() if k.startswith(STORAGE_PREFIXES)))
+    return ObjectStorage(f"{scheme}://{bucket}", given), path.rstrip("/")
+
+
+def open_env(path: str, options: Mapping[str, str] | None = None) -> tuple[Env, str]:
+    """An Env whose storage serves a path or URI, and the path as that storage takes it.
+
+    Option `allowed-external-paths`: folders, separated by commas, that tables may keep files in beside their own.
+    """
+    storage, root = storage_for(path, options)
+    return Env(storage, external=_allowed((options or {}).get(ALLOWED_EXTERNAL))), root
+
+
+def _allowed(text: object) -> tuple[str, ...]:
+    roots = listed_roots(None if text is None else str(text))
+    for root in roots:
+        fault = fault_of_path(root) if root != "/" else None
+        if fault is not None or not (root.startswith("/") or "://" in root):
+            raise InvalidError(
+                "not a folder", option=ALLOWED_EXTERNAL, path=root, reason=fault, remedy="write whole paths or URIs"
+            )
+    return roots
+
+
+def _kind(scheme: str) -> str | None:
+    """Which store's client serves a scheme; None: none."""
+    for kind, schemes in (("s3", _S3), ("gcs", _GCS), ("azure", _AZURE), ("memory", ("memory",))):
+        if scheme in schemes:
+            return kind
+    return None
+
+
+def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
+    if _owner.setdefault("pid", os.getpid()) != os.getpid():
+        raise StorageError(
+            "object stores cannot be used in a process forked from one that used them",
+            url=url,
+            remedy="start processes by multiprocessing's 'spawn' or 'forkserver'",
+        )
+    key = (url, options)
+    with _lock:
+        found = _clients.get(key)
+        if found is None:
+            found = _clients[key] = _new_client(url, dict(options))
+        return found
+
+
+def _new_client(url: str, options: Mapping[str, str]) -> Any:
+    scheme, _, rest = url.partition("://")
+    try:
+        if scheme == "memory":
+            return MemoryStore()
+        if scheme == "file":
+            return LocalStore(rest, mkdir=True)
+        if scheme in _S3:
+            config, plain = _s3_config(rest, options)
+            return S3Store(rest, config=config, client_options={"allow_http": plain})
+        if scheme in _GCS:
+            return GCSStore(rest, config=_gcs_config(options))
+        config = _azure_config(rest, options)
+        return AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
+    except (BaseError, ValueError) as error:
+        raise InvalidError("cannot use this storage with these options", url=url, reason=str(error)) from error
+
+
+_S3_PREFIXES = ("fs.s3a.", "fs.s3.", "s3a.", "s3.")
+_S3_KEYS = {
+    "access_key": "access_key_id",
+    "accesskeyid": "access_key_id",
+    "secret_key": "secret_access_key",
+    "accesskeysecret": "secret_access_key",
+    "securitytoken": "session_token",
+    "endpoint_region": "region",
+}
+_S3_PASSED = (
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "region",
+    "skip_signature",
+    "role_arn",
+    "web_identity_token_file",
+    "server_side_encryption",
+    "sse_kms_key_id",
+    "request_payer",
+    "checksum_algorithm",
+    "unsigned_payload",
+)
+
+
+def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """obstore's settings for Paimon's S3 options, and whether plain HTTP is spoken."""
+    given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES).items()}
+    config = {key: given[key] for key in _S3_PASSED if key in given}
+    if given.get("multiobjectdelete_enable", "true").lower() == "false":
+        config["disable_bulk_delete"] = "true"
+    endpoint = given.get("endpoint")
+    if endpoint is None:
+        return config, False
+    if "://" not in endpoint:
+        secure = given.get("connection_ssl_enabled", "true").lower() != "false"
+        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
+    if given.get("path_style_access", "true").lower() == "false":
+        config["virtual_hosted_style_request"] = "true"
+        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
+    config["endpoint"] = endpoint.rstrip("/")
+    config.setdefault("region", os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1")
+    return config, endpoint.startswith("http://")
+
+
+def _gcs_config(options: Mapping[str, str]) -> dict[str, str]:
+    given = _named(options, ("fs.gs.", "gs."))
+    names = {
+        "auth_service_account_json_keyfile": "service_account",
+        "service_account": "service_account",
+        "service_account_key": "service_account_key",
+        "storage_root_url": "base_url",
+        "base_url": "base_url",
+        "skip_signature": "skip_signature",
+    }
+    return {name: given[key] for key, name in names.items() if key in given}
+
+
+def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
+    container, _, host = rest.partition("@")
+    config = {"container_name": container}
+    if host:
+        config["account_name"] = host.split(".", 1)[0]
+    for key, value in options.items():
+        if key.startswith("fs.azure.account.key."):
+            config["account_key"] = value
+            config.setdefault("account_name", key.removeprefix("fs.azure.account.key.").split(".", 1)[0])
+        elif key.startswith("fs.azure.sas.fixed.token."):
+            config["sas_key"] = value
+    names = (
+        "account_name",
+        "account_key",
+        "sas_key",
+        "client_id",
+        "client_secret",
+        "tenant_id",
+        "endpoint",
+        "use_emulator",
+    )
+    given = _named(options, ("azure.",))
+    return {**config, **{name: given[name] for name in names if name in given}}
+
+
+def _named(options: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Options below a prefix, with underscores between words; earlier prefixes win."""
+    found: dict[str, str] = {}
+    for prefix in prefixes:
+        for key, value in options.items():
+            if key.startswith(prefix):
+                name = key[len(prefix) :].lower().replace("-", "_").replace(".", "_")
+                found.setdefault(name, value)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- calls
+
+
+@contextmanager
+def _translated(what: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (AbsentError, FileNotFoundError) as error:
+        raise NotFoundError("no such file", path=path) from error
+    except (BaseError, OSError, ValueError) as error:
+        code = _CODE.search(str(error))
+        reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
+        raise StorageError(what, path=path, reason=reason) from error
+
+
+def _created(store: Any, key: str, data: bytes) -> bool:
+    """Whether this call created the object."""
+    mark = None if isinstance(store, LocalStore) else {_MARK: uuid.uuid4().hex}
+    try:
+        obstore.put(store, key, data, mode="create", use_multipart=False, attributes=mark)
+    except (TakenError, PreconditionError, FileExistsError):
+        return mark is not None and _mark_of(store, key) == mark[_MARK]
+    return True
+
+
+def _mark_of(store: Any, key: str) -> Any:
+    try:
+        return obstore.get(store, key).attributes.get(_MARK)
+    except (AbsentError, FileNotFoundError):
+        return None  # removed meanwhile: another's, or a name that is no more
+
+
+def _copy(store: Any, source: str, target: str) -> None:
+    try:
+        obstore.copy(store, source, target, overwrite=True)
+    except (AbsentError, FileNotFoundError):
+        if any(len(chunk) for chunk in obstore.list(store, _folder(source), chunk_size=1)):
+            return  # another program's object for a folder
+        raise
+
+
+def _delete(store: Any, keys: list[str]) -> None:
+    """Remove objects, many a request; absent ones are fine."""
+    for start in range(0, len(keys), DELETE_BATCH):
+        try:
+            obstore.delete(store, keys[start : start + DELETE_BATCH])
+        except (AbsentError, FileNotFoundError):
+            for key in keys[start : start + DELETE_BATCH]:
+                _delete_one(store, key)
+
+
+def _delete_one(store: Any, key: str) -> None:
+    try:
+        obstore.delete(store, key)
+    except (AbsentError, FileNotFoundError):
+        return
+
+
+def _keys(store: Any, key: str) -> list[str]:
+    """All objects in a folder."""
+    found = [item["path"] for chunk in obstore.list(store, _folder(key), chunk_size=1000) for item in chunk]
+    return [path for path in found if path != key]
+
+
+def _is_file(key: str, folder: str) -> bool:
+    """Whether an object found in a folder is a file, and does not only stand for a folder."""
+    return key != folder and key.rsplit("/", 1)[-1] != _PLACEHOLDER
+
+
+def _folder(key: str) -> str | None:
+    return key + "/" if key else None
+
+
+def _info(path: str, item: Any) -> FileInfo:
+    return FileInfo(path, item["size"], int(item["last_modified"].timestamp() * 1000))

@@ -1,0 +1,325 @@
+"""Avro data files: schemas as Paimon writes them, rows encoded and decoded by polars.
+
+Polars knows neither zstd nor logical types nor maps, but the encoding of rows does not depend on them: blocks are
+unpacked here, the schema is reduced to the encoding (`_bare`), and values get their types back as Arrow. Writing maps
+needs fastavro; so does writing lists with polars before 2.1, which spoils the blocks of files with empty lists.
+
+Spec: docs/spec/datafile.md#avro
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import fastavro
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.avro.container import (
+    CODECS,
+    Block,
+    Header,
+    encode_block,
+    encode_header,
+    read_blocks,
+    read_header,
+)
+from bucketlake.format.data.file_format import BatchSize, FileFormat
+from bucketlake.format.data.layout import map_leaves
+from bucketlake.types.arrow import list_offsets
+from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch, type_text
+
+RECORD = "org.apache.paimon.avro.generated.record"
+BLOCK_ROWS = 16_384
+BLOCK_BYTES = 1 << 20
+_PRIMITIVES = {
+    Root.BOOLEAN: "boolean",
+    Root.TINYINT: "int",
+    Root.SMALLINT: "int",
+    Root.INT: "int",
+    Root.BIGINT: "long",
+    Root.FLOAT: "float",
+    Root.DOUBLE: "double",
+    Root.CHAR: "string",
+    Root.VARCHAR: "string",
+    Root.BINARY: "bytes",
+    Root.VARBINARY: "bytes",
+}
+_POLARS = tuple(int(part) for part in pl.__version__.split(".")[:2])
+_BY_FASTAVRO = (Root.MAP,) if _POLARS >= (2, 1) else (Root.MAP, Root.ARRAY)
+_INTS = (Root.TINYINT, Root.SMALLINT, Root.DATE, Root.TIME)
+_STAMPS = {Root.TIMESTAMP: "timestamp", Root.TIMESTAMP_LTZ: "local-timestamp"}  # the names Paimon gives them
+
+
+# ---------------------------------------------------------------------------------------------- schemas
+
+
+def avro_schema(fields: Sequence[DataField], *, loose: bool = False) -> dict[str, Any]:
+    """The record schema of columns as Paimon writes it; `loose` makes every part nullable.
+
+    Raises: UnsupportedError for timestamps beyond microseconds and TIME beyond milliseconds.
+    """
+    return _record(RECORD, fields, loose)
+
+
+def _record(name: str, fields: Sequence[DataField], loose: bool) -> dict[str, Any]:
+    members = []
+    for item in fields:
+        member: dict[str, Any] = {"name": item.name, "type": _schema(item.type, f"{name}_{item.name}", loose)}
+        if item.type.nullable or loose:
+            member["default"] = None
+        members.append(member)
+    return {"type": "record", "name": name, "fields": members}
+
+
+def _schema(t: DataType, name: str, loose: bool) -> Any:
+    plain = _not_null(t, name, loose)
+    return ["null", plain] if t.nullable or loose else plain
+
+
+def _not_null(t: DataType, name: str, loose: bool) -> Any:
+    if t.root in _PRIMITIVES:
+        return _PRIMITIVES[t.root]
+    if t.root is Root.DECIMAL:
+        return {"type": "bytes", "logicalType": "decimal", "precision": t.precision, "scale": t.scale}
+    if t.root is Root.DATE:
+        return {"type": "int", "logicalType": "date"}
+    if t.root is Root.TIME and (t.precision or 0) <= 3:
+        return {"type": "int", "logicalType": "time-millis"}
+    if t.root in _STAMPS and _precision(t) <= 6:
+        unit = "millis" if _precision(t) <= 3 else "micros"
+        return {"type": "long", "logicalType": f"{_STAMPS[t.root]}-{unit}"}
+    if t.root is Root.ROW:
+        return _record(name, t.fields, loose)
+    if t.root is Root.ARRAY and t.element is not None:
+        return {"type": "array", "items": _schema(t.element, name, loose)}
+    if t.root is Root.MAP and t.key is not None and t.element is not None:
+        if t.key.root in (Root.CHAR, Root.VARCHAR):
+            return {"type": "map", "values": _schema(t.element, name, loose)}
+        value: dict[str, Any] = {"name": "value", "type": _schema(t.element, f"{name}_value", loose)}
+        if t.element.nullable or loose:
+            value["default"] = None
+        key = {"name": "key", "type": _schema(t.key, f"{name}_key", loose)}
+        entry = {"type": "record", "name": name, "fields": [key, value]}
+        return {"type": "array", "items": entry, "logicalType": "map"}
+    raise UnsupportedError("type is not supported in avro files", type=type_text(t), remedy="use parquet")
+
+
+def _precision(t: DataType) -> int:
+    return 6 if t.precision is None else t.precision
+
+
+def _bare(schema: Any, numbers: Iterator[int], *, maps: bool = False) -> Any:
+    """The schema of the same encoding without logical types; maps become arrays of entries unless `maps`."""
+    if isinstance(schema, list):
+        return [_bare(branch, numbers, maps=maps) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema["type"]
+    if kind == "record":
+        fields = [{"name": f["name"], "type": _bare(f["type"], numbers, maps=maps)} for f in schema["fields"]]
+        return {"type": "record", "name": f"r{next(numbers)}", "fields": fields}
+    if kind == "array":
+        return {"type": "array", "items": _bare(schema["items"], numbers, maps=maps)}
+    if kind == "map":
+        values = _bare(schema["values"], numbers, maps=maps)
+        if maps:
+            return {"type": "map", "values": values}
+        fields = [{"name": "key", "type": "string"}, {"name": "value", "type": values}]
+        return {"type": "array", "items": {"type": "record", "name": f"r{next(numbers)}", "fields": fields}}
+    return _bare(kind, numbers, maps=maps)
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+
+class AvroSink:
+    """Writes tables in canonical layout as blocks of one avro file."""
+
+    def __init__(self, out: BinaryIO, fields: Sequence[DataField], form: FileFormat) -> None:
+        name = (form.setting("avro.codec") or form.compression).strip().lower()
+        if name not in CODECS:
+            remedy = f"use one of {', '.join(sorted(CODECS))}"
+            raise UnsupportedError("compression is not supported in avro", compression=name, remedy=remedy)
+        self._fields = tuple(fields)
+        self._maps = any(_has_map(item.type) for item in fields)
+        schema = avro_schema(fields, loose=not self._maps)
+        sync = hashlib.md5(json.dumps(schema).encode(), usedforsecurity=False).digest()
+        self._header = Header(schema, CODECS[name], sync)
+        self._level = form.zstd_level
+        self._out = out
+        self._out.write(encode_header(self._header))
+        self._parsed = fastavro.parse_schema(_bare(schema, itertools.count(), maps=True)) if self._maps else None
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows, in blocks."""
+        rows = max(1, min(BLOCK_ROWS, int(BLOCK_BYTES * table.num_rows / max(table.nbytes, 1))))
+        for batch in table.to_batches(max_chunksize=rows):
+            if batch.num_rows:
+                columns = [map_leaves(batch.column(i), item.type, _to_bare) for i, item in enumerate(self._fields)]
+                bare = pa.RecordBatch.from_arrays(columns, names=[item.name for item in self._fields])
+                data = self._rows_with_maps(bare) if self._maps else _rows(bare)
+                self._out.write(encode_block(Block(batch.num_rows, data), self._header, self._level))
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    def _rows_with_maps(self, batch: pa.RecordBatch) -> bytes:
+        entries = [_entries_as_rows(batch.column(i), item.type) for i, item in enumerate(self._fields)]
+        bare = pa.RecordBatch.from_arrays(entries, names=batch.schema.names)
+        sink = io.BytesIO()
+        for row in bare.to_pylist(maps_as_pydicts="lossy"):
+            fastavro.schemaless_writer(sink, self._parsed, row)
+        return sink.getvalue()
+
+
+def _rows(batch: pa.RecordBatch) -> bytes:
+    """The encoded rows, every part in its union with null."""
+    sink = io.BytesIO()
+    frame = pl.from_arrow(batch)
+    if isinstance(frame, pl.Series):
+        frame = frame.to_frame()
+    frame.write_avro(sink, compression="uncompressed")
+    sink.seek(0)
+    header = read_header(sink)
+    return b"".join(block.data for block in read_blocks(sink, header))
+
+
+def _entries_as_rows(array: pa.Array, t: DataType) -> pa.Array:
+    """Maps that are not keyed by text as lists of rows, as they are encoded."""
+    missing = array.is_null() if array.null_count else None
+    if t.root is Root.ROW:
+        parts = [_entries_as_rows(array.field(i), item.type) for i, item in enumerate(t.fields)]
+        return pa.StructArray.from_arrays(parts, [item.name for item in t.fields], mask=missing)
+    if t.root is Root.ARRAY and t.element is not None:
+        values = _entries_as_rows(array.flatten(), t.element)
+        return pa.ListArray.from_arrays(list_offsets(array), values, mask=missing)
+    if t.root is not Root.MAP or t.key is None or t.element is None:
+        return array
+    listed = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    offsets, entries = list_offsets(listed), listed.flatten()
+    keys, values = _entries_as_rows(entries.field(0), t.key), _entries_as_rows(entries.field(1), t.element)
+    if t.key.root in (Root.CHAR, Root.VARCHAR):
+        return pa.MapArray.from_arrays(offsets, keys, values, mask=missing)
+    rows = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+    return pa.ListArray.from_arrays(offsets, rows, mask=missing)
+
+
+def _has_map(t: DataType) -> bool:
+    parts = (t.key, t.element, *(item.type for item in t.fields))
+    return t.root in _BY_FASTAVRO or any(_has_map(part) for part in parts if part is not None)
+
+
+def _to_bare(array: pa.Array, t: DataType) -> pa.Array:
+    if t.root in _INTS:
+        return array.cast(pa.int32())
+    if t.root in _STAMPS:
+        return array.cast(pa.int64())
+    if t.root is Root.DECIMAL:
+        return decimal_bytes(array)
+    return array
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+class AvroSource:
+    """One open avro file. `fields`: the columns wanted, as the file's schema has them. `most`: more rows than these are
+    refused. `rows`: how many were read so far."""
+
+    def __init__(self, file: BinaryIO, fields: Sequence[DataField], most: int | None = None) -> None:
+        self.rows = 0
+        self._most = most
+        self._file = file
+        self._fields = tuple(fields)
+        self._header = read_header(file)
+        if not isinstance(self._header.schema, dict) or self._header.schema.get("type") != "record":
+            raise CorruptError("avro file does not hold records")
+        found = {member["name"]: member["type"] for member in self._header.schema["fields"]}
+        for item in self._fields:
+            if item.name not in found:
+                raise CorruptError("avro file lacks a column", column=item.name)
+        self._plain = encode_header(Header(_bare(self._header.schema, itertools.count()), "null", bytes(16)))
+
+    def batches(self, size: BatchSize) -> Iterator[pa.RecordBatch]:
+        """Rows in file order, canonical."""
+        pending: list[Block] = []
+        for block in read_blocks(self._file, self._header):
+            pending.append(block)
+            self.rows += block.rows
+            if self._most is not None and self.rows > self._most:
+                raise CorruptError("a data file has more rows than its manifest says", recorded=self._most)
+            if sum(b.rows for b in pending) >= size.rows or sum(len(b.data) for b in pending) >= size.bytes:
+                yield from self._decoded(pending, size)
+                pending = []
+        yield from self._decoded(pending, size)
+
+    def _decoded(self, blocks: list[Block], size: BatchSize) -> Iterator[pa.RecordBatch]:
+        if not any(block.rows for block in blocks):
+            return
+        plain = Header(None, "null", bytes(16))
+        data = self._plain + b"".join(encode_block(block, plain, 0) for block in blocks)
+        frame = pl.read_avro(io.BytesIO(data), columns=[item.name for item in self._fields])
+        for batch in frame.to_arrow().combine_chunks().to_batches(max_chunksize=size.rows):
+            columns = {item.name: map_leaves(batch.column(item.name), item.type, _from_bare) for item in self._fields}
+            yield canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)
+
+
+def _from_bare(array: pa.Array, t: DataType) -> pa.Array:
+    if t.root is Root.DECIMAL:
+        return decimals(array.cast(pa.binary()), t)
+    if t.root in _INTS or t.root in _STAMPS:
+        return array.cast(arrow_type(t))
+    return array
+
+
+# ---------------------------------------------------------------------------------------------- decimals
+
+
+def decimal_bytes(array: pa.Array) -> pa.Array:
+    """decimal128 values as the fewest big-endian two's complement bytes that hold them."""
+    size = len(array)
+    raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)[array.offset * 16 : (array.offset + size) * 16]
+    little = raw.reshape(size, 16)
+    negative = little[:, 15] >= 128
+    # The top bit of the magnitude says the length: values of a negative number are complemented first.
+    magnitude = np.where(negative[:, None], ~little, little)
+    lengths = np.ones(size, np.int64)
+    for place in range(15):
+        lengths = np.where((magnitude[:, place] >= 128) | (magnitude[:, place + 1] > 0), place + 2, lengths)
+    valid = np.asarray(array.is_valid())
+    lengths = np.where(valid, lengths, 0)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    for place in range(16):
+        long = lengths > place
+        if not long.any():
+            break
+        data[offsets[1:][long] - 1 - place] = little[long, place]
+    buffers = [pa.array(valid).buffers()[1], pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), size, buffers)
+
+
+def decimals(array: pa.Array, t: DataType) -> pa.Array:
+    """The decimals whose big-endian bytes an array holds. Raises: CorruptError if one is longer than 16."""
+    size = len(array)
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + size + 1].astype(np.int64)
+    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(offsets)
+    longest = int(lengths.max()) if size else 0
+    if longest > 16:
+        raise CorruptError("decimal of more than 16 bytes", type=type_text(t))
+    first = data[np.minimum(offsets[:-1], max(len(data) - 1, 0))] if len(data) else np.zeros(size, np.uint8)
+    values = np.repeat(np.where((first >= 128) & (lengths > 0), 255, 0).astype(np.uint8)[:, None], 16, axis=1)
+    for place in range(longest):
+        long = lengths > place
+        values[long, place] = data[offsets[1:][long] - 1 - place]
+    valid = pa.array(np.asarray(array.is_valid())).buffers()[1]
+    return pa.Array.from_buffers(pa.decimal128(t.precision, t.scale), size, [valid, pa.py_buffer(values)])

@@ -1,0 +1,75 @@
+"""Parts of a data file that can be read by themselves: row groups of parquet; other formats are one part.
+
+    with open_chunks(storage, path, fields, row_count) as file:      fields: the columns wanted, as the file has them
+        file.starts           row number where each part begins, and the number of rows at last (int64)
+        file.bounds(field)    (least, greatest) of a column by part; None where the file does not say
+        file.rows(part) -> Iterator[RecordBatch]
+
+Spec: docs/spec/datafile.md#reading
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.env.env import Storage
+from bucketlake.errors import CorruptError
+from bucketlake.format.data.datafile import BROKEN, BatchSize, format_of, read_data_file
+from bucketlake.format.data.parquet import ParquetSource
+from bucketlake.format.guard import decoding
+from bucketlake.types.model import DataField
+
+__all__ = ["ChunkedFile", "open_chunks"]
+
+Positions = npt.NDArray[np.int64]
+DEFAULT_BATCH = BatchSize()
+
+
+@dataclass(frozen=True)
+class ChunkedFile:
+    """One open data file, read by the columns `fields`."""
+
+    storage: Storage
+    path: str
+    fields: tuple[DataField, ...]
+    starts: Positions
+    source: ParquetSource | None = None
+
+    def bounds(self, field: DataField) -> tuple[pa.Array, pa.Array] | None:
+        """The least and the greatest value of an atomic column in every part, nulls where a part does not say."""
+        if self.source is None:
+            return None
+        found = self.source.bounds([field]).get(field.name)
+        return None if found is None else (found.mins, found.maxs)
+
+    def rows(self, part: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a part in file order, in batches of bounded size."""
+        with decoding(BROKEN, self.path):
+            if self.source is None:
+                yield from read_data_file(self.storage, self.path, format_of(self.path), self.fields)
+            else:
+                yield from self.source.group(part, DEFAULT_BATCH)
+
+
+@contextmanager
+def open_chunks(storage: Storage, path: str, fields: Sequence[DataField], row_count: int) -> Iterator[ChunkedFile]:
+    """Open a data file of `row_count` rows for some of its columns.
+
+    Raises: NotFoundError, CorruptError, StorageError naming the path.
+    """
+    if format_of(path) != "parquet":
+        yield ChunkedFile(storage, path, tuple(fields), np.array([0, row_count]))
+        return
+    with decoding(BROKEN, path), storage.open_input(path) as file:
+        source = ParquetSource(file, fields, remote="://" in path)
+        counts = [source.metadata.row_group(number).num_rows for number in range(source.metadata.num_row_groups)]
+        starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+        if starts[-1] != row_count:
+            raise CorruptError("a data file has another number of rows than its manifest says", path=path)
+        yield ChunkedFile(storage, path, tuple(fields), starts, source)

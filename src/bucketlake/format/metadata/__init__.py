@@ -1,0 +1,1 @@
+"""Snapshots, manifests, and the statistics in them."""

@@ -1,0 +1,135 @@
+"""Decoding manifests column by column: several times as fast as record by record.
+
+`polars` reads nested Avro, but no zstd blocks: the container's blocks are unpacked first and handed over uncompressed.
+
+`decode_columns` gives None for what it does not take (an unusual schema or codec); the caller then reads by record.
+Spec: docs/spec/manifest.md
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, cast
+
+import polars as pl
+
+from bucketlake.errors import CorruptError
+from bucketlake.format.avro.records import check_types, unpacked
+from bucketlake.format.guard import decoding
+from bucketlake.format.metadata.manifest import (
+    MANIFEST_SCHEMA,
+    MANIFEST_VERSION,
+    RANGES,
+    DataFile,
+    FileKind,
+    FileSource,
+    ManifestEntry,
+    SimpleStats,
+)
+
+_KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
+_SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}
+_ENTRY = ("_VERSION", "_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS", "_FILE")
+_REQUIRED = (
+    "_FILE_NAME",
+    "_FILE_SIZE",
+    "_ROW_COUNT",
+    "_MIN_KEY",
+    "_MAX_KEY",
+    "_KEY_STATS",
+    "_VALUE_STATS",
+    "_MIN_SEQUENCE_NUMBER",
+    "_MAX_SEQUENCE_NUMBER",
+    "_SCHEMA_ID",
+    "_LEVEL",
+    "_EXTRA_FILES",
+)
+_OPTIONAL = (
+    "_CREATION_TIME",
+    "_DELETE_ROW_COUNT",
+    "_EMBEDDED_FILE_INDEX",
+    "_FILE_SOURCE",
+    "_VALUE_STATS_COLS",
+    "_EXTERNAL_PATH",
+    "_FIRST_ROW_ID",
+    "_WRITE_COLS",
+)
+
+
+def decode_columns(data: bytes, source: str = "manifest") -> list[ManifestEntry] | None:
+    """The entries of a manifest, or None where it has to be read record by record. Raises: CorruptError naming
+    `source`."""
+    with decoding("not a manifest", source):
+        plain, header = unpacked(data)
+        if header.records == 0:
+            return []
+        try:
+            frame = pl.read_avro(io.BytesIO(plain))
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+            return None
+        if any(name not in frame.columns for name in _ENTRY):
+            return None
+        if frame.height and set(frame.get_column("_VERSION").unique()) != {MANIFEST_VERSION}:
+            return None
+        check_types(header.schema, MANIFEST_SCHEMA)
+        file = frame.get_column("_FILE").struct.unnest()
+        if any(name not in file.columns for name in _REQUIRED):
+            return None
+        _check(frame, _ENTRY)
+        _check(file, _REQUIRED)
+        places = (
+            [_KINDS[kind] for kind in frame.get_column("_KIND").to_list()],
+            frame.get_column("_PARTITION").to_list(),
+            frame.get_column("_BUCKET").to_list(),
+            frame.get_column("_TOTAL_BUCKETS").to_list(),
+        )
+        return [ManifestEntry(*row) for row in zip(*places, _files(file), strict=True)]
+
+
+def _check(frame: pl.DataFrame, required: Sequence[str]) -> None:
+    """No nulls where there must be none, and numbers within their ranges. Raises: CorruptError."""
+    for name in frame.columns:
+        series = frame.get_column(name)
+        if name in required and series.null_count():
+            raise CorruptError("a field is null", field=name)
+        if name in RANGES and series.len() > series.null_count():
+            low, high = RANGES[name]
+            whole = series.dt.epoch("ms") if isinstance(series.dtype, pl.Datetime) else series
+            least, most = cast("int", whole.min()), cast("int", whole.max())
+            if least < low or most > high:
+                raise CorruptError("a number is out of its range", field=name, least=least, greatest=most)
+
+
+def _files(file: pl.DataFrame) -> list[DataFile]:
+    columns: list[Any] = []
+    for name in (*_REQUIRED, *_OPTIONAL):
+        columns.append(_column(file, name))
+    return [DataFile(*row) for row in zip(*columns, strict=True)]
+
+
+def _column(file: pl.DataFrame, name: str) -> Sequence[Any]:
+    if name not in file.columns:
+        return [None] * file.height
+    series = file.get_column(name)
+    if name in ("_KEY_STATS", "_VALUE_STATS"):
+        return _stats(series.struct.unnest())
+    if isinstance(series.dtype, pl.Datetime):
+        series = series.dt.epoch("ms")
+    values: list[Any] = series.to_list()
+    if name == "_FILE_SOURCE":
+        return [_SOURCES[value] for value in values]
+    if isinstance(series.dtype, pl.List):
+        if series.explode().null_count() > series.null_count() + int((series.list.len() == 0).sum()):
+            raise CorruptError("a field is null", field=name)
+        known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        return [None if value is None else known.setdefault(key := tuple(value), key) for value in values]
+    return values
+
+
+def _stats(stats: pl.DataFrame) -> list[SimpleStats]:
+    _check(stats, ("_MIN_VALUES", "_MAX_VALUES"))
+    counts = stats.get_column("_NULL_COUNTS").to_list() if "_NULL_COUNTS" in stats.columns else [None] * stats.height
+    nulls = [None if value is None else tuple(value) for value in counts]
+    mins, maxs = stats.get_column("_MIN_VALUES").to_list(), stats.get_column("_MAX_VALUES").to_list()
+    return [SimpleStats(*row) for row in zip(mins, maxs, nulls, strict=True)]

@@ -1,0 +1,1 @@
+"""BinaryRow: the bytes that partitions, keys, statistics and bucket hashes are made of."""

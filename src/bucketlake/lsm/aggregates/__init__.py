@@ -1,0 +1,1 @@
+"""Aggregate functions: one vectorised function a name."""

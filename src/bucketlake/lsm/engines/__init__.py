@@ -1,0 +1,1 @@
+"""Merge engines: what becomes of the rows of one key."""

@@ -1,0 +1,271 @@
+"""Dynamic buckets: the hash index of a snapshot decides where rows go, and a write says what it added to it.
+
+    base snapshot's index → hashes of the partitions that rows arrive for → assign → files → new index files
+
+An index file is read when the first row of its partition (and assigner) arrives, and replaced whole.
+
+Spec: docs/spec/hash_index.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from bucketlake.errors import BucketlakeError, CorruptError
+from bucketlake.format.guard import check_size
+from bucketlake.format.index.hash_index import ascending, decode_hashes, encode_hashes, verify
+from bucketlake.format.index.index_manifest import HASH, IndexEntry, IndexFile
+from bucketlake.format.row.binary_row import encode_rows
+from bucketlake.format.row.hashing import Hashes, bucket_of, hash_rows
+from bucketlake.ops.buckets.assigner import BucketRule, PartitionBuckets, Run, first_load_buckets, run_of
+from bucketlake.ops.buckets.hash_spill import HashSpill
+from bucketlake.ops.rows.assign import Assigner, Codes, slices
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.types.model import DataField
+
+DYNAMIC_TOTAL = -1  # what manifest entries record as bucket number
+SHOWN = 5
+
+PartitionIndex = Mapping[int, IndexFile]
+"""The hash index files of one partition, by bucket."""
+
+
+def hash_files(entries: Iterable[IndexEntry]) -> dict[bytes, dict[int, IndexFile]]:
+    """The hash index files among live index entries, by partition and bucket."""
+    found: dict[bytes, dict[int, IndexFile]] = {}
+    for entry in entries:
+        if entry.file.index_type == HASH:
+            found.setdefault(entry.partition, {})[entry.bucket] = entry.file
+    return found
+
+
+def read_hashes(store: Store, partition: bytes, bucket: int, file: IndexFile) -> Hashes:
+    """The key hashes of one bucket, ascending. CorruptError names a file that is not what the manifest says."""
+    path = store.paths.index_path(partition, bucket, file)
+    data = store.env.storage.read(path)
+    check_size(path, len(data), file.file_size)
+    return ascending(decode_hashes(data, path, file.row_count))
+
+
+def key_check(store: Store, partition: bytes, bucket: int, file: IndexFile) -> Callable[[pa.RecordBatch], None]:
+    """What raises CorruptError, naming the bucket's index file, for key-value rows whose keys the index lacks."""
+    known = read_hashes(store, partition, bucket, file)
+    fields = store.schema.key_fields
+
+    def check(batch: pa.RecordBatch) -> None:
+        lacking = verify(known, key_hashes(batch, fields))
+        if len(lacking):
+            raise CorruptError(
+                "a hash index lacks keys that lie in its bucket: they would be doubled",
+                path=store.paths.index_path(partition, bucket, file),
+                bucket=bucket,
+                hashes=lacking[:SHOWN].tolist(),
+                remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
+            )
+
+    return check
+
+
+def write_hashes(store: Store, partition: bytes, bucket: int, hashes: Hashes) -> IndexFile:
+    """Write the index file of a bucket, whole, under a fresh name. `hashes`: ascending."""
+    data = encode_hashes(hashes)
+    file = IndexFile(HASH, store.paths.new_index(store.env), len(data), len(hashes))
+    store.env.storage.write(store.paths.index_path(partition, bucket, file), data)
+    return file
+
+
+def remove_index(store: Store, partition: bytes, bucket: int, file: IndexFile) -> None:
+    """Delete an index file that nothing refers to, best effort."""
+    with suppress(BucketlakeError):
+        store.env.storage.delete(store.paths.index_path(partition, bucket, file))
+
+
+def key_hashes(batch: pa.RecordBatch, keys: Sequence[DataField]) -> Hashes:
+    """The hash of each row's key: of the BinaryRow of the trimmed primary key. `keys`: its columns in the batch."""
+    return hash_rows(encode_rows([batch.column(item.name) for item in keys], [item.type for item in keys]))
+
+
+@dataclass(slots=True)
+class DynamicAssigner(Assigner):
+    """Numbers the groups of a dynamic table; new keys get a bucket by the table's rule.
+
+    `index_base`: the index manifest that known keys are looked up in; `occupied`: (partition, bucket) with live files;
+    `rule`: how buckets fill; `first_load`: partitions that had no bucket, and how many they get. Made by
+    `dynamic_assigner`.
+    """
+
+    rule: BucketRule = field(default_factory=lambda: BucketRule(1))
+    index_base: str | None = None
+    occupied: Collection[tuple[bytes, int]] = ()
+    first_load: Mapping[bytes, int] = field(default_factory=dict)
+    _loaded: HashSpill = field(default_factory=HashSpill)
+    _index: dict[bytes, dict[int, IndexFile]] | None = None
+    _occupied: dict[bytes, list[int]] | None = None
+    _partitions: dict[bytes, PartitionBuckets] = field(default_factory=dict)
+    _written: list[tuple[bytes, int, IndexFile]] = field(default_factory=list)
+
+    def _buckets(self, batch: pa.RecordBatch, rows_partition: Codes, partitions: Sequence[bytes]) -> Codes:
+        hashes = key_hashes(batch, self.store.schema.select(self.store.schema.trimmed_primary_keys))
+        if len(partitions) == 1:
+            return self._assigned(partitions[0], hashes)
+        order, spans = slices(rows_partition)
+        result = np.empty(batch.num_rows, np.int64)
+        for code, start, end in spans:
+            rows = order[start:end]
+            result[rows] = self._assigned(partitions[code], hashes[rows])
+        return result
+
+    def _assigned(self, partition: bytes, hashes: Hashes) -> Codes:
+        count = self.first_load.get(partition)
+        if count is not None:
+            return self._loaded_first(partition, hashes, count)
+        known = self._partitions.get(partition)
+        if known is None:
+            files = self._files(partition)
+            self._check_index(partition, files)
+            counts = {bucket: file.row_count for bucket, file in files.items()}
+            known = self._partitions[partition] = PartitionBuckets(self.rule, counts)
+        missing = known.missing(hashes)
+        if missing:
+            known.load(missing, load_run(self.store, partition, self._files(partition), self.rule.assigners, missing))
+        return known.assign(hashes)
+
+    def _loaded_first(self, partition: bytes, hashes: Hashes, count: int) -> Codes:
+        buckets = first_load_buckets(hashes, count)
+        order, spans = slices(buckets)
+        for bucket, start, end in spans:
+            self._loaded.add((partition, bucket), hashes[order[start:end]])
+        return buckets
+
+    def _added(self, partition: bytes, bucket: int) -> Hashes:
+        if partition in self.first_load:
+            return self._loaded.of((partition, bucket))
+        known = self._partitions.get(partition)
+        return np.zeros(0, np.int32) if known is None else np.asarray(known.added(bucket), np.int32)
+
+    def _files(self, partition: bytes) -> dict[int, IndexFile]:
+        if self._index is None:
+            self._index = hash_files(self.store.index_entries(self.index_base))
+        return self._index.get(partition, {})
+
+    def _check_index(self, partition: bytes, files: PartitionIndex) -> None:
+        if self._occupied is None:
+            self._occupied = {}
+            for other, bucket in self.occupied:
+                self._occupied.setdefault(other, []).append(bucket)
+        bare = sorted(set(self._occupied.get(partition, ())) - set(files))
+        if bare:
+            raise CorruptError(
+                "buckets of a dynamic table have data files but no hash index: their keys would be doubled",
+                table=self.store.paths.root,
+                partition=self.store.paths.partition_texts(partition),
+                buckets=bare,
+                remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
+            )
+
+    def indexed(self, messages: list[CommitMessage]) -> list[CommitMessage]:
+        """The messages with the index files of the buckets that got new keys; on failure `abort` removes these."""
+        result = []
+        for message in messages:
+            message = replace(message, index_base=self.index_base)
+            added = self._added(message.partition, message.bucket)
+            if len(added):
+                message = self._with_index(message, added)
+            result.append(message)
+        self._clear()
+        return result
+
+    def _with_index(self, message: CommitMessage, added: Hashes) -> CommitMessage:
+        partition, bucket = message.partition, message.bucket
+        old = self._files(partition).get(bucket)
+        known = added[:0] if old is None else read_hashes(self.store, partition, bucket, old)
+        file = write_hashes(self.store, partition, bucket, union(known, added))
+        self._written.append((partition, bucket, file))
+        return replace(message, new_index_files=(file,), deleted_index_files=() if old is None else (old,))
+
+    def _clear(self) -> None:
+        self._loaded.clear()
+        for known in self._partitions.values():
+            known.clear()
+
+    def abort(self) -> None:
+        """Remove the index files that were written."""
+        self._clear()
+        for partition, bucket, file in self._written:
+            remove_index(self.store, partition, bucket, file)
+
+
+def dynamic_assigner(store: Store, task: WriteTask) -> DynamicAssigner:
+    """The assigner of a task that writes to a dynamic table."""
+    return DynamicAssigner(
+        store,
+        DYNAMIC_TOTAL,
+        rule=BucketRule.of(store.options, task.assigners),
+        index_base=task.index_base,
+        occupied=task.sequence_start.keys(),
+        first_load=task.first_load,
+    )
+
+
+def joined(store: Store, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+    """The messages of a first load, in which several tasks wrote to one bucket, with one index file a bucket.
+
+    Files that are replaced are removed; on failure none of the messages' own is.
+    """
+    groups: dict[tuple[bytes, int], list[CommitMessage]] = {}
+    for message in messages:
+        groups.setdefault((message.partition, message.bucket), []).append(message)
+    torn = [group for group in groups.values() if sum(len(message.new_index_files) for message in group) > 1]
+
+    def join(group: list[CommitMessage]) -> IndexFile:
+        partition, bucket = group[0].partition, group[0].bucket
+        files = [file for message in group for file in message.new_index_files]
+        hashes = np.concatenate([read_hashes(store, partition, bucket, file) for file in files])
+        return write_hashes(store, partition, bucket, ascending(np.sort(hashes)))
+
+    for group, file in zip(torn, parallel(join, torn), strict=True):
+        for message in group:
+            for old in message.new_index_files:
+                remove_index(store, message.partition, message.bucket, old)
+        group[:] = [replace(m, new_index_files=() if number else (file,)) for number, m in enumerate(group)]
+    return [message for group in groups.values() for message in group]
+
+
+def load_run(
+    store: Store, partition: bytes, files: PartitionIndex, assigners: int = 1, wanted: Collection[int] = (0,)
+) -> Run:
+    """The known hashes of a partition with their buckets; of several assigners only the hashes of those wanted.
+
+    Warns of hashes that lie in two buckets, which single-writer engines leave behind when two of them wrote at once.
+    """
+    share = np.zeros(assigners, np.bool_)
+    share[list(wanted)] = True
+    whole = bool(share.all())
+
+    def read(item: tuple[int, IndexFile]) -> tuple[int, Hashes]:
+        hashes = read_hashes(store, partition, *item)
+        return item[0], hashes if whole else hashes[share[bucket_of(hashes, assigners)]]
+
+    run, torn = run_of(parallel(read, list(files.items())))
+    if len(torn):
+        warnings.warn(
+            f"{len(torn)} key hashes of {store.paths.root} lie in two buckets (the first: {torn[:SHOWN].tolist()}): "
+            "two writers that did not know of each other wrote to it, and keys may be doubled; rewrite the partition "
+            f"{store.paths.partition_texts(partition)} with INSERT OVERWRITE",
+            stacklevel=2,
+        )
+    return run
+
+
+def union(left: Hashes, right: Hashes) -> Hashes:
+    """All hashes of two ascending arrays, ascending and once each."""
+    both = np.concatenate([left, right])
+    both.sort(kind="stable")
+    return ascending(both)

@@ -1,0 +1,234 @@
+"""Postpone buckets: rows lie pending in bucket -2 until a compaction gives them their bucket. Names and order of
+pending files, bucket numbers of partitions. Rules, and metadata reads; no data is touched here.
+
+    pending file := <data-file.prefix> "-u-" <user> "-s-" <writer> "-w-" <uuid> "-" <counter> "." <format>
+
+Spec: docs/spec/postpone.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.rows.assign import partition_codes
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.types.model import DataType, Root
+
+WRITER = "bucketlake-s-0"
+"""User and number in the names of all files written here: Apache Paimon keeps the order of files of one writer alone,
+by creation time, so all of ours name the same one, and the order of commits is kept whoever compacts them."""
+
+_NAME = re.compile(r"(?P<writer>.*-w-).*-(?P<counter>\d+)\.[^-]+", re.DOTALL)
+_INLINE = 7  # bytes of a text that fit into its slot of a row
+_COMPACT_DIGITS = 18
+_COMPACT_FRACTION = 3
+_TEXTS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
+_NESTED = (Root.ARRAY, Root.MAP, Root.ROW, Root.MULTISET, Root.VARIANT)
+
+
+# ---- names and order
+
+
+def pending_store(store: Store) -> Store:
+    """The store that pending files are written with: they have names of their own.
+
+    Raises InvalidError for a `data-file.prefix` that readers could not tell from the marks.
+    """
+    prefix = store.options.text("data-file.prefix") or ""
+    if "-s-" in prefix or "-w-" in prefix:
+        raise InvalidError(
+            "names of pending postpone files could not be read back",
+            prefix=prefix,
+            remedy="choose a data-file.prefix without '-s-' and '-w-'",
+        )
+    return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
+
+
+def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[DataFile]:
+    """Pending files of one partition in the order in which their rows apply.
+
+    By the snapshot that committed them, then by writer, creation time and the writer's counter. `committed`: snapshot
+    by file name; files without one are older than all others and go by creation time first.
+    Spec: docs/spec/postpone.md#order
+    """
+
+    def place(file: DataFile) -> tuple[int, int, str, int, int, str]:
+        found = _NAME.fullmatch(file.file_name)
+        writer, counter = (found["writer"], int(found["counter"])) if found else (file.file_name, 0)
+        snapshot, created = committed.get(file.file_name, 0), file.creation_time or 0
+        return snapshot, 0 if snapshot else created, writer, created, counter, file.file_name
+
+    return sorted(files, key=place)
+
+
+def committed_in(
+    store: Store, snapshot: Snapshot, files: Collection[tuple[bytes, str]]
+) -> dict[tuple[bytes, str], int]:
+    """Which retained snapshot added each of these pending files (partition, name), live in `snapshot`; those of expired
+    ones lack.
+
+    Reads delta manifests backwards from `snapshot`, only as far as needed.
+    """
+    wanted = set(files)
+    found_in: dict[tuple[bytes, str], int] = {}
+    at: Snapshot | None = snapshot
+    while wanted and at is not None:
+        deltas = [m for m in store.delta_manifests(at) if _may_be_pending(m)]
+        for entries in store.manifests(deltas):
+            for entry in entries:
+                key = (entry.partition, entry.file.file_name)
+                if entry.kind == FileKind.ADD and key in wanted:
+                    found_in[key] = at.id
+                    wanted.discard(key)
+        at = store.find_snapshot(at.id - 1) if at.id > 1 else None
+    return found_in
+
+
+def _may_be_pending(manifest: ManifestFile) -> bool:
+    return manifest.min_bucket is None or manifest.min_bucket <= POSTPONE_BUCKET
+
+
+def ordered_by_partition(
+    store: Store, snapshot: Snapshot, pending: Iterable[ManifestEntry]
+) -> dict[bytes, list[DataFile]]:
+    """The live pending files of each partition, in their order."""
+    groups: dict[bytes, list[DataFile]] = {}
+    for entry in pending:
+        groups.setdefault(entry.partition, []).append(entry.file)
+    several = [(place, file.file_name) for place, files in groups.items() if len(files) > 1 for file in files]
+    committed: dict[bytes, dict[str, int]] = {}
+    for (place, name), number in committed_in(store, snapshot, several).items():
+        committed.setdefault(place, {})[name] = number
+    return {place: in_order(files, committed.get(place, {})) for place, files in groups.items()}
+
+
+# ---- modes
+
+
+def writes_pending(schema: TableSchema) -> bool:
+    """Whether batch writes put rows aside rather than into real buckets."""
+    postponed = schema.bucket_mode is BucketMode.POSTPONE
+    return postponed and not schema.table_options.get("postpone.batch-write-fixed-bucket")
+
+
+def reads_pending(store: Store) -> bool:
+    """Whether batch reads see pending rows."""
+    return store.schema.bucket_mode is BucketMode.POSTPONE and bool(store.options.get("postpone.merge-on-read"))
+
+
+# ---- bucket numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Rows of one partition, and their bytes as uncompressed rows."""
+
+    rows: int = 0
+    size: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.rows + other.rows, self.size + other.size)
+
+
+def buckets_for_write(options: TableOptions, incoming: Amount, pending_rows: int = 0) -> int:
+    """The bucket number of a partition that a batch write is the first to give real buckets.
+
+    Rows / `postpone.target-row-num-per-bucket`, else bytes / `postpone.target-size-per-bucket`, rounded up, at least 1,
+    at most `postpone.batch-write-fixed-bucket.max-parallelism`. Rows pending there count at the incoming rows' size.
+    Spec: docs/spec/postpone.md#bucket-numbers
+    """
+    most = max(1, int(options.get("postpone.batch-write-fixed-bucket.max-parallelism")))
+    rows = incoming.rows + pending_rows
+    target = options.get("postpone.target-row-num-per-bucket")
+    if target is not None:
+        return min(most, _share(rows, target, "postpone.target-row-num-per-bucket"))
+    size = -(-incoming.size * rows // incoming.rows) if incoming.rows else 0
+    target = options.get("postpone.target-size-per-bucket")
+    return min(most, _share(size, target, "postpone.target-size-per-bucket"))
+
+
+def buckets_for_compaction(options: TableOptions, pending_rows: int, parallelism: int) -> int:
+    """The bucket number of a partition that a compaction is the first to give real buckets: rows /
+    `postpone.target-row-num-per-bucket`, else `postpone.default-bucket-num` if set, else the parallelism."""
+    target = options.get("postpone.target-row-num-per-bucket")
+    if target is not None:
+        return _share(pending_rows, target, "postpone.target-row-num-per-bucket")
+    if options.is_set("postpone.default-bucket-num"):
+        number = int(options.get("postpone.default-bucket-num"))
+        if number < 1:
+            raise InvalidError("Option 'postpone.default-bucket-num' must be greater than 0.")
+        return number
+    return max(1, parallelism)
+
+
+def _share(amount: int, target: int, key: str) -> int:
+    if target <= 0:
+        raise InvalidError(f"Option '{key}' must be greater than 0.")
+    return max(1, -(-amount // target))
+
+
+def real_totals(entries: Iterable[ManifestEntry]) -> dict[bytes, int]:
+    """The bucket number of each partition that has real buckets."""
+    return {entry.partition: entry.total_buckets for entry in entries if entry.bucket >= 0 and entry.total_buckets > 0}
+
+
+def counts_rows(schema: TableSchema, known: Mapping[bytes, int]) -> bool:
+    """Whether a batch write must count its rows to know the bucket numbers of new partitions. `known`: numbers of
+    partitions that have theirs."""
+    if schema.bucket_mode is not BucketMode.POSTPONE or writes_pending(schema):
+        return False
+    if schema.table_options.get("postpone.batch-write-fixed-bucket.max-parallelism") <= 1:
+        return False
+    return bool(schema.partition_keys) or not known
+
+
+def amounts(schema: TableSchema, batch: pa.RecordBatch) -> dict[bytes, Amount]:
+    """Rows and row bytes by partition of a canonical batch that has the table's columns."""
+    codes, partitions = partition_codes(batch, schema.partition_fields)
+    rows = np.bincount(codes, minlength=len(partitions))
+    sizes = rows * fixed_row_size(schema)
+    for item in schema.fields:
+        column = batch.column(item.name)
+        if item.type.root in _TEXTS:
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+            lengths = np.where(lengths > _INLINE, (lengths + 7) // 8 * 8, 0)
+            sizes = sizes + np.bincount(codes, weights=lengths, minlength=len(partitions)).astype(np.int64)
+        elif item.type.root in _NESTED and batch.num_rows:
+            sizes = sizes + rows * (column.nbytes // batch.num_rows)
+    found = zip(partitions, rows.tolist(), sizes.tolist(), strict=True)
+    return {partition: Amount(int(count), int(size)) for partition, count, size in found}
+
+
+def fixed_row_size(schema: TableSchema) -> int:
+    """Bytes that every row takes, whatever its texts: null bits, a slot a column, values too wide for a slot."""
+    return (len(schema.fields) + 8 + 63) // 64 * 8 + sum(8 + _beside(item.type) for item in schema.fields)
+
+
+def is_text(kind: DataType) -> bool:
+    """Whether values have a length of their own."""
+    return kind.root in _TEXTS
+
+
+def is_nested(kind: DataType) -> bool:
+    """Whether values consist of others."""
+    return kind.root in _NESTED
+
+
+def _beside(kind: DataType) -> int:
+    if kind.root is Root.DECIMAL and (kind.precision or 0) > _COMPACT_DIGITS:
+        return 16
+    if kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (kind.precision or 0) > _COMPACT_FRACTION:
+        return 8
+    return 0

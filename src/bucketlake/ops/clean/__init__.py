@@ -1,0 +1,1 @@
+"""What expires, what goes with it, and what nothing refers to."""

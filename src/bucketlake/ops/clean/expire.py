@@ -1,0 +1,414 @@
+"""Expiring snapshots, and changelogs that outlive them: which ones, in which order, and after which commits.
+
+    expire_snapshots(store, config=None) -> ExpireResult          CALL sys.expire_snapshots
+    expire_changelogs(store, config=None, everything=False)        CALL sys.expire_changelogs
+    after_commit(store, snapshot)                                  what every commit does at its end
+
+The names of snapshots go first, oldest first, then tags are looked up once more, then files go. So a snapshot that can
+be found can be read, whenever an expiry dies, and a tag made meanwhile either finds its snapshot gone or is honoured.
+
+Spec: docs/spec/expiry.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
+from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
+from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.schema import BucketMode
+
+__all__ = ["ExpireConfig", "ExpireResult", "Limits", "after_commit", "expire_changelogs", "expire_snapshots"]
+
+ROUND = 64  # snapshots that go together: a death leaves the files of so many as orphans
+ROUND_FILES = 100_000  # files removed by the commits of one round
+ATTEMPTS = 5
+NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a call says in place of the table's options; None: as these say. `older_than`: epoch milliseconds."""
+
+    retain_max: int | None = None
+    retain_min: int | None = None
+    older_than: int | None = None
+    max_deletes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """At most the newest `most` stay, at least the newest `fewest`, and between these what was not committed before
+    `before` (epoch milliseconds)."""
+
+    most: int
+    fewest: int
+    before: int
+
+    def __post_init__(self) -> None:
+        if self.fewest < 1:
+            raise InvalidError("retainMin must be at least 1.", given=self.fewest, remedy="keep one snapshot")
+        if self.most < self.fewest:
+            raise InvalidError(f"retainMax ({self.most}) must not be less than retainMin ({self.fewest}).")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireConfig:
+    """`limit`: the most that expire at once. `decoupled`: changelogs outlive their snapshots; `consumers_hold`: a
+    snapshot that a consumer has not read stays. `clean_folders`: empty folders go."""
+
+    snapshots: Retention
+    changelogs: Retention
+    limit: int = NO_LIMIT
+    consumers_hold: bool = True
+    clean_folders: bool = False
+
+    @property
+    def decoupled(self) -> bool:
+        """Whether changelogs outlive their snapshots: any of their limits is the wider one."""
+        ours, theirs = self.snapshots, self.changelogs
+        return theirs.most > ours.most or theirs.fewest > ours.fewest or theirs.before < ours.before
+
+    @classmethod
+    def of(cls, store: Store, limits: Limits | None = None) -> ExpireConfig:
+        """As the table's options say, as of now; `limits` in place of those on snapshots.
+
+        Raises InvalidError for limits that contradict each other.
+        """
+        options, given = store.options, limits or Limits()
+        now = store.env.clock.now_millis()
+        ours = Retention(
+            _first(given.retain_max, options.get("snapshot.num-retained.max")),
+            _first(given.retain_min, options.get("snapshot.num-retained.min")),
+            _first(given.older_than, now - options.get("snapshot.time-retained")),
+        )
+        limit = _first(given.max_deletes, options.get("snapshot.expire.limit"))
+        return cls._with(options, ours, _changelog_retention(options, ours, now), limit)
+
+    @classmethod
+    def of_changelogs(cls, store: Store, limits: Limits) -> ExpireConfig:
+        """As `of`, `limits` in place of the options on changelogs."""
+        usual = cls.of(store)
+        theirs = Retention(
+            _first(limits.retain_max, usual.changelogs.most),
+            _first(limits.retain_min, usual.changelogs.fewest),
+            _first(limits.older_than, usual.changelogs.before),
+        )
+        return cls._with(store.options, usual.snapshots, theirs, _first(limits.max_deletes, usual.limit))
+
+    @classmethod
+    def _with(cls, options: TableOptions, ours: Retention, theirs: Retention, limit: int) -> ExpireConfig:
+        folders = bool(options.get("snapshot.clean-empty-directories"))
+        found = cls(ours, theirs, limit, True, folders)
+        only_changelogs = found.decoupled and bool(options.get("consumer.changelog-only"))
+        return cls(ours, theirs, limit, not only_changelogs, folders)
+
+
+def _first(given: int | None, usual: int) -> int:
+    return usual if given is None else given
+
+
+def _changelog_retention(options: TableOptions, ours: Retention, now: int) -> Retention:
+    most, fewest = options.get("changelog.num-retained.max"), options.get("changelog.num-retained.min")
+    kept = options.get("changelog.time-retained")
+    before = ours.before if kept is None else now - kept
+    return Retention(_first(most, ours.most), _first(fewest, ours.fewest), before)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    """How many snapshots, changelogs without snapshot, and files went."""
+
+    snapshots: int = 0
+    changelogs: int = 0
+    files: int = 0
+
+    def __add__(self, other: ExpireResult) -> ExpireResult:
+        return ExpireResult(
+            self.snapshots + other.snapshots, self.changelogs + other.changelogs, self.files + other.files
+        )
+
+
+# ---------------------------------------------------------------------------------------------- snapshots
+
+
+def expire_snapshots(store: Store, config: ExpireConfig | None = None) -> ExpireResult:
+    """Remove snapshots beyond the limits, and the files that only they need; `config`: the table's by default.
+
+    Never removes what a snapshot left, a tag, a branch, a consumer or a changelog that outlives its snapshot needs. Any
+    number of expiries, writers and readers may run beside it: what another one removes first is passed over.
+    Errors: InvalidError, StorageError, CorruptError; NotFoundError where files of what is left are missing.
+    Spec: docs/spec/expiry.md#snapshots
+    """
+    config = config or ExpireConfig.of(store)
+    done = _in_rounds(config.limit, lambda left: _snapshot_round(store, config, left))
+    _remove_strays(store)
+    return done
+
+
+def _remove_strays(store: Store) -> None:
+    """Take away snapshots that a writer published after they had expired: they lie below a gap, and below the hint."""
+    earliest = store.hint(store.paths.earliest_hint)
+    if earliest is not None:
+        for number in strays(store.snapshot_ids()):
+            if number < earliest:
+                _delete(store, store.paths.snapshot(number))
+
+
+def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> ExpireResult:
+    """Call `once(left)` until it has no more to do; what vanishes meanwhile is looked up anew."""
+    done, left, lost = ExpireResult(), limit, 0
+    while left > 0:
+        try:
+            found = once(left)
+        except NotFoundError:
+            lost += 1
+            if lost >= ATTEMPTS:
+                raise
+            continue
+        if found is None:
+            break
+        done, left = done + found[0], left - found[1]
+    return done
+
+
+def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[ExpireResult, int] | None:
+    """Expire the next snapshots; what went, and how many ids that took. None where nothing is due."""
+    latest, earliest = store.latest_snapshot(), store.earliest_snapshot()
+    if latest is None or earliest is None:
+        return None
+    ours = config.snapshots
+    first = max(latest.id - ours.most + 1, earliest.id)
+    last = min(latest.id - ours.fewest + 1, earliest.id + left)
+    if config.consumers_hold and last > earliest.id:
+        last = min([last, *store.consumers().values()])
+    stop = min(last, earliest.id + ROUND)
+    if stop <= earliest.id:
+        if store.hint(store.paths.earliest_hint) is None:
+            _write_hint(store, store.paths.earliest_hint, earliest.id)
+        return None
+    found = _existing(store, range(earliest.id, stop + 1), store.find_snapshot)
+    end = _due_until(found, first, stop, ours.before)
+    end = _within(store, found, end)
+    kept = found.get(end) or _next_existing(store.snapshot_ids(), end, store.find_snapshot)
+    gone = tuple(snapshot for number, snapshot in sorted(found.items()) if number < end)
+    if kept is None or not gone:
+        return None
+    span = Span(gone, kept, config.decoupled, _produces(store))
+    return _expire(store, config, span), end - earliest.id
+
+
+def _due_until(found: dict[int, Snapshot], first: int, stop: int, before: int) -> int:
+    """The id before which snapshots expire: below `first` whatever their age, then while the next one is old."""
+    for number in range(first, stop):
+        following = found.get(number + 1)
+        if following is not None and following.time_millis >= before:
+            return number
+    return stop
+
+
+def _within(store: Store, found: dict[int, Snapshot], end: int) -> int:
+    """The end of a round that removes a bounded number of files."""
+    files = 0
+    for number, snapshot in sorted(found.items())[1:]:
+        if number >= end:
+            break
+        try:
+            files += sum(m.num_deleted_files for m in store.delta_manifests(snapshot))
+        except NotFoundError:
+            continue
+        if files > ROUND_FILES:
+            return number
+    return end
+
+
+def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
+    """Names first, then files: see the head of this module."""
+    assert span.kept is not None
+    marks = _marks(store)
+    removal = snapshots_removal(store, span, marks.tags)
+    if span.decoupled:
+        _write_changelogs(store, span.gone)
+    for snapshot in span.gone:
+        _delete(store, store.paths.snapshot(snapshot.id))
+    while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
+        marks = seen
+        removal = snapshots_removal(store, span, marks.tags)
+    files = remove(store, removal, config.clean_folders)
+    _write_hint(store, store.paths.earliest_hint, span.kept.id)
+    return ExpireResult(len(span.gone), 0, files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """All that may keep files of a snapshot alive: what tags hold, by name; of each branch its oldest snapshot and what
+    its tags hold."""
+
+    tagged: dict[str, Snapshot]
+    branches: dict[str, tuple[Snapshot | None, dict[str, Snapshot]]]
+
+    @property
+    def tags(self) -> list[Snapshot]:
+        """What tags hold."""
+        return list(self.tagged.values())
+
+
+def _marks(store: Store) -> _Marks:
+    others = {name: store.on_branch(name) for name in store.branches()}
+    return _Marks(store.tags(), {name: (one.earliest_snapshot(), one.tags()) for name, one in others.items()})
+
+
+def _write_changelogs(store: Store, snapshots: Sequence[Snapshot]) -> None:
+    for snapshot in snapshots:
+        store.env.storage.write(store.paths.changelog(snapshot.id), encode_snapshot(snapshot))
+    _write_hint(store, store.paths.changelog_latest_hint, snapshots[-1].id)
+    if store.hint(store.paths.changelog_earliest_hint) is None:
+        _write_hint(store, store.paths.changelog_earliest_hint, store.changelog_ids()[0])
+
+
+def _produces(store: Store) -> bool:
+    return bool(store.options.get("changelog-producer") != "none")
+
+
+def _existing(store: Store, numbers: Sequence[int], find: Callable[[int], Snapshot | None]) -> dict[int, Snapshot]:
+    found = parallel(find, numbers, store.manifest_threads)
+    return {number: item for number, item in zip(numbers, found, strict=True) if item is not None}
+
+
+def _next_existing(ids: Sequence[int], end: int, find: Callable[[int], Snapshot | None]) -> Snapshot | None:
+    """The first that exists from an id on: there may be a gap."""
+    for number in ids:
+        if number >= end and (found := find(number)) is not None:
+            return found
+    return None
+
+
+def _delete(store: Store, path: str) -> None:
+    """Delete a file, again if the storage fails: what follows relies on it."""
+    for attempt in range(ATTEMPTS):
+        try:
+            store.env.storage.delete(path)
+        except StorageError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _write_hint(store: Store, path: str, number: int) -> None:
+    """Best effort: readers do without."""
+    with suppress(StorageError):
+        store.env.storage.write(path, str(number).encode())
+
+
+# ---------------------------------------------------------------------------------------------- changelogs
+
+
+def expire_changelogs(store: Store, config: ExpireConfig | None = None, everything: bool = False) -> ExpireResult:
+    """Remove changelogs that have outlived their snapshots and are beyond the limits, with their files.
+
+    `everything`: all of them, whatever the limits. By the limits the newest one always stays. Errors: as
+    `expire_snapshots`.
+    Spec: docs/spec/expiry.md#changelogs
+    """
+    config = config or ExpireConfig.of(store)
+    limit = NO_LIMIT if everything else config.limit
+    done = _in_rounds(limit, lambda left: _changelog_round(store, config, left, everything))
+    if everything and store.changelog_ends() is None:
+        for path in (store.paths.changelog_earliest_hint, store.paths.changelog_latest_hint):
+            _delete(store, path)
+    return done
+
+
+def _changelog_round(
+    store: Store, config: ExpireConfig, left: int, everything: bool
+) -> tuple[ExpireResult, int] | None:
+    latest, earliest, ends = store.latest_snapshot(), store.earliest_snapshot(), store.changelog_ends()
+    if latest is None or earliest is None or ends is None:
+        return None
+    begin, newest = ends
+    theirs = config.changelogs
+    first = max(latest.id - theirs.most + 1, begin)
+    last = newest + 1 if everything else min(latest.id - theirs.fewest + 1, begin + left, newest)
+    if not everything and last > begin:
+        last = min([last, *store.consumers().values()])
+    stop = min(last, begin + ROUND)
+    if stop <= begin:
+        return None
+    found = _existing(store, range(begin, stop + 1), store.find_changelog)
+    old = [n for n in range(first, stop + 1) if n in found and found[n].time_millis >= theirs.before]
+    end = stop if everything or not old else min(old[0], stop)
+    kept = found.get(end) or _next_existing(store.changelog_ids(), end, store.find_changelog)
+    gone = tuple(changelog for number, changelog in sorted(found.items()) if number < end)
+    if not gone or (kept is None and not everything):
+        return None
+    span = Span(gone, kept, True, _produces(store))
+    removal = changelogs_removal(store, span, earliest, tuple(store.tags().values()))
+    return ExpireResult(0, len(gone), _expire_changelogs(store, gone, kept, removal, config)), end - begin
+
+
+def _expire_changelogs(
+    store: Store, gone: Sequence[Snapshot], kept: Snapshot | None, removal: Removal, config: ExpireConfig
+) -> int:
+    for changelog in gone:
+        _delete(store, store.paths.changelog(changelog.id))
+    files = remove(store, removal, config.clean_folders)
+    if kept is not None:
+        _write_hint(store, store.paths.changelog_earliest_hint, kept.id)
+    return files
+
+
+# ---------------------------------------------------------------------------------------------- after a commit
+
+
+def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = False) -> Snapshot | None:
+    """Expire what is due after a commit made `snapshot` the newest; gives `snapshot` back.
+
+    Not for `write-only` tables, unless the commit is `dedicated` maintenance, nor for pending postpone rows. A failure
+    is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables.
+    Spec: docs/spec/expiry.md#after-a-commit
+    """
+    postponed = store.schema.bucket_mode is BucketMode.POSTPONE
+    if snapshot is None or postponed or (store.options.get("write-only") and not dedicated):
+        return snapshot
+    try:
+        config = ExpireConfig.of(store)
+        _expire_consumers(store)
+        if _may_be_due(store, snapshot, config):
+            expire_snapshots(store, config)
+        if config.decoupled:
+            expire_changelogs(store, config)
+    except Exception as error:  # nothing may read as if the commit had failed
+        warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
+    return snapshot
+
+
+def _may_be_due(store: Store, newest: Snapshot, config: ExpireConfig) -> bool:
+    """Whether it is worth looking closer, by the hint alone."""
+    ours = config.snapshots
+    if newest.id <= ours.fewest:
+        return False
+    hint = store.hint(store.paths.earliest_hint) or FIRST_SNAPSHOT_ID
+    first = newest.id - ours.most + 1
+    if hint < first:
+        return True
+    following = store.find_snapshot(hint + 1)
+    return following is None or following.time_millis < ours.before
+
+
+def _expire_consumers(store: Store) -> None:
+    """Drop consumers that have not moved for `consumer.expiration-time`."""
+    idle = store.options.get("consumer.expiration-time")
+    if idle is None:
+        return
+    before = store.env.clock.now_millis() - idle
+    for info in store.env.storage.list(store.paths.consumer_dir):
+        if info.name.startswith("consumer-") and not info.is_dir and info.modified_millis < before:
+            store.env.storage.delete(info.path)

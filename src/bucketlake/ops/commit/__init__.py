@@ -1,0 +1,1 @@
+"""From messages to a snapshot: conflicts, manifests, the optimistic loop."""

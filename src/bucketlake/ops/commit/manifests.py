@@ -1,0 +1,209 @@
+"""Writing manifests, manifest lists and index manifests; merging small manifests; combining index files.
+
+Everything written here gets a fresh name, so a writer that loses or dies leaves orphans and harms nothing.
+
+Spec: docs/spec/commit.md#manifests
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bucketlake.errors import ConflictError
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, IndexEntry, encode_index_manifest
+from bucketlake.format.metadata.manifest import (
+    FileKind,
+    ManifestEntry,
+    ManifestFile,
+    encode_manifest,
+    encode_manifest_list,
+)
+from bucketlake.ops.table.entries import entry_key, fold
+from bucketlake.ops.table.partition_stats import may_hold, partition_stats
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A manifest list on storage and the manifests that it names."""
+
+    name: str
+    size: int
+    manifests: tuple[ManifestFile, ...]
+
+
+def write_manifests(store: Store, entries: Sequence[ManifestEntry]) -> tuple[ManifestFile, ...]:
+    """Write entries as manifests of about `manifest.target-file-size`, in order; nothing for no entries."""
+    if not entries:
+        return ()
+    data = encode_manifest(entries, store.options.get("manifest.compression"))
+    parts = min(len(entries), math.ceil(len(data) / store.options.get("manifest.target-file-size")))
+    if parts <= 1:
+        return (_write_manifest(store, entries, data),)
+    step = math.ceil(len(entries) / parts)
+    written = []
+    for start in range(0, len(entries), step):
+        part = entries[start : start + step]
+        written.append(_write_manifest(store, part, encode_manifest(part, store.options.get("manifest.compression"))))
+    return tuple(written)
+
+
+def _write_manifest(store: Store, entries: Sequence[ManifestEntry], data: bytes) -> ManifestFile:
+    name = store.paths.new_manifest(store.env)
+    store.env.storage.write(store.paths.manifest(name), data)
+    return describe(store, name, len(data), entries)
+
+
+def describe(store: Store, name: str, size: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+    """What a manifest list says about a manifest of these entries (at least one)."""
+    added = sum(1 for entry in entries if entry.kind == FileKind.ADD)
+    buckets = [entry.bucket for entry in entries]
+    levels = [entry.file.level for entry in entries]
+    rows = [(e.file.first_row_id, e.file.row_count) for e in entries if e.file.first_row_id is not None]
+    with_rows = rows if len(rows) == len(entries) else []
+    return ManifestFile(
+        file_name=name,
+        file_size=size,
+        num_added_files=added,
+        num_deleted_files=len(entries) - added,
+        partition_stats=partition_stats((entry.partition for entry in entries), _partition_types(store)),
+        schema_id=max(entry.file.schema_id for entry in entries),
+        min_bucket=min(buckets),
+        max_bucket=max(buckets),
+        min_level=min(levels),
+        max_level=max(levels),
+        min_row_id=min((first for first, _ in with_rows), default=None),
+        max_row_id=max((first + count - 1 for first, count in with_rows), default=None),
+    )
+
+
+def _partition_types(store: Store) -> list[DataType]:
+    return [field.type for field in store.schema.partition_fields]
+
+
+def write_list(store: Store, manifests: Sequence[ManifestFile]) -> Written:
+    """Write a manifest list, empty ones too."""
+    data = encode_manifest_list(manifests, store.options.get("manifest.compression"))
+    name = store.paths.new_manifest_list(store.env)
+    store.env.storage.write(store.paths.manifest(name), data)
+    return Written(name, len(data), tuple(manifests))
+
+
+# ---- merging
+
+
+def merge_manifests(store: Store, manifests: Sequence[ManifestFile]) -> tuple[ManifestFile, ...]:
+    """Fewer, larger manifests with the same meaning; the input itself where nothing is due.
+
+    A full rewrite when small or deleting manifests reach `manifest.full-compaction-threshold-size`, else runs of small
+    ones as they fill `manifest.target-file-size`, and the rest from `manifest.merge-min-count` on.
+    Spec: docs/spec/commit.md#merging-manifests
+    """
+    full = _merge_fully(store, manifests)
+    return _merge_small(store, manifests) if full is None else full
+
+
+def _merge_small(store: Store, manifests: Sequence[ManifestFile]) -> tuple[ManifestFile, ...]:
+    target = store.options.get("manifest.target-file-size")
+    result: list[ManifestFile] = []
+    candidates: list[ManifestFile] = []
+    size = 0
+    for manifest in manifests:
+        size += manifest.file_size
+        candidates.append(manifest)
+        if size >= target:
+            result.extend(_merge_run(store, candidates))
+            candidates, size = [], 0
+    if len(candidates) >= store.options.get("manifest.merge-min-count"):
+        result.extend(_merge_run(store, candidates))
+    else:
+        result.extend(candidates)
+    return tuple(result)
+
+
+def _merge_run(store: Store, manifests: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
+    if len(manifests) == 1:
+        return manifests
+    entries = [entry for part in store.manifests(manifests) for entry in part]
+    return write_manifests(store, list(fold(entries).values()))
+
+
+def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[ManifestFile, ...] | None:
+    target = store.options.get("manifest.target-file-size")
+    must_change = [m.num_deleted_files > 0 or m.file_size < target for m in manifests]
+    due = sum(m.file_size for m, must in zip(manifests, must_change, strict=True) if must)
+    if due < store.options.get("manifest.full-compaction-threshold-size"):
+        return None
+    deleting = [m for m in manifests if m.num_deleted_files > 0]
+    deleted = {
+        entry_key(entry) for part in store.manifests(deleting) for entry in part if entry.kind == FileKind.DELETE
+    }
+    partitions = {key[0] for key in deleted}
+    kept: list[ManifestFile] = []
+    merging: list[tuple[ManifestFile, bool]] = []
+    types = _partition_types(store)
+    for manifest, must in zip(manifests, must_change, strict=True):
+        if must or may_hold(manifest, partitions, types):
+            merging.append((manifest, must))
+        else:
+            kept.append(manifest)
+    if len(merging) <= 1:
+        return None
+    rewritten: list[ManifestEntry] = []
+    for (manifest, must), part in zip(merging, store.manifests([m for m, _ in merging]), strict=True):
+        live = [e for e in part if e.kind == FileKind.ADD and entry_key(e) not in deleted]
+        if must or len(live) != len(part):
+            rewritten.extend(live)
+        else:
+            kept.append(manifest)
+    return (*kept, *write_manifests(store, rewritten))
+
+
+# ---- index files
+
+
+def combine_indexes(
+    previous: Sequence[IndexEntry], changes: Sequence[IndexEntry], *, unaware: bool
+) -> tuple[IndexEntry, ...]:
+    """The index entries of the next snapshot: HASH and bucketed deletion vectors one per bucket, a new one replaces;
+    deletion vectors of unaware tables and unknown types by file name. Order is kept, additions go last.
+
+    Raises ConflictError where a deleted index file is not there, or an added one is already.
+    Spec: docs/spec/commit.md#index-files
+    """
+    entries = {_index_key(entry, unaware): entry for entry in previous}
+    for entry in changes:
+        if entry.kind == FileKind.DELETE:
+            key = _index_key(entry, unaware)
+            found = entries.get(key)
+            if found is None or found.file.file_name != entry.file.file_name:
+                raise ConflictError(
+                    "Trying to delete index file which is not there", file=entry.file.file_name, bucket=entry.bucket
+                )
+            del entries[key]
+    for entry in changes:
+        if entry.kind == FileKind.ADD:
+            key = _index_key(entry, unaware)
+            if key in entries and entries[key].file.file_name == entry.file.file_name:
+                raise ConflictError("Trying to add index file which is already there", file=entry.file.file_name)
+            entries[key] = entry
+    return tuple(entries.values())
+
+
+def _index_key(entry: IndexEntry, unaware: bool) -> tuple[Any, ...]:
+    kind = entry.file.index_type
+    if kind == HASH or (kind == DELETION_VECTORS and not unaware):
+        return (kind, entry.partition, entry.bucket)
+    return (kind, entry.file.file_name)
+
+
+def write_index_manifest(store: Store, entries: Sequence[IndexEntry]) -> str:
+    """Write an index manifest and return its name."""
+    name = store.paths.new_index_manifest(store.env)
+    data = encode_index_manifest(entries, store.options.get("manifest.compression"))
+    store.env.storage.write(store.paths.manifest(name), data)
+    return name

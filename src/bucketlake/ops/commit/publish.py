@@ -1,0 +1,540 @@
+"""The optimistic loop: read the base, plan, check, write manifests, publish `snapshot-<n+1>` if the name is free.
+
+A lost race is rebased: planned and checked again on the new base, after a bounded, jittered pause, reusing the delta's
+manifests. A lost answer is resolved by the uuid in the snapshot that took the name. Files written for an attempt that
+certainly lost are removed; where it cannot be known nothing is.
+
+Spec: docs/spec/commit.md#publishing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from bucketlake.env.env import Buffered
+from bucketlake.errors import (
+    CommitError,
+    CommitUnknownError,
+    ConflictError,
+    CorruptError,
+    NotFoundError,
+    StorageError,
+)
+from bucketlake.format.guard import decoding, json_object
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.format.metadata.stats import EMPTY_STATS
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
+from bucketlake.ops.commit.manifests import (
+    Written,
+    combine_indexes,
+    merge_manifests,
+    write_index_manifest,
+    write_list,
+    write_manifests,
+)
+from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
+from bucketlake.ops.commit.strays import Standing, remove_stray, standing
+from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.table.entries import record_count
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
+from bucketlake.schema.schema import BucketMode
+
+ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
+MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one snapshot changes."""
+
+    table: tuple[ManifestEntry, ...] = ()
+    changelog: tuple[ManifestEntry, ...] = ()
+    indexes: tuple[IndexEntry, ...] = ()
+
+    @property
+    def partitions(self) -> frozenset[bytes]:
+        """Every partition with a changed file or index."""
+        return frozenset([entry.partition for entry in self.table] + [entry.partition for entry in self.indexes])
+
+
+@dataclass
+class View:
+    """A base snapshot (None: an empty table) and what a commit reads of it."""
+
+    store: Store
+    snapshot: Snapshot | None
+    _read: dict[frozenset[bytes] | None, tuple[ManifestEntry, ...]] = field(default_factory=dict)
+
+    def entries(self, partitions: frozenset[bytes] | None) -> tuple[ManifestEntry, ...]:
+        """Live files of some partitions, None: of all."""
+        if self.snapshot is None or (partitions is not None and not partitions):
+            return ()
+        if partitions not in self._read:
+            self._read[partitions] = tuple(live_entries(self.store, self.snapshot, EntryFilter(partitions=partitions)))
+        return self._read[partitions]
+
+    @property
+    def indexes(self) -> tuple[IndexEntry, ...]:
+        """Live index files of the table."""
+        return self.store.index_manifest(self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One snapshot to publish. `plan` gives the changes on a base and is called again on every new base; what it raises
+    ends the commit. `name.snapshot` is filled in by the attempt."""
+
+    name: CommitName
+    plan: Callable[[View], Changes]
+    watermark: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    operation: str | None = None
+
+
+@dataclass(slots=True)
+class _Scratch:
+    """Files written for this commit and by no snapshot referenced, and what of them the next attempt may use."""
+
+    changes: Changes | None = None
+    delta: Written | None = None
+    changelog: Written | None = None
+    index: str | None = None  # the attempt's index manifest
+    before: tuple[ManifestFile, ...] = ()
+    after: tuple[ManifestFile, ...] | None = None
+    once: list[str] = field(default_factory=list)  # of this attempt alone
+    stale: list[str] = field(default_factory=list)  # of earlier attempts, of no more use
+    synced: set[str] = field(default_factory=set)  # paths that are durable
+
+    def reusable(self) -> list[str]:
+        """Names of files that the next attempt could use."""
+        names = []
+        for written in (self.delta, self.changelog):
+            if written is not None:
+                names += [written.name, *(m.file_name for m in written.manifests)]
+        return names + self.merged()
+
+    def all(self) -> list[str]:
+        """Names of all files written so far."""
+        return [*self.once, *self.stale, *self.reusable()]
+
+    def merged(self) -> list[str]:
+        """Manifests that merging produced."""
+        known = {m.file_name for m in self.before}
+        return [m.file_name for m in self.after or () if m.file_name not in known]
+
+
+class Publisher:
+    """Publishes snapshots of one table for one user; each call is one optimistic loop."""
+
+    def __init__(self, store: Store) -> None:
+        schema, unaware = store.schema, store.schema.bucket_mode == BucketMode.UNAWARE
+        self._store = store
+        self._unaware = unaware
+        key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
+        self._rules = Rules(key_range, unaware)
+        self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
+        self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
+
+    def publish(self, request: Request, outcome: Outcome | None = None) -> Snapshot:
+        """Publish, rebasing as often as `commit.max-retries` and `commit.timeout` allow. `outcome`: of the commit that
+        this is part of, which is told what becomes of it.
+
+        Errors: ConflictError, InvalidError (bucket number), CommitError (retries used up), CommitUnknownError,
+        StorageError; after all but CommitUnknownError the table is as it was and what was written is removed.
+        """
+        scratch, own = _Scratch(), Outcome(outcome)
+        with owned(own, lambda: self._delete(scratch.all())):
+            return self._loop(request, scratch, own)
+
+    def _loop(self, request: Request, scratch: _Scratch, outcome: Outcome) -> Snapshot:
+        started = self._store.env.clock.now_millis()
+        limit, timeout = self._store.options.get("commit.max-retries"), self._store.options.get("commit.timeout")
+        previous: Snapshot | None = None
+        retries = 0
+        while True:
+            base = self._store.latest_snapshot()
+            if retries and (found := self._found(request.name, previous, base)) is not None:
+                outcome.publish(ours=False)
+                self._delete(scratch.all())
+                return found
+            try:
+                snapshot = self._attempt(request, base, scratch, merge=retries == 0)
+            except NotFoundError:
+                if retries >= limit or base is None or not has_moved(self._store, base):
+                    raise
+                scratch.stale += scratch.once
+                scratch.once = []
+                previous, retries = base, retries + 1  # the base has expired meanwhile
+                continue
+            self._sync(scratch, base_list=snapshot.base_manifest_list)
+            if self._put(snapshot, request.name, outcome):
+                self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
+                self._hint(snapshot)
+                self._delete(scratch.stale)
+                return snapshot
+            scratch.stale += scratch.once
+            scratch.once = []
+            self._delete(scratch.stale)
+            scratch.stale = []
+            elapsed = self._store.env.clock.now_millis() - started
+            if retries >= limit or (timeout is not None and elapsed > timeout):
+                raise CommitError(
+                    f"Commit failed after {elapsed} millis with {retries} retries, "
+                    "there maybe exist commit conflicts between multiple jobs.",
+                    commit=request.name,
+                    remedy="raise commit.max-retries or commit.timeout, or commit less often",
+                )
+            self._pause(retries)
+            previous, retries = base, retries + 1
+
+    def _found(self, name: CommitName, previous: Snapshot | None, base: Snapshot | None) -> Snapshot | None:
+        """Our commit among the snapshots since the last attempt, published by another run of the same job. Batch
+        identifiers are all alike and say nothing."""
+        if name.identifier == BATCH_COMMIT_IDENTIFIER:
+            return None
+        first = FIRST_SNAPSHOT_ID if previous is None else previous.id + 1
+        for snapshot_id in range(first, (base.id if base else 0) + 1):
+            found = self._store.find_snapshot(snapshot_id)
+            if found is not None and is_commit(found, name):
+                return found
+        return None
+
+    # ---- one attempt
+
+    def _attempt(self, request: Request, base: Snapshot | None, scratch: _Scratch, merge: bool) -> Snapshot:
+        view = View(self._store, base)
+        changes = request.plan(view)
+        name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
+        if self._must_check(name.kind, changes):
+            entries = view.entries(changes.partitions)
+            checked = None if base is None else Base(name_of(base), entries, view.indexes)
+            check(self._rules, checked, name, changes.table, changes.indexes)
+        self._check_strictly(name, changes)
+        changes = self._stamped(changes, name)
+        self._write_delta(changes, scratch)
+        base_list = self._write_base(base, scratch, merge)
+        scratch.index = self._write_indexes(view, changes, scratch)
+        return self._snapshot(request, name, base, changes, scratch, base_list)
+
+    def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
+        only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)
+        return not (self._unaware and kind is CommitKind.APPEND and only_adds and not changes.indexes)
+
+    def _check_strictly(self, name: CommitName, changes: Changes) -> None:
+        """With `commit.strict-mode.last-safe-snapshot`, other users may not have compacted or overwritten the same
+        partitions since (nor appended to them, for an overwrite); -1 begins with the first commit."""
+        if self._safe is None:
+            return
+        first = name.snapshot if self._safe < 0 else self._safe + 1
+        for snapshot_id in range(first, name.snapshot):
+            other = self._store.snapshot(snapshot_id)
+            appended = other.commit_kind is CommitKind.APPEND
+            if other.commit_user == name.user or (appended and name.kind is not CommitKind.OVERWRITE):
+                continue
+            theirs = delta_entries(self._store, other)
+            if changes.partitions & {entry.partition for entry in theirs if entry.bucket >= 0 or not appended}:
+                raise ConflictError(
+                    "another user changed the same partition, and commit.strict-mode.last-safe-snapshot is set",
+                    commit=name,
+                    other=name_of(other),
+                )
+        self._safe = name.snapshot - 1
+
+    def _stamped(self, changes: Changes, name: CommitName) -> Changes:
+        """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range; those
+        of rows that a rescale moved keep theirs."""
+        if name.kind is CommitKind.COMPACT or not self._store.options.get("sequence.snapshot-ordering"):
+            return changes
+        number = name.snapshot
+        stamped = tuple(
+            replace(e, file=replace(e.file, min_sequence_number=number, max_sequence_number=number))
+            if e.kind == FileKind.ADD and e.file.file_source is not FileSource.COMPACT
+            else e
+            for e in changes.table
+        )
+        return replace(changes, table=stamped)
+
+    def _write_delta(self, changes: Changes, scratch: _Scratch) -> None:
+        known = scratch.changes
+        if known is not None and (known.table, known.changelog) == (changes.table, changes.changelog):
+            return
+        table = [_without_stats(e) for e in changes.table] if self._drop_stats else changes.table
+        stale = [w for w in (scratch.delta, scratch.changelog) if w is not None]
+        scratch.stale += [name for w in stale for name in (w.name, *(m.file_name for m in w.manifests))]
+        scratch.delta = scratch.changelog = scratch.changes = None
+        scratch.delta = self._write_tracked(table, scratch)
+        if changes.changelog:
+            scratch.changelog = self._write_tracked(changes.changelog, scratch)
+        scratch.changes = changes
+
+    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> Written:
+        manifests = write_manifests(self._store, entries)
+        names = [m.file_name for m in manifests]
+        scratch.once += names
+        written = write_list(self._store, manifests)
+        scratch.once = [name for name in scratch.once if name not in names]
+        return written
+
+    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> Written:
+        current = () if base is None else self._store.data_manifests(base)
+        if merge:
+            scratch.before, scratch.after = current, merge_manifests(self._store, current)
+            current = scratch.after
+        elif scratch.after is not None:
+            replaced = _replace_run(current, scratch.before, scratch.after)
+            if replaced is None:
+                scratch.stale += scratch.merged()
+                scratch.after = None
+            else:
+                current = replaced
+        written = write_list(self._store, current)
+        scratch.once.append(written.name)
+        return written
+
+    def _write_indexes(self, view: View, changes: Changes, scratch: _Scratch) -> str | None:
+        previous = None if view.snapshot is None else view.snapshot.index_manifest
+        if not changes.indexes:
+            return previous
+        name = write_index_manifest(self._store, combine_indexes(view.indexes, changes.indexes, unaware=self._unaware))
+        scratch.once.append(name)
+        return name
+
+    def _snapshot(
+        self,
+        request: Request,
+        name: CommitName,
+        base: Snapshot | None,
+        changes: Changes,
+        scratch: _Scratch,
+        base_list: Written,
+    ) -> Snapshot:
+        assert scratch.delta is not None
+        delta_count = record_count(changes.table)
+        schema_id = self._store.latest_schema().id
+        marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
+        properties = self._properties(request, base, changes, base_list)
+        snapshot = Snapshot(
+            id=name.snapshot,
+            schema_id=schema_id,
+            base_manifest_list=base_list.name,
+            base_manifest_list_size=base_list.size,
+            delta_manifest_list=scratch.delta.name,
+            delta_manifest_list_size=scratch.delta.size,
+            changelog_manifest_list=scratch.changelog.name if scratch.changelog else None,
+            changelog_manifest_list_size=scratch.changelog.size if scratch.changelog else None,
+            changelog_record_count=record_count(changes.changelog) if changes.changelog else None,
+            index_manifest=scratch.index,
+            commit_user=name.user,
+            commit_identifier=name.identifier,
+            commit_kind=name.kind,
+            time_millis=self._store.env.clock.now_millis(),
+            total_record_count=(base.total_record_count if base else 0) + delta_count,
+            delta_record_count=delta_count,
+            watermark=max(marks, default=None),
+            statistics=self._statistics(base, schema_id),
+            properties=properties or None,
+            next_row_id=(base.next_row_id if base else None) or 0,
+            operation=request.operation,
+            uuid=self._store.env.clock.new_uuid(),
+        )
+        check_invariants(self._store, base, snapshot, base_list, scratch.delta, changes)
+        return snapshot
+
+    def _properties(
+        self, request: Request, base: Snapshot | None, changes: Changes, base_list: Written
+    ) -> dict[str, str]:
+        properties = dict(request.properties)
+        if self._store.options.get("write.sequence-number-init-mode") != "snapshot":
+            return properties
+        known = (base.properties or {}).get(MAX_SEQUENCE_PROPERTY) if base else None
+        highest = [e.file.max_sequence_number for e in changes.table if e.kind == FileKind.ADD]
+        if known is not None:
+            highest.append(int(known))
+        elif base is not None:
+            parts = self._store.manifests(base_list.manifests)
+            highest += [e.file.max_sequence_number for part in parts for e in part if e.kind == FileKind.ADD]
+        if highest:
+            properties[MAX_SEQUENCE_PROPERTY] = str(max(highest))
+        return properties
+
+    def _statistics(self, base: Snapshot | None, schema_id: int) -> str | None:
+        if base is None or base.statistics is None:
+            return None
+        path = self._store.paths.statistics(base.statistics)
+        data = self._store.env.storage.read(path)
+        with decoding("not statistics of a table", path):
+            return base.statistics if json_object(data).get("schemaId") == schema_id else None
+
+    # ---- publishing
+
+    def _sync(self, scratch: _Scratch, base_list: str) -> None:
+        """Where the storage buffers: make durable what the snapshot is about to name, new files and their folders, each
+        once. A snapshot that survives a power failure can be read.
+
+        Spec: docs/spec/commit.md#durability
+        """
+        storage, paths = self._store.env.storage, self._store.paths
+        if not isinstance(storage, Buffered) or scratch.changes is None:
+            return
+        changes = scratch.changes
+        kept = {entry_name(entry) for entry in changes.table if entry.kind == FileKind.DELETE}
+        made: list[str] = []
+        whole = [paths.manifest(base_list)]
+        for entry in (*changes.table, *changes.changelog):
+            if entry.kind == FileKind.ADD and entry_name(entry) not in kept:
+                folder = paths.bucket_dir(entry.partition, entry.bucket)
+                made.append(paths.file_path(folder, entry.file))
+                whole += [paths.extra_path(folder, entry.file, name) for name in entry.file.extra_files]
+        for index in changes.indexes:
+            if index.kind == FileKind.ADD:
+                whole.append(paths.index_path(index.partition, index.bucket, index.file))
+        new = [path for path in dict.fromkeys(made) if path not in scratch.synced]
+        storage.sync(new, whole, paths.root)
+        scratch.synced.update(new)
+
+    def _put(self, snapshot: Snapshot, name: CommitName, outcome: Outcome) -> bool:
+        """Whether the name is ours now. A failing store is asked again with the same bytes until it answers.
+
+        Raises CorruptError for a file of that name that no commit ever gets past."""
+        path, data = self._store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)
+        limit = self._store.options.get("commit.max-retries")
+        outcome.begin(commit=replace(name, snapshot=snapshot.id), uuid=snapshot.uuid)
+        for asked in range(limit + 1):
+            try:
+                if self._store.env.storage.put_if_absent(path, data):
+                    outcome.publish()
+                    return True
+                found = self._store.find_snapshot(snapshot.id)
+            except CorruptError:
+                outcome.lose()  # ours would be whole
+                raise
+            except StorageError as error:
+                if asked == limit:
+                    raise _unknown(snapshot, name) from error
+                self._pause(asked)
+                continue
+            if found is None and asked:
+                raise _unknown(snapshot, name)  # it may have been ours, and expired since
+            if found is not None and found.uuid == snapshot.uuid:
+                outcome.publish()
+                return True
+            outcome.lose()
+            return False
+        raise _unknown(snapshot, name)
+
+    def _confirm(self, base: Snapshot | None, snapshot: Snapshot, changes: Changes, name: CommitName) -> None:
+        """A name that expired is free again: if the base is gone, make sure that later snapshots stand on ours. One
+        that was certainly published into the past is taken back. Raises CommitUnknownError alone."""
+        for tried in range(self._store.options.get("commit.max-retries") + 1):
+            try:
+                if base is None or self._store.has_snapshot(base.id):
+                    return
+                found = standing(self._store, snapshot, changes.table)
+            except NotFoundError:
+                continue  # something expired while it was looked at
+            except StorageError:
+                self._pause(tried)
+                continue
+            except CorruptError as error:
+                raise _unknown(snapshot, name) from error
+            if found is Standing.LIVES:
+                return
+            if found is Standing.STRAY:
+                remove_stray(self._store, snapshot)
+            break
+        raise _unknown(snapshot, name)
+
+    def _hint(self, snapshot: Snapshot) -> None:
+        """Best effort: readers do without."""
+        storage, paths = self._store.env.storage, self._store.paths
+        with suppress(Exception):
+            storage.write(paths.latest_hint, str(snapshot.id).encode())
+            if snapshot.id == FIRST_SNAPSHOT_ID:
+                storage.write(paths.earliest_hint, str(snapshot.id).encode())
+
+    def _pause(self, retries: int) -> None:
+        shortest = self._store.options.get("commit.min-retry-wait")
+        longest = self._store.options.get("commit.max-retry-wait")
+        wait = min(shortest * 2 ** min(retries, 30), longest)
+        self._store.env.clock.sleep((wait + wait * 0.2 * self._store.env.clock.jitter()) / 1000)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Best effort: what stays is an orphan."""
+        for name in names:
+            with suppress(Exception):
+                self._store.env.storage.delete(self._store.paths.manifest(name))
+
+
+def entry_name(entry: ManifestEntry) -> tuple[bytes, int, str]:
+    """What tells a file from others, whatever its level."""
+    return entry.partition, entry.bucket, entry.file.file_name
+
+
+def _without_stats(entry: ManifestEntry) -> ManifestEntry:
+    """A delete needs no statistics."""
+    if entry.kind == FileKind.ADD:
+        return entry
+    return replace(entry, file=replace(entry.file, value_stats=EMPTY_STATS, value_stats_cols=()))
+
+
+def is_commit(snapshot: Snapshot, name: CommitName) -> bool:
+    """Whether a snapshot is this user's commit of this identifier and kind."""
+    return (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == (
+        name.user,
+        name.identifier,
+        name.kind,
+    )
+
+
+def _unknown(snapshot: Snapshot, name: CommitName) -> CommitUnknownError:
+    return CommitUnknownError(
+        "the storage did not say whether the snapshot was published",
+        commit=replace(name, snapshot=snapshot.id),
+        uuid=snapshot.uuid,
+        remedy="look for a snapshot with this uuid before committing again; no file was removed",
+    )
+
+
+def _replace_run(
+    current: tuple[ManifestFile, ...], before: tuple[ManifestFile, ...], after: tuple[ManifestFile, ...]
+) -> tuple[ManifestFile, ...] | None:
+    """`current` with the run `before` replaced by `after`, None if it is not there any more."""
+    length = len(before)
+    for start in range(len(current) - length + 1):
+        if current[start : start + length] == before:
+            return current[:start] + after + current[start + length :]
+    return None
+
+
+def check_invariants(
+    store: Store, base: Snapshot | None, snapshot: Snapshot, base_list: Written, delta: Written, changes: Changes
+) -> None:
+    """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
+
+    Spec: docs/spec/commit.md#invariants
+    """
+    added = sum(1 for entry in changes.table if entry.kind == FileKind.ADD)
+    old = () if base is None else store.data_manifests(base)
+    failures = {
+        "ids are contiguous": snapshot.id != (base.id + 1 if base else FIRST_SNAPSHOT_ID),
+        "total = base + delta": snapshot.total_record_count
+        != (base.total_record_count if base else 0) + snapshot.delta_record_count,
+        "delta manifests hold the delta": (added, len(changes.table) - added)
+        != (sum(m.num_added_files for m in delta.manifests), sum(m.num_deleted_files for m in delta.manifests)),
+        "merging keeps the files": _net(base_list.manifests) != _net(old),
+        "an append deletes nothing": snapshot.commit_kind is CommitKind.APPEND and added != len(changes.table),
+        "the watermark never falls": bool(base and base.watermark is not None)
+        and (snapshot.watermark is None or base is None or snapshot.watermark < (base.watermark or 0)),
+    }
+    broken = [rule for rule, failed in failures.items() if failed]
+    if broken:
+        raise CorruptError("refused to publish a contradictory snapshot", snapshot=snapshot.id, broken=broken)
+
+
+def _net(manifests: Sequence[ManifestFile]) -> int:
+    return sum(m.num_added_files - m.num_deleted_files for m in manifests)

@@ -1,0 +1,96 @@
+"""Snapshots that stand in the past and belong to no history: strays.
+
+The name of an expired snapshot is free again, so that a writer that slept through its base's expiry can still take the
+next one. What it published is below the history, the run of ids without a gap that ends at the newest snapshot, or at
+its beginning without anything standing on it. No reader of the newest snapshot sees it, and its files may be gone.
+
+    standing(store, snapshot, delta)       does the history stand on this snapshot?
+    stands_on(store, left, right)          whether it can be seen from the lists that it does
+    strays(store, ids)                     ids below the history
+    remove_stray(store, snapshot)          take one's name away, if it is still that one
+
+Spec: docs/spec/expiry.md#strays
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from enum import Enum
+
+from bucketlake.errors import BucketlakeError, CorruptError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan.scan import EntryFilter
+from bucketlake.ops.table.entries import fold
+from bucketlake.ops.table.store import Store
+
+
+class Standing(Enum):
+    """What the history says of a snapshot: it holds it, it certainly does not, it cannot be told."""
+
+    LIVES = 1
+    STRAY = 2
+    UNKNOWN = 3
+
+
+def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> Standing:
+    """Whether the history stands on a snapshot whose base is gone. `delta`: what it adds and deletes.
+
+    Expiry takes the oldest first: where the snapshot is still there, so is everything of its history that followed it.
+    Errors: NotFoundError where something vanishes meanwhile, StorageError, CorruptError.
+    """
+    ids = set(store.snapshot_ids())
+    own = store.find_snapshot(snapshot.id)
+    if own is None or own.uuid != snapshot.uuid:  # expired, too
+        later = store.find_snapshot(min((number for number in ids if number > snapshot.id), default=0))
+        known = set() if later is None else {manifest.file_name for manifest in store.data_manifests(later)}
+        added = {manifest.file_name for manifest in store.manifest_list(snapshot.delta_manifest_list)}
+        return Standing.LIVES if added and added <= known else Standing.UNKNOWN
+    if not any(number > snapshot.id for number in ids):
+        return Standing.LIVES
+    following = store.find_snapshot(snapshot.id + 1)
+    if following is None:
+        return Standing.STRAY if snapshot.id + 1 not in ids else Standing.UNKNOWN
+    if stands_on(store, snapshot, following):
+        return Standing.LIVES
+    partitions = frozenset(entry.partition for entry in delta)
+    wanted = EntryFilter(partitions=partitions)
+    manifests = wanted.prune(store, store.manifest_list(following.base_manifest_list))
+    base = fold(wanted.apply(store, (entry for part in store.manifests(manifests) for entry in part)))
+    live = {_place(entry) for entry in base.values() if entry.kind == FileKind.ADD}
+    fits = all((_place(entry) in live) == (entry.kind == FileKind.ADD) for entry in fold(delta).values())
+    return Standing.LIVES if fits else Standing.STRAY
+
+
+def _place(entry: ManifestEntry) -> tuple[bytes, int, int, str]:
+    return entry.partition, entry.bucket, entry.file.level, entry.file.file_name
+
+
+def stands_on(store: Store, left: Snapshot, right: Snapshot) -> bool:
+    """Whether the manifests show that `right` was made on `left`; False where merging has hidden it."""
+    if right.id != left.id + 1:
+        return False
+    named = {manifest.file_name for manifest in store.manifest_list(right.base_manifest_list)}
+    added = {manifest.file_name for manifest in store.manifest_list(left.delta_manifest_list)}
+    return added <= named
+
+
+def strays(ids: Iterable[int]) -> list[int]:
+    """Of ascending ids of snapshots those below the history."""
+    known = list(ids)
+    for place in range(len(known) - 1, 0, -1):
+        if known[place - 1] != known[place] - 1:
+            return known[:place]
+    return []
+
+
+def remove_stray(store: Store, snapshot: Snapshot) -> None:
+    """Take the name away, best effort, unless another snapshot has it by now. Its files are orphans."""
+    with suppress(BucketlakeError):
+        try:
+            found = store.find_snapshot(snapshot.id)
+        except CorruptError:
+            return
+        if found is not None and found.uuid == snapshot.uuid:
+            store.env.storage.delete(store.paths.snapshot(snapshot.id))

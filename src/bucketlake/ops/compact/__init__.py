@@ -1,0 +1,1 @@
+"""Compaction: of a bucket, of append files, of pending rows; planned, run, committed."""

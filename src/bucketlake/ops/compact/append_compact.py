@@ -1,0 +1,378 @@
+"""Compaction of append tables: which small files are worth one rewrite, the rewrite, the commit.
+
+    plan_append(store, snapshot, full, partitions) -> [AppendUnit]      from metadata alone
+    compact_files(store, unit) -> CommitMessage                         rows of the files, one after the other, into new
+    compact_append(store, wanted, run) -> Snapshot | None               plan → run → commit, planned anew where it lost
+
+Rows that deletion vectors name are left out of the rewrite, and their vectors dropped.
+Spec: docs/spec/append_compaction.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
+from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.splits import deletion_files
+from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.write import new_commit_user
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.schema import BucketMode
+
+FULL_MIN_FILES = 3
+Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRule:
+    """The options that decide. Sizes in bytes; `small`: below this a file is worth merging; `deleted_share`: above it a
+    file is rewritten whatever its size; `limit`: most files looked at in one plan; `always`: full takes every file."""
+
+    target: int
+    small: int
+    open_cost: int
+    min_files: int
+    deleted_share: float
+    limit: int
+    always: bool = False
+
+    @classmethod
+    def of(cls, options: TableOptions) -> AppendRule:
+        """The rule of a table."""
+        target = int(options.get("target-file-size") or TARGET_APPEND)
+        return cls(
+            target=target,
+            small=int(target * options.get("compaction.small-file-ratio")),
+            open_cost=options.get("source.split.open-file-cost"),
+            min_files=options.get("compaction.min.file-num"),
+            deleted_share=options.get("compaction.delete-ratio-threshold"),
+            limit=options.get("compaction.file-num-limit"),
+            always=bool(options.get("compaction.force-rewrite-all-files")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AppendUnit:
+    """Files of one bucket to be rewritten as one, in this order; with `parts`, so many of them each as one.
+    `deletions`: where their deletion vectors lie, by file name; `indexes`: the index files that hold these vectors,
+    which are replaced. Small, picklable."""
+
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFile, ...]
+    deletions: dict[str, DeletionFile] = field(default_factory=dict)
+    indexes: tuple[IndexFile, ...] = ()
+    snapshot_id: int = 0
+    parts: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size for file in self.files)
+
+    @property
+    def groups(self) -> Iterator[tuple[DataFile, ...]]:
+        """The files that become one each time."""
+        start = 0
+        for count in self.parts or (len(self.files),):
+            yield self.files[start : start + count]
+            start += count
+
+
+# ---------------------------------------------------------------------------------------------- picking, pure
+
+
+def pick_unaware(files: Sequence[DataFile], vectors: Mapping[str, str], rule: AppendRule) -> list[list[DataFile]]:
+    """Bins of small files of one partition of a table without buckets, each to become about one file.
+
+    `vectors`: data file name → index file that holds its deletion vector. Files are packed smallest first until a bin
+    holds twice the target; a last bin counts with `min_files` files. Files with vectors go together with all others of
+    their index file, and always.
+    Spec: docs/spec/append_compaction.md#unaware
+    """
+    plain = [file for file in files if file.file_name not in vectors]
+    groups: dict[str, list[DataFile]] = {}
+    for file in files:
+        if file.file_name in vectors:
+            groups.setdefault(vectors[file.file_name], []).append(file)
+    by_size = sorted(groups.values(), key=lambda group: sum(file.file_size for file in group))
+    full, rest = _bins(by_size, rule)
+    bins = full + ([rest] if rest else [])
+    full, rest = _bins([[file] for file in sorted(plain, key=lambda file: file.file_size)], rule)
+    bins += full + ([rest] if len(rest) >= max(rule.min_files, 1) else [])
+    return [files for files in bins if len(files) > 1 or files[0].file_name in vectors]
+
+
+def _bins(groups: Iterable[list[DataFile]], rule: AppendRule) -> tuple[list[list[DataFile]], list[DataFile]]:
+    """Full bins and what is left over."""
+    bins: list[list[DataFile]] = []
+    current: list[DataFile] = []
+    weight = 0
+    for group in groups:
+        current += group
+        weight += sum(file.file_size + rule.open_cost for file in group)
+        if len(current) > 1 and weight >= 2 * rule.target:
+            bins.append(current)
+            current, weight = [], 0
+    return bins, current
+
+
+def pick_bucketed(
+    files: Sequence[DataFile], vectors: Mapping[str, str], rule: AppendRule, full: bool
+) -> list[list[DataFile]]:
+    """Runs of files of one bucket that lie side by side in the order of their sequence numbers.
+
+    `full`: everything after the large files at the start, if most of it is small; else windows of `min_files` files
+    within twice the target size, one behind the other.
+    Spec: docs/spec/append_compaction.md#bucketed
+    """
+    ordered = sorted(files, key=_in_order)
+    if full:
+        return _whole(ordered, vectors, rule)
+    picked: list[list[DataFile]] = []
+    window: list[DataFile] = []
+    for file in ordered:
+        window.append(file)
+        if len(window) >= rule.min_files:
+            picked.append(window)
+            window = []
+        elif sum(one.file_size for one in window) >= 2 * rule.target:
+            window = window[1:]
+    return picked
+
+
+def _whole(ordered: list[DataFile], vectors: Mapping[str, str], rule: AppendRule) -> list[list[DataFile]]:
+    if rule.always:
+        return [ordered] if ordered else []
+    start = 0
+    while start < len(ordered) and _is_done(ordered[start], vectors, rule):
+        start += 1
+    rest = ordered[start:]
+    small = sum(file.file_size < rule.small for file in rest)
+    if any(file.file_name in vectors for file in rest):
+        return [rest]
+    return [rest] if len(rest) >= FULL_MIN_FILES and small > len(rest) - small else []
+
+
+def _is_done(file: DataFile, vectors: Mapping[str, str], rule: AppendRule) -> bool:
+    return file.file_size >= rule.small and file.file_name not in vectors
+
+
+def _in_order(file: DataFile) -> tuple[int, int, int, str]:
+    return file.min_sequence_number, file.max_sequence_number, file.creation_time or 0, file.file_name
+
+
+# ---------------------------------------------------------------------------------------------- planning
+
+
+def plan_append(
+    store: Store,
+    snapshot: Snapshot | None,
+    full: bool = True,
+    partitions: PartitionFilter | None = None,
+    buckets: frozenset[BucketKey] | None = None,
+) -> list[AppendUnit]:
+    """What to rewrite in an append table as of a snapshot, from metadata alone, largest first.
+
+    `full` matters to tables with buckets only. `partitions`, `buckets`: only these.
+    Spec: docs/spec/append_compaction.md
+    """
+    if snapshot is None:
+        return []
+    rule = AppendRule.of(store.options)
+    indexes = store.index_manifest(snapshot)
+    found: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in live_entries(store, snapshot):
+        key = bucket_key(entry)
+        if (partitions is None or partitions(entry.partition)) and (buckets is None or key in buckets):
+            found.setdefault(key, []).append(entry)
+    places = deletion_files(store, [entry for entry in indexes if entry.kind == FileKind.ADD])
+    units: list[AppendUnit] = []
+    left = rule.limit
+    for (partition, bucket), entries in found.items():
+        own = vector_entries(indexes, partition, bucket)
+        holders = {part.data_file_name: entry.file.file_name for entry in own for part in entry.file.dv_ranges or ()}
+        files, where = [entry.file for entry in entries], places.get((partition, bucket), {})
+        if store.schema.bucket_mode is BucketMode.UNAWARE:
+            files = [file for file in files if _is_worth(file, where, rule)][:left]
+            left -= len(files)
+            picked = pick_unaware(files, holders, rule)
+        else:
+            picked = pick_bucketed(files, holders, rule, full)
+        made = [_unit(entries[0], group, where, own, snapshot.id) for group in picked]
+        units += made if store.schema.bucket_mode is BucketMode.UNAWARE else _together(made)
+    return sorted(units, key=lambda unit: unit.size, reverse=True)
+
+
+def _is_worth(file: DataFile, where: Mapping[str, DeletionFile], rule: AppendRule) -> bool:
+    if file.file_size < rule.small:
+        return True
+    found = where.get(file.file_name)
+    if found is None:
+        return False
+    count = found.range.cardinality
+    return count is None or count > file.row_count * rule.deleted_share
+
+
+def _unit(
+    like: ManifestEntry,
+    group: list[DataFile],
+    where: Mapping[str, DeletionFile],
+    own: list[IndexEntry],
+    snapshot_id: int,
+) -> AppendUnit:
+    names = {file.file_name for file in group}
+    touched = [e.file for e in own if any(part.data_file_name in names for part in e.file.dv_ranges or ())]
+    return AppendUnit(
+        like.partition,
+        like.bucket,
+        like.total_buckets,
+        tuple(sorted(group, key=_in_order)),
+        {name: where[name] for name in names if name in where},
+        tuple(touched),
+        snapshot_id,
+    )
+
+
+def _together(units: list[AppendUnit]) -> list[AppendUnit]:
+    """The windows of one bucket, with those that replace its one index file as one unit: two could not be committed."""
+    marked = [unit for unit in units if unit.indexes]
+    if len(marked) < 2:
+        return units
+    joined = replace(
+        marked[0],
+        files=tuple(file for unit in marked for file in unit.files),
+        deletions={name: place for unit in marked for name, place in unit.deletions.items()},
+        indexes=tuple({index.file_name: index for unit in marked for index in unit.indexes}.values()),
+        parts=tuple(len(unit.files) for unit in marked),
+    )
+    return [joined, *(unit for unit in units if not unit.indexes)]
+
+
+# ---------------------------------------------------------------------------------------------- rewriting
+
+
+def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
+    """Rewrite the files of a unit; the message to commit (compact side only). On an error nothing that it wrote stays.
+
+    New files are numbered from the smallest sequence number of the old ones. Raises NotFoundError or CorruptError for
+    files that are gone or damaged.
+    Spec: docs/spec/append_compaction.md#rewriting
+    """
+    rollers: list[Roller] = []
+    after: list[DataFile] = []
+    try:
+        for files in unit.groups:
+            rollers.append(Roller(store, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
+            for batch in read_split(store, _split(store, unit, files)):
+                rollers[-1].write(batch)
+            after += numbered(rollers[-1].close(), files[0].min_sequence_number)
+        kept = _kept_vectors(store, unit)
+    except BaseException:
+        for roller in rollers:
+            roller.abort()
+        raise
+    return CommitMessage(
+        unit.partition,
+        unit.bucket,
+        unit.total_buckets,
+        compact_before=unit.files,
+        compact_after=tuple(after),
+        compact_new_index_files=tuple(kept),
+        compact_deleted_index_files=unit.indexes,
+    )
+
+
+def _split(store: Store, unit: AppendUnit, files: tuple[DataFile, ...]) -> Split:
+    return Split(
+        snapshot_id=unit.snapshot_id,
+        partition=unit.partition,
+        bucket=unit.bucket,
+        total_buckets=unit.total_buckets,
+        bucket_path=store.paths.bucket_dir(unit.partition, unit.bucket),
+        files=files,
+        raw=True,
+        deletions={
+            file.file_name: unit.deletions[file.file_name] for file in files if file.file_name in unit.deletions
+        },
+    )
+
+
+def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
+    """Append files, one after the other, with their rows counted from `first`."""
+    result = []
+    for file in files:
+        last = first + file.row_count - 1
+        result.append(replace(file, min_sequence_number=first, max_sequence_number=last))
+        first = last + 1
+    return result
+
+
+def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:
+    """The vectors of the unit's index files that speak of other files, written anew."""
+    if not unit.indexes:
+        return []
+    gone = {file.file_name for file in unit.files}
+    entries = [IndexEntry(FileKind.ADD, unit.partition, unit.bucket, file) for file in unit.indexes]
+    vectors = {name: vector for name, vector in load_vectors(store, entries).items() if name not in gone}
+    return write_vectors(store, unit.partition, unit.bucket, vectors)
+
+
+# ---------------------------------------------------------------------------------------------- committing
+
+
+def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None = None) -> Snapshot | None:
+    """What a writer of an append table does once its rows are committed: in tables with buckets, merge the small files
+    of the buckets that it wrote. The COMPACT snapshot, None where nothing was due, others' commits came first or the
+    storage does not say whether it was published."""
+    buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
+    if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
+        return None
+    try:
+        return compact_append(store, full=False, run=run or run_here, buckets=buckets)
+    except Exception as error:  # nothing may read as if the rows were not
+        warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
+        return None
+
+
+def run_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
+    return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
+
+
+def compact_append(
+    store: Store,
+    full: bool = True,
+    partitions: PartitionFilter | None = None,
+    run: Run = run_here,
+    buckets: frozenset[BucketKey] | None = None,
+) -> Snapshot | None:
+    """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.
+
+    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
+    `write-only` does not matter: this is the dedicated compaction.
+    """
+    commit = Commit(store, new_commit_user(store))
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+        messages = attempt.made(run(store, units) if units else [])
+        return commit.commit(messages, outcome=attempt.outcome) if messages else None
+
+    return Attempts(store, commit.abort).run(once)

@@ -1,0 +1,184 @@
+"""Plan → compact → commit, planned anew where another commit came between.
+
+    Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]     how units become messages
+    run_here(store, units) -> list[CommitMessage]                            in this process, several buckets at a time
+    compact(store, wanted=Wanted(), run=run_here) -> Snapshot | None         what is asked for: CALL sys.compact
+    after_write(store, snapshot, messages, run=run_here) -> Snapshot | None  the hook behind every committed write
+
+Spec: docs/spec/compaction.md#committing
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.compaction import CompactionRule, full_is_due
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.commit.publish import is_commit
+from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.scan.scan import delta_entries, live_entries, skips_level_0
+from bucketlake.ops.table.entries import bucket_key
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.write import new_commit_user
+from bucketlake.schema.schema import BucketMode
+
+__all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
+
+Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
+"""Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
+
+Due = Callable[[Snapshot], list[CompactUnit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to compact. `full`: everything into the top level; else what the policy picks. `partitions`: of these only
+    (None: all). `commit_user`: a fresh one where None."""
+
+    full: bool = True
+    partitions: PartitionFilter | None = None
+    commit_user: str | None = None
+
+
+def run_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+    """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
+    return run_units(store, units, lambda store, unit: [compact_bucket(store, unit)])
+
+
+def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> Snapshot | None:
+    """Compact what is wanted and commit it; the newest COMPACT snapshot, None where there was nothing to do.
+
+    What another commit takes away is planned anew on the newest snapshot, a bounded number of times; then
+    ConflictError. `write-only` does not matter: this is the dedicated compaction.
+    Raises UnsupportedError for append tables.
+    """
+    wanted = wanted or Wanted()
+    if not store.schema.primary_keys:
+        raise UnsupportedError("append tables are compacted by ops.append_compact", path=store.paths.root)
+    base = store.latest_snapshot()
+    if base is None:
+        return None
+    user = wanted.commit_user or new_commit_user(store)
+
+    def due(snapshot: Snapshot) -> list[CompactUnit]:
+        return units_due(store, snapshot, full=wanted.full, partitions=wanted.partitions)
+
+    return _Maintenance(store, Commit(store, user), BATCH_COMMIT_IDENTIFIER, run).until_done(base, due)
+
+
+def after_write(
+    store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
+) -> Snapshot | None:
+    """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
+    those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.
+
+    The COMPACT snapshot, by the same user and identifier, or None: `write-only`, a postpone table (compaction is a job
+    of its own), nothing due, or the compaction lost to other commits too often, or the storage does not say whether it
+    was published, and was given up with a warning (the
+    rows are safe in level 0). CommitError instead where rows or changes stay unseen until compaction, or
+    `commit.force-compact` asks for it.
+    Spec: docs/spec/compaction.md#committing
+    """
+    options = store.options
+    written = any(message.new_files for message in messages)
+    if not store.schema.primary_keys or not written or options.get("write-only"):
+        return None
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        return None
+    full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
+    tells = snapshot.commit_kind is not CommitKind.OVERWRITE
+
+    commit = Commit(store, snapshot.commit_user)
+    try:
+        added = [entry for entry in delta_entries(store, snapshot) if entry.kind is FileKind.ADD]
+        buckets = {bucket_key(entry) for entry in added}
+
+        def due(newest: Snapshot) -> list[CompactUnit]:
+            return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
+
+        return _Maintenance(store, commit, snapshot.commit_identifier, run).until_done(snapshot, due)
+    except Exception as error:  # the rows are committed: nothing may read as if they were not
+        landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
+        if landed is not None:
+            return landed
+        if _must_compact(store):
+            raise CommitError(
+                "the rows are committed, but not known to be compacted, and are not seen before",
+                table=store.paths.root,
+                snapshot=snapshot.id,
+                reason=str(error),
+                remedy="CALL sys.compact on the table",
+            ) from error
+        warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
+        return None
+
+
+def _landed(store: Store, written: Snapshot) -> Snapshot | None:
+    """The COMPACT snapshot that follows a write under its own name; None: there is none, or the storage fails."""
+    name = CommitName(0, written.commit_user, written.commit_identifier, CommitKind.COMPACT)
+    with suppress(Exception):
+        later = takewhile(lambda found: found.id > written.id, store.snapshots(newest_first=True))
+        return next((found for found in later if is_commit(found, name)), None)
+    return None
+
+
+def _must_compact(store: Store) -> bool:
+    options = store.options
+    waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
+    return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))
+
+
+@dataclass(slots=True)
+class _Maintenance:
+    """One round after the other until nothing is left or too many were lost."""
+
+    store: Store
+    commit: Commit
+    identifier: int
+    run: Run
+
+    def until_done(self, base: Snapshot, due: Due) -> Snapshot | None:
+        """Compact what is due on `base`, and what was lost on newer snapshots."""
+
+        def once(attempt: Attempt) -> Snapshot | None:
+            newest = attempt.on(self.store.latest_snapshot() if attempts.lost else base)
+            if newest is None:
+                return None
+            kept = {(message.partition, message.bucket) for message in attempt.messages}
+            units = [unit for unit in due(newest) if (unit.partition, unit.bucket) not in kept]
+            messages = attempt.made(self.run(self.store, units) if units else [])
+            return self.commit.commit(messages, self.identifier, outcome=attempt.outcome) if messages else None
+
+        attempts = Attempts(self.store, self.commit.abort, rescue=self._standing)
+        return attempts.run(once)
+
+    def _standing(self, messages: Sequence[CommitMessage]) -> list[CommitMessage]:
+        """The messages whose files are all still there."""
+        newest = self.store.latest_snapshot()
+        if newest is None:
+            return []
+        files = {
+            (entry.partition, entry.bucket, entry.file.level, entry.file.file_name)
+            for entry in live_entries(self.store, newest)
+        }
+        indexes = {(e.partition, e.bucket, e.file.file_name) for e in self.store.index_manifest(newest)}
+
+        def stands(message: CommitMessage) -> bool:
+            place = (message.partition, message.bucket)
+            read = {(*place, file.level, file.file_name) for file in message.compact_before}
+            replaced = {(*place, file.file_name) for file in message.compact_deleted_index_files}
+            return not message.compact_new_index_files and read <= files and replaced <= indexes
+
+        return [message for message in messages if stands(message)]

@@ -1,0 +1,187 @@
+"""Pending rows of a postpone table into their real buckets: plan → units → level-0 files → one COMPACT snapshot.
+
+    PendingUnit                                                   some pending files of a partition, in their order
+    units_pending(store, snapshot, partitions, parallelism)       all that is pending, from metadata only
+    place_rows(store, unit) -> list[CommitMessage]                one task's work
+    place_pending(store, wanted, parallelism, run) -> Snapshot | None    all of it, planned anew where others came first
+
+The rows of a unit get the sequence numbers that follow those of the bucket and of the pending rows before them, so
+units need no order among each other. The merge of what they write is `ops.compact.bucket`'s affair, as after any write.
+
+Spec: docs/spec/postpone.md#compaction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.ops.buckets.postpone import buckets_for_compaction, ordered_by_partition, real_totals
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.conflicts import max_sequences
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.write import new_commit_user, renumber, sequence_floor, write_batches
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.schema.schema import KIND_FIELD
+
+UNIT_BYTES = 16 << 20  # of pending files that are worth a task
+FILE_BYTES = 4 << 20  # that each group of files should bring a bucket
+MOST_SHARES = 4  # how often pending files are read rather than buckets given several runs
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUnit:
+    """Pending files of one partition, in their order, whose rows go to the real buckets of one share.
+
+    `starts`: the next sequence number of each bucket that has files, `first` of the others; `before`: rows of the
+    partition's pending files before these. `share`: (k, n), the buckets whose number modulo n is k.
+    """
+
+    partition: bytes
+    total_buckets: int
+    files: tuple[DataFile, ...]
+    starts: dict[int, int] = field(default_factory=dict)
+    first: int = 0
+    before: int = 0
+    share: tuple[int, int] = (0, 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files' rows that the unit writes, about."""
+        return sum(file.file_size for file in self.files) // self.share[1]
+
+
+RunPending = Callable[[Store, Sequence[PendingUnit]], list[CommitMessage]]
+"""Places units and gives their messages; where it raises, the files that it wrote are gone."""
+
+
+def units_pending(
+    store: Store, snapshot: Snapshot, partitions: PartitionFilter | None = None, parallelism: int = 1
+) -> list[PendingUnit]:
+    """What is pending in a snapshot, in the partitions that `partitions` is true for, as units for so many tasks."""
+    only = EntryFilter(buckets=frozenset([POSTPONE_BUCKET]))
+    pending = [e for e in live_entries(store, snapshot, only) if partitions is None or partitions(e.partition)]
+    if not pending:
+        return []
+    ordered = ordered_by_partition(store, snapshot, pending)
+    real = live_entries(store, snapshot, EntryFilter(partitions=frozenset(ordered), min_bucket=0))
+    totals, whole = real_totals(real), sum(entry.file.file_size for entry in pending)
+    first, starts = sequence_floor(store, snapshot), _next_numbers(real)
+    units: list[PendingUnit] = []
+    for partition, files in ordered.items():
+        rows, size = sum(file.row_count for file in files), sum(file.file_size for file in files)
+        total = totals.get(partition) or buckets_for_compaction(store.options, rows, parallelism)
+        tasks = min(-(-parallelism * size // max(whole, 1)), max(1, size // UNIT_BYTES))
+        shares = max(1, min(total, tasks, MOST_SHARES))
+        groups = max(1, min(tasks // shares, size // (total * FILE_BYTES)))
+        before = 0
+        for group in _grouped(files, groups):
+            for own in range(shares):
+                place = (starts.get(partition, {}), first, before, (own, shares))
+                units.append(PendingUnit(partition, total, tuple(group), *place))
+            before += sum(file.row_count for file in group)
+    return units
+
+
+def _next_numbers(entries: Iterable[ManifestEntry]) -> dict[bytes, dict[int, int]]:
+    found: dict[bytes, dict[int, int]] = {}
+    for (partition, bucket), highest in max_sequences(entries).items():
+        found.setdefault(partition, {})[bucket] = highest + 1
+    return found
+
+
+def _grouped(files: Sequence[DataFile], count: int) -> list[list[DataFile]]:
+    """At most `count` groups of consecutive files, of about the same bytes."""
+    target = -(-sum(file.file_size for file in files) // count)
+    groups: list[list[DataFile]] = [[]]
+    filled = 0
+    for file in files:
+        if groups[-1] and filled + file.file_size // 2 > target and len(groups) < count:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += file.file_size
+    return groups
+
+
+def place_rows(store: Store, unit: PendingUnit) -> list[CommitMessage]:
+    """Write a unit's rows as sorted level-0 files of their buckets; one message a bucket. The pending files stay: the
+    commit takes them away.
+
+    Memory: `write-buffer-size` and a few blocks. Errors as `write_batches`; then the files written are removed.
+    """
+    start = {(unit.partition, bucket): number + unit.before for bucket, number in unit.starts.items()}
+    task = WriteTask(
+        "",
+        sequence_start=start,
+        total_buckets={unit.partition: unit.total_buckets},
+        first_sequence=unit.first + unit.before,
+    )
+    return write_batches(store, _rows(store, unit), task, KIND_FIELD.name)
+
+
+def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
+    """The unit's rows in their order, with their kinds."""
+    schema = store.schema
+    folder = store.paths.bucket_dir(unit.partition, POSTPONE_BUCKET)
+    names = [*schema.field_names, KIND_FIELD.name]
+    fields, function = schema.select(schema.bucket_keys), store.options.get("bucket-function.type")
+    own, shares = unit.share
+    for file in unit.files:
+        for batch in read_key_values(store, folder, file):
+            rows = batch.select(names)
+            if shares > 1:
+                buckets = assign_buckets(rows, fields, unit.total_buckets, function)
+                rows = rows.filter(pa.array(np.asarray(buckets) % shares == own))
+            yield rows
+
+
+def run_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+    """Place units in this process, several at a time. On an error the files of all units are removed."""
+    return run_units(store, units, place_rows)
+
+
+def place_pending(
+    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = run_here
+) -> Snapshot | None:
+    """Move what is pending now into real buckets and commit it; the COMPACT snapshot, None where nothing is pending.
+
+    Takes away exactly the pending files that were read: what others commit meanwhile stays pending. Where another
+    compaction took them, or another commit gave a partition another bucket number, it is planned anew, a bounded
+    number of times; then ConflictError.
+    """
+    commit = Commit(store, new_commit_user(store), renumber=partial(renumber, store))
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(store.latest_snapshot())
+        units = [] if base is None else units_pending(store, base, partitions, parallelism)
+        if not units:
+            return None
+        messages = attempt.made(run(store, units))
+        return commit.move([*messages, *_removals(units)], outcome=attempt.outcome)
+
+    return Attempts(store, commit.abort).run(once)
+
+
+def _removals(units: Sequence[PendingUnit]) -> list[CommitMessage]:
+    """What takes the units' pending files away, each once."""
+    files: dict[bytes, dict[str, DataFile]] = {}
+    for unit in units:
+        files.setdefault(unit.partition, {}).update((file.file_name, file) for file in unit.files)
+    return [
+        CommitMessage(partition, POSTPONE_BUCKET, POSTPONE_BUCKET, deleted_files=tuple(found.values()))
+        for partition, found in files.items()
+    ]

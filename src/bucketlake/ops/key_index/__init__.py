@@ -1,0 +1,1 @@
+"""Where every key of a cross-partition table lies."""

@@ -1,0 +1,1 @@
+"""Writes that lost to another commit: their rows moved to where they belong now."""

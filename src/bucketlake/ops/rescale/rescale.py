@@ -1,0 +1,429 @@
+"""Partitions into another number of buckets while writers go on: copy, replay, switch.
+
+    rescale(store, RescaleRequest(bucket_num, partitions), run=run_here) -> Snapshot | None
+
+1. copy: the files of a snapshot, merged, into the new buckets;
+2. replay: what was appended since, file by file, until nothing is left;
+3. switch: one OVERWRITE commit that takes away whatever files the partitions have then. Planning it replays what came
+   last, so nothing that is committed before the switch is missed, and nobody waits for longer than a commit.
+
+Compactions change no rows and are passed over: what they took in is still on disk, because snapshots keep it. Where a
+partition was overwritten, or rows of its files were deleted, it is copied again.
+
+Spec: docs/spec/rescale.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from bucketlake.errors import CommitError, ConflictError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.compaction import CompactionPick, CompactionRule
+from bucketlake.ops.buckets.dynamic import remove_index
+from bucketlake.ops.commit.conflicts import CommitName, max_sequences
+from bucketlake.ops.commit.outcome import Attempts, Outcome, owned
+from bucketlake.ops.commit.publish import ROWS_STAY_PROPERTY, Changes, Publisher, Request, View
+from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.compact.append_compact import numbered
+from bucketlake.ops.compact.bucket import CompactUnit, Planner, compact_bucket
+from bucketlake.ops.compact.maintain import Wanted
+from bucketlake.ops.compact.maintain import compact as compact_table
+from bucketlake.ops.rescale.advise import numbers_due
+from bucketlake.ops.rescale.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
+from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
+from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.write import new_commit_user, remove_files
+from bucketlake.schema.schema import BucketMode
+
+__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "run_here"]
+
+Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
+"""Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
+
+ATTEMPTS = 20
+ROUNDS = 10  # replays before the switch; what is left then is replayed within it
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleRequest:
+    """What to rescale. `bucket_num`: the new number (None: that of the option `bucket`); `partitions`: of these only
+    (None: all). `numbers`: by partition bytes, instead of both."""
+
+    bucket_num: int | None = None
+    partitions: PartitionFilter | None = None
+    numbers: Mapping[bytes, int] | None = None
+
+    def number_of(self, store: Store, partition: bytes) -> int | None:
+        """The new number of a partition, None where it stays."""
+        if self.numbers is not None:
+            return self.numbers.get(partition)
+        if self.partitions is not None and not self.partitions(partition):
+            return None
+        return store.schema.bucket if self.bucket_num is None else self.bucket_num
+
+
+def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Snapshot | None:
+    """Put the partitions' rows into the buckets of another number, as one OVERWRITE commit; None where they have none.
+
+    Each new bucket becomes one sorted run, beside what was appended meanwhile. Rows stay as they are; no changelog is
+    written. Pending files of postpone tables are left alone. Other writers go on: what they commit meanwhile is moved
+    too, and a write that commits after the switch moves its own rows. The table's option `bucket` stays as it is.
+    Errors: InvalidError (number, no snapshot), UnsupportedError (tables whose buckets have no number), ConflictError
+    where others kept replacing the partitions, CommitError, CommitUnknownError; then the table is as it was, but for
+    the last.
+    Spec: docs/spec/rescale.md
+    """
+    _check(store, request)
+    job = _Job(store, request, run or run_here)
+    outcome = Outcome()
+    with owned(outcome, lambda: job.discard(published=False)):
+        published = job.published(outcome)
+    with suppress(Exception):  # what stays is an orphan
+        job.discard(published=published is not None)
+    if published is not None:
+        _show(store, job)
+    return published
+
+
+def rescale_due(store: Store, partitions: PartitionFilter | None = None, run: Run | None = None) -> Snapshot | None:
+    """With `bucket.auto`: rescale those of the partitions whose number should change by a factor of two or more, as
+    `advise` recommends; the snapshot, None where none should. Errors as `rescale`.
+
+    Spec: docs/spec/rescale.md#automatic
+    """
+    if not store.options.get("bucket.auto"):
+        return None
+    numbers = {p: number for p, number in numbers_due(store).items() if partitions is None or partitions(p)}
+    return rescale(store, RescaleRequest(numbers=numbers), run) if numbers else None
+
+
+def _check(store: Store, request: RescaleRequest) -> None:
+    mode, number = store.schema.bucket_mode, request.bucket_num
+    if mode not in (BucketMode.FIXED, BucketMode.POSTPONE):
+        raise UnsupportedError(
+            "only tables whose buckets have a fixed number can be rescaled",
+            path=store.paths.root,
+            bucket=store.schema.bucket,
+            remedy="dynamic buckets grow by themselves, tables without buckets have none",
+        )
+    if mode is BucketMode.POSTPONE and number is None and request.numbers is None:
+        raise InvalidError(
+            "When rescaling postpone bucket tables, you must provide the resulting bucket number.",
+            path=store.paths.root,
+        )
+    for wanted in (*(() if number is None else (number,)), *(request.numbers or {}).values()):
+        if wanted < 1:
+            raise InvalidError("The number of buckets needs to be greater than 0.", bucket_num=wanted)
+    if store.latest_snapshot_id() is None:
+        raise InvalidError(f"Table {store.paths.root} has no snapshot, no need to rescale.")
+
+
+def run_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+    """Move rows in this process, several units at a time. On an error the files of all units are removed."""
+    return run_units(store, units, move)
+
+
+class _Overtaken(Exception):
+    """Partitions whose rows others changed, and which must be copied again."""
+
+    def __init__(self, partitions: Iterable[bytes]) -> None:
+        super().__init__()
+        self.partitions = frozenset(partitions)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What a new bucket will hold. `settled`: files that need no look; `fresh`: (name of the file they come from, file
+    of level 0); `vectors`: deletion vectors of settled files."""
+
+    settled: list[DataFile] = field(default_factory=list)
+    fresh: list[tuple[str, DataFile]] = field(default_factory=list)
+    vectors: IndexFile | None = None
+    rows: int = 0  # numbered so far, in append tables
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition on its way. `number`: of its new buckets; `highest`: the greatest sequence number that was moved out
+    of each old bucket."""
+
+    number: int
+    buckets: dict[int, _Bucket] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
+
+
+class _Job:
+    """One call: partitions that were copied, all caught up to the snapshot `seen`, and everything that was written."""
+
+    def __init__(self, store: Store, request: RescaleRequest, run: Run) -> None:
+        self._store, self._request, self._run = store, request, run
+        self._keyed = bool(store.schema.primary_keys)
+        self._producer = store.options.get("changelog-producer") if self._keyed else "none"
+        self._top = CompactionRule.of(store.options).num_levels - 1 if self._keyed else 0
+        self._settles = self._keyed and (skips_level_0(store) or self._producer == "lookup")
+        self._seen: Snapshot | None = None
+        self._complete = False  # nothing is missing as of `seen`
+        self._made: list[CommitMessage] = []
+        self.moving: dict[bytes, _Partition] = {}
+
+    def published(self, outcome: Outcome) -> Snapshot | None:
+        """Copy, replay, switch, again where others came between; None where there is nothing to move."""
+        attempts = Attempts(self._store, lambda _: None, ATTEMPTS, again=(CommitError, NotFoundError, _Overtaken))
+        for attempt in attempts:
+            self._forget(attempts.lost)
+            with attempt:
+                return self._switch(attempt.within(outcome)) if self._prepare() else None
+        raise ConflictError(
+            "other commits kept replacing the partitions that are rescaled",
+            path=self._store.paths.root,
+            attempts=ATTEMPTS,
+            remedy="rescale while nobody overwrites them or deletes rows of their files",
+        ) from attempts.lost
+
+    def discard(self, *, published: bool) -> None:
+        """Remove what was written, but for what was published."""
+        places = self._placed() if published else []
+        kept = {file.file_name for _, _, _, bucket in places for file in _files(bucket)}
+        kept |= {bucket.vectors.file_name for *_, bucket in places if bucket.vectors is not None}
+        for message in self._made:
+            made = [file for file in (*message.new_files, *message.compact_after) if file.file_name not in kept]
+            remove_files(self._store, message.partition, message.bucket, made)
+            for index in message.compact_new_index_files:
+                if index.file_name not in kept:
+                    remove_index(self._store, message.partition, message.bucket, index)
+
+    def fresh(self) -> frozenset[bytes]:
+        """Partitions with files of level 0 among those switched to."""
+        return frozenset(partition for partition, _, _, bucket in self._placed() if bucket.fresh)
+
+    def _forget(self, lost: Exception | None) -> None:
+        """After a lost attempt: the partitions that must be copied again."""
+        if isinstance(lost, _Overtaken):
+            gone = lost.partitions
+        elif isinstance(lost, NotFoundError):  # files of a snapshot that has expired
+            gone = frozenset(self.moving)
+        else:  # others won every race
+            return
+        self._complete = False
+        for partition in gone:
+            self.moving.pop(partition, None)
+
+    def _placed(self) -> list[tuple[bytes, int, int, _Bucket]]:
+        """(partition, number of buckets, bucket number, content) of all new buckets."""
+        return [(p, state.number, b, bucket) for p, state in self.moving.items() for b, bucket in state.buckets.items()]
+
+    # ---- copy
+
+    def _prepare(self) -> bool:
+        """Copy the partitions that are not yet there and catch up with the newest snapshot; whether there are any."""
+        for _ in range(ROUNDS):
+            newest = self._store.latest_snapshot()
+            if newest is None:
+                return False
+            known = self._seen
+            if self._complete and known is not None and (known.id, known.uuid) == (newest.id, newest.uuid):
+                break
+            self._catch_up(newest, self._run)
+            self._copy(newest)
+        return bool(self.moving)
+
+    def _copy(self, snapshot: Snapshot) -> None:
+        """Move all rows that the missing partitions have in a snapshot."""
+        missing: dict[bytes, list[ManifestEntry]] = {}
+        for entry in live_entries(self._store, snapshot, EntryFilter(min_bucket=0)):
+            if entry.partition not in self.moving:
+                missing.setdefault(entry.partition, []).append(entry)
+        vectors: dict[bytes, dict[int, IndexFile]] = {}
+        for index in self._store.index_manifest(snapshot):
+            if index.file.index_type == DELETION_VECTORS:
+                vectors.setdefault(index.partition, {})[index.bucket] = index.file
+        states: dict[bytes, _Partition] = {}
+        units: list[MoveUnit] = []
+        for partition, entries in missing.items():
+            number = self._request.number_of(self._store, partition)
+            if number is None:
+                continue
+            highest = {bucket: top for (_, bucket), top in max_sequences(entries).items()}
+            states[partition] = _Partition(number, highest=highest)
+            told = [entry for entry in entries if self._is_told(entry.file)]
+            units += copy_units(partition, number, sources_of(told, vectors.get(partition, {})))
+            waiting = sorted((entry for entry in entries if not self._is_told(entry.file)), key=_age)
+            units += [replay_unit(entry, number) for entry in waiting]
+        messages = self._run(self._store, units) if units else []
+        self._made += messages
+        self.moving.update(states)
+        self._take(messages)
+        self._complete = True
+
+    def _is_told(self, file: DataFile) -> bool:
+        """Whether a changelog has told of all rows of a file, if compaction is to write one: others are not merged
+        with older rows, so that the next compaction tells of them."""
+        if self._producer == "full-compaction":
+            return file.level >= self._top
+        return self._producer != "lookup" or file.level > 0
+
+    # ---- replay
+
+    def _catch_up(self, newest: Snapshot, run: Run) -> None:
+        """Move what was appended up to a snapshot. Raises _Overtaken for partitions that were changed otherwise."""
+        if self._seen is None or not self.moving:
+            self._seen = newest
+            return
+        before = self._store.find_snapshot(self._seen.id)
+        if before is None or before.uuid != self._seen.uuid or newest.id < before.id:
+            raise _Overtaken(self.moving)  # rolled back, or expired
+        units: list[MoveUnit] = []
+        overtaken: set[bytes] = set()
+        for snapshot_id in range(before.id + 1, newest.id + 1):
+            snapshot = newest if snapshot_id == newest.id else self._store.find_snapshot(snapshot_id)
+            if snapshot is None:
+                raise _Overtaken(self.moving)
+            entries = delta_entries(self._store, snapshot, EntryFilter(partitions=frozenset(self.moving)))
+            overtaken |= self._changed(before, snapshot, entries)
+            if snapshot.commit_kind is CommitKind.APPEND:
+                units += self._replayed([e for e in entries if e.kind == FileKind.ADD and e.bucket >= 0])
+            before = snapshot
+        if overtaken:
+            raise _Overtaken(overtaken)
+        messages = run(self._store, units) if units else []
+        self._made += messages
+        self._take(messages)
+        self._seen = newest
+
+    def _replayed(self, new: Sequence[ManifestEntry]) -> list[MoveUnit]:
+        """The units of what one commit added, oldest rows first.
+
+        A compaction that drops the newest row of a bucket, a delete, lets the next write take its sequence number:
+        files are numbered after all that was moved before them.
+        """
+        groups: dict[BucketKey, list[ManifestEntry]] = {}
+        for entry in sorted(new, key=_age):
+            groups.setdefault(bucket_key(entry), []).append(entry)
+        units: list[MoveUnit] = []
+        for (partition, bucket), entries in groups.items():
+            state = self.moving[partition]
+            shift = max(0, state.highest.get(bucket, -1) + 1 - entries[0].file.min_sequence_number)
+            state.highest[bucket] = shift + max(entry.file.max_sequence_number for entry in entries)
+            units += [replay_unit(entry, state.number, shift) for entry in entries]
+        return units
+
+    def _changed(self, before: Snapshot, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> set[bytes]:
+        """The partitions whose rows a snapshot changed otherwise than by adding files, or of whose changes it told."""
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            return {entry.partition for entry in entries if entry.bucket >= 0} | self._marked(before, snapshot)
+        if snapshot.commit_kind is not CommitKind.COMPACT:
+            return self._marked(before, snapshot)
+        pending = {entry.partition for entry in entries if entry.bucket < 0}
+        if self._producer != "full-compaction":
+            return pending
+        wanted = EntryFilter(partitions=frozenset(self.moving))
+        return pending | {entry.partition for entry in changelog_entries(self._store, snapshot, wanted)}
+
+    def _marked(self, before: Snapshot, snapshot: Snapshot) -> set[bytes]:
+        """The partitions whose index files differ."""
+        if before.index_manifest == snapshot.index_manifest:
+            return set()
+        old, new = (self._store.index_manifest(one) for one in (before, snapshot))
+        changed = {(e.partition, e.file.file_name) for e in old} ^ {(e.partition, e.file.file_name) for e in new}
+        return {partition for partition, _ in changed if partition in self.moving}
+
+    def _take(self, messages: Sequence[CommitMessage]) -> None:
+        """Add moved files to their buckets."""
+        for message in messages:
+            bucket = self.moving[message.partition].buckets.setdefault(message.bucket, _Bucket())
+            if not self._keyed:
+                files = numbered(message.new_files, bucket.rows)
+                bucket.rows += sum(file.row_count for file in files)
+                bucket.settled += files
+                continue
+            source = message.compact_before[0].file_name
+            for file in message.new_files:
+                if file.level > 0:
+                    bucket.settled.append(file)
+                else:
+                    bucket.fresh.append((source, file))
+
+    # ---- switch
+
+    def _switch(self, outcome: Outcome) -> Snapshot:
+        user = new_commit_user(self._store)
+        name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+        request = Request(name, self._changes, properties={ROWS_STAY_PROPERTY: user})
+        return Publisher(self._store).publish(request, outcome)
+
+    def _changes(self, view: View) -> Changes:
+        """Everything out, everything in, as of a base: what came last is moved first."""
+        if view.snapshot is None:
+            raise _Overtaken(self.moving)
+        self._catch_up(view.snapshot, run_here)
+        partitions = frozenset(self.moving)
+        old = [entry for entry in view.entries(partitions) if entry.bucket >= 0]
+        self._settle({entry.file.file_name for entry in old if entry.file.level == 0})
+        added: list[ManifestEntry] = []
+        indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in partitions]
+        for partition, number, place, bucket in self._placed():
+            added += [ManifestEntry(FileKind.ADD, partition, place, number, file) for file in _files(bucket)]
+            if bucket.vectors is not None:
+                indexes.append(IndexEntry(FileKind.ADD, partition, place, bucket.vectors))
+        return Changes((*(deletion(entry) for entry in old), *added), (), tuple(indexes))
+
+    def _settle(self, waiting: set[str]) -> None:
+        """Compact moved files whose originals were compacted meanwhile, where that matters: their rows can be seen, and
+        have been told of. `waiting`: names of files that are still in level 0."""
+        if not self._settles:
+            return
+        for partition, number, place, bucket in self._placed():
+            done = [file for source, file in bucket.fresh if source not in waiting]
+            if done:
+                unit = CompactUnit(partition, place, number, (*bucket.settled, *done), _NO_PICK, bucket.vectors)
+                self._compact(bucket, unit)
+                bucket.fresh = [(source, file) for source, file in bucket.fresh if source in waiting]
+
+    def _compact(self, bucket: _Bucket, unit: CompactUnit) -> None:
+        """Take the unit's files of level 0 into higher levels."""
+        files, vectors = list(unit.files), unit.vectors
+        for full in (False, True):
+            found = Planner(self._store, full).pick(tuple(files), vectors)
+            if found is None or all(file.level > 0 for file in files):
+                continue
+            now = replace(unit, files=tuple(files), vectors=vectors, pick=found, tells=False)
+            message = compact_bucket(self._store, now)
+            if message is not None:
+                self._made.append(message)
+                gone = {(file.file_name, file.level) for file in message.compact_before}
+                files = [f for f in files if (f.file_name, f.level) not in gone] + list(message.compact_after)
+                if message.compact_deleted_index_files or message.compact_new_index_files:
+                    vectors = next(iter(message.compact_new_index_files), None)
+        bucket.settled, bucket.vectors = files, vectors
+
+
+_NO_PICK = CompactionPick((), 0, False)
+
+
+def _files(bucket: _Bucket) -> list[DataFile]:
+    return [*bucket.settled, *(file for _, file in bucket.fresh)]
+
+
+def _age(entry: ManifestEntry) -> tuple[int, int, str]:
+    """Append files by their order, others by their age."""
+    return entry.file.min_sequence_number, entry.file.max_sequence_number, entry.file.file_name
+
+
+def _show(store: Store, job: _Job) -> None:
+    """Compact files of level 0 that batch reads do not see before."""
+    fresh = job.fresh()
+    if not fresh or not skips_level_0(store):
+        return
+    try:
+        compact_table(store, Wanted(full=False, partitions=fresh.__contains__))
+    except Exception as error:
+        warnings.warn(f"the table is rescaled, compaction was given up: {error}", stacklevel=3)

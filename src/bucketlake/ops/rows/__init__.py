@@ -1,0 +1,1 @@
+"""Rows of one task: in, spilled, assigned, rolled into files, read again, looked up."""

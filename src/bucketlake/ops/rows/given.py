@@ -1,0 +1,142 @@
+"""What a caller hands over as rows, as record batches: Arrow data, data frames, columns and rows in Python.
+
+    Arrow table, batch, reader, anything with `__arrow_c_stream__` or `__arrow_c_array__`      as it is, lazily
+    pandas DataFrame        its columns; the index is left out
+    mapping                 name → values of the column
+    list of mappings        rows; what a row lacks is null
+    iterable                of Arrow tables or batches, lazily
+
+Spec: docs/spec/writing.md#input
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bucketlake.errors import InvalidError
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import arrow_schema
+
+Given = Any  # see above
+_TAKEN = "an Arrow table, batch or reader, a pandas DataFrame, a dict of columns, a list of dicts"
+
+
+def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
+    """Rows in Python as an Arrow table, Arrow data as it is; InvalidError for what is neither."""
+    try:
+        if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+            return data
+        if type(data).__module__.partition(".")[0] == "pandas":
+            return _of_pandas(data)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.record_batch(data)
+        if isinstance(data, Mapping):
+            return pa.table(dict(data))
+        if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping):
+            return _of_rows(data)
+    except InvalidError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise InvalidError("these rows do not become columns", type=_kind(data), reason=str(error)) from error
+    if isinstance(data, (str, bytes, bytearray)) or not isinstance(data, Iterable):
+        raise InvalidError("cannot write this", type=_kind(data), remedy=f"give {_TAKEN}, or an iterable of batches")
+    return data
+
+
+def _of_pandas(data: Any) -> pa.Table:
+    columns = getattr(data, "columns", None)
+    if columns is None:
+        raise InvalidError("cannot write this", type=_kind(data), remedy="give a DataFrame with the table's columns")
+    odd = [name for name in columns if not isinstance(name, str)]
+    if odd:
+        raise InvalidError("columns whose names are no text", columns=odd[:10], remedy="rename the columns")
+    if len(set(columns)) < len(columns):
+        raise InvalidError("columns that occur more than once", columns=sorted({*columns})[:10])
+    return pa.Table.from_pandas(data, preserve_index=False)
+
+
+def _of_rows(rows: Sequence[Any]) -> pa.Table:
+    """All rows count, and all their keys: a key that only a later row has is a column too."""
+    other = next((row for row in rows if not isinstance(row, Mapping)), None)
+    if other is not None:
+        raise InvalidError("rows of different kinds", types=["dict", _kind(other)], remedy="give a list of dicts")
+    names = dict.fromkeys(name for row in rows for name in row)
+    odd = [name for name in names if not isinstance(name, str)]
+    if odd:
+        raise InvalidError("columns whose names are no text", columns=odd[:10])
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def record_batches(data: Given, partition: Mapping[str, Any], schema: TableSchema) -> Iterator[pa.RecordBatch]:
+    """The batches of what `arrow_input` gave, with the columns that `partition` fixes where they lack them.
+
+    Raises InvalidError for what is no batch, for text that is not UTF-8, and for a partition value that is none of its
+    column.
+    """
+    unknown = sorted(set(partition) - set(schema.partition_keys))
+    if unknown:
+        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
+    constants = {name: _typed(value, fields[name]) for name, value in partition.items()}
+    return _batches(data, fields, constants)
+
+
+def _batches(
+    data: Given, fields: Mapping[str, pa.Field], constants: Mapping[str, pa.Scalar]
+) -> Iterator[pa.RecordBatch]:
+    for batch in _plain_batches(data):
+        _check(batch)
+        there = set(batch.schema.names)
+        for name in fields.keys() - there:
+            batch = batch.append_column(fields[name], pa.repeat(constants[name], batch.num_rows))
+        yield batch
+
+
+def _plain_batches(data: Given) -> Iterator[pa.RecordBatch]:
+    if isinstance(data, pa.RecordBatch):
+        yield data
+        return
+    if isinstance(data, pa.Table):
+        yield from data.to_batches()
+        return
+    for part in data:
+        if isinstance(part, pa.RecordBatch):
+            yield part
+        elif isinstance(part, pa.Table):
+            yield from part.to_batches()
+        else:
+            raise InvalidError(
+                "not a record batch", type=_kind(part), remedy=f"give {_TAKEN}, or an iterable of batches"
+            )
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Names occur once; memory that is not ours holds what its types say (text is UTF-8, offsets ascend)."""
+    if len(set(batch.schema.names)) < batch.num_columns:
+        repeated = sorted(name for name, times in Counter(batch.schema.names).items() if times > 1)
+        raise InvalidError("columns that occur more than once", columns=repeated)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as error:
+            raise InvalidError("not valid values of their type", column=name, reason=str(error)) from error
+
+
+def _typed(value: Any, field: pa.Field) -> pa.Scalar:
+    """A partition value, or its text, as a scalar of the column's type."""
+    try:
+        return pa.scalar(value).cast(field.type) if isinstance(value, str) else pa.scalar(value, field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise InvalidError(
+            "not a value of its partition column", column=field.name, value=value, type=str(field.type)
+        ) from error
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

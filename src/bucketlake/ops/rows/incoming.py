@@ -1,0 +1,132 @@
+"""Rows on their way in: columns checked, defaults filled in, canonical layout, row kinds, kinds that are left out.
+
+Spec: docs/spec/writing.md#rows, docs/spec/merge.md#row-kinds
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError
+from bucketlake.lsm.engines.engines import is_retract
+from bucketlake.lsm.engines.rules import refused_retracts
+from bucketlake.schema.default import default_scalar
+from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.types.arrow import canonical_array
+from bucketlake.types.model import DataField, arrow_type, canonical_batch
+
+INSERT, UPDATE_BEFORE, DELETE = 0, 1, 3
+KIND_TEXTS = ("+I", "-U", "+U", "-D")
+_TEXT = pa.field("", pa.string())
+
+
+class Incoming:
+    """Takes batches of any Arrow layout and column order for one table.
+
+    `kinds`: name of an extra column with row kinds: integers (0 +I, 1 -U, 2 +U, 3 -D) or these texts; without one, a
+    column `_VALUE_KIND` is taken for it, else the table's `rowkind.field` says, else all rows are inserts.
+    `ignore-delete` and `ignore-update-before` leave rows out by their kind.
+    """
+
+    def __init__(self, schema: TableSchema, kinds: str | None = None) -> None:
+        options = schema.table_options
+        self._schema, self._kinds = schema, kinds
+        self._keyed = bool(schema.primary_keys)
+        self._kind_field: str | None = options.get("rowkind.field")
+        ignored = [UPDATE_BEFORE, DELETE] if options.get("ignore-delete") else []
+        ignored += [UPDATE_BEFORE] if options.get("ignore-update-before") else []
+        self._ignored = pa.array(ignored, pa.int8())
+        self._refused = refused_retracts(schema, options) if self._keyed else None
+        self._defaults = {f.name: f for f in schema.fields if f.default is not None}
+        self._values: dict[str, pa.Scalar] = {}
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The table's columns in canonical layout; for primary-key tables with `_VALUE_KIND` behind them.
+
+        Raises InvalidError naming the column: unknown, missing, twice, null where it must not be, value that does not
+        fit, no row kind; for rows of kinds that the table's merge engine does not take, and for append tables with rows
+        that are no inserts.
+        """
+        given = self._kinds
+        if given is None and KIND_FIELD.name in batch.schema.names:
+            given = KIND_FIELD.name
+        self._check(batch.schema.names, given)
+        rows = canonical_batch(self._filled(batch), self._schema.fields)
+        kinds = self._row_kinds(batch, given)
+        if kinds is None:
+            kinds = pa.array(np.zeros(batch.num_rows, np.int8))
+        else:
+            if len(self._ignored):
+                keep = pc.invert(pc.is_in(kinds, self._ignored))
+                rows, kinds = rows.filter(keep), kinds.filter(keep)
+            self._refuse(kinds)
+        return rows.append_column(KIND_FIELD.name, kinds) if self._keyed else rows
+
+    def _refuse(self, kinds: pa.Array) -> None:
+        if self._refused is not None and is_retract(kinds.to_numpy()).any():
+            raise InvalidError(self._refused)
+        if not self._keyed and kinds.to_numpy().any():
+            raise InvalidError("append tables take inserts only", remedy="define a primary key to update or delete")
+
+    def _check(self, names: list[str], kinds: str | None) -> None:
+        known = set(self._schema.field_names) | ({kinds} if kinds is not None else set())
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise InvalidError(
+                "columns that the table does not have", columns=unknown, table_columns=list(self._schema.field_names)
+            )
+        repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+        if repeated:
+            raise InvalidError("columns that occur more than once", columns=repeated)
+
+    def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the default in place of nulls and absent columns; other absent columns are null."""
+        for name in self._defaults:
+            place = batch.schema.get_field_index(name)
+            if place >= 0 and not batch.column(place).null_count:
+                continue
+            value = self._value(name)
+            target = pa.field(name, value.type)
+            if place < 0:
+                batch = batch.append_column(target, pa.repeat(value, batch.num_rows))
+            elif value.is_valid:
+                column = canonical_batch(batch, [self._nullable(name)]).column(0)
+                batch = batch.set_column(place, target, pc.if_else(column.is_null(), value, column))
+        given = set(batch.schema.names)
+        for field in self._schema.fields:
+            if field.name not in given and field.type.nullable:
+                batch = batch.append_column(field.name, pa.nulls(batch.num_rows, arrow_type(field.type)))
+        return batch
+
+    def _value(self, name: str) -> pa.Scalar:
+        """A column's default, read when a row first needs it: of a table that others made it may be no value."""
+        if name not in self._values:
+            self._values[name] = default_scalar(self._defaults[name])
+        return self._values[name]
+
+    def _nullable(self, name: str) -> DataField:
+        field = self._schema.field(name)
+        return replace(field, type=field.type.with_nullable(True))
+
+    def _row_kinds(self, batch: pa.RecordBatch, given: str | None) -> pa.Array | None:
+        """The rows' kinds as numbers; None: all are inserts."""
+        name = given or self._kind_field
+        if name is None:
+            return None
+        place = batch.schema.get_field_index(name)
+        column = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, pa.int8())
+        if column.null_count and given is None:
+            raise InvalidError("Row kind cannot be null.", column=name)
+        if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
+            column = pc.index_in(canonical_array(column, _TEXT, name), pa.array(KIND_TEXTS))
+        values = pc.cast(column, pa.int64(), safe=False).fill_null(-1)
+        if batch.num_rows and not 0 <= pc.min(values).as_py() <= pc.max(values).as_py() <= DELETE:
+            raise InvalidError(
+                "not a row kind", column=name, remedy="use 0 (+I), 1 (-U), 2 (+U), 3 (-D), or the texts in brackets"
+            )
+        return values.cast(pa.int8())

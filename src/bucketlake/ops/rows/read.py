@@ -1,0 +1,435 @@
+"""The read path of one split: raw files or merged sections → drop deletes → filter → project.
+
+Spec: docs/spec/reading.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
+from bucketlake.format.data.datafile import Recorded, format_of, read_recorded
+from bucketlake.format.metadata.manifest import DataFile, FileSource
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
+from bucketlake.lsm.difference import difference
+from bucketlake.lsm.engines.engines import MergeEngine
+from bucketlake.lsm.engines.rules import engine_of, order_of
+from bucketlake.lsm.keys import KeyOrder
+from bucketlake.lsm.levels import Levels, key_range_of, sections
+from bucketlake.lsm.merge import merge_runs
+from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
+from bucketlake.ops.rows.pending import PendingRuns
+from bucketlake.ops.rows.spill import Spill
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.predicate.evaluate import mask
+from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
+from bucketlake.schema.evolution import evolve_batch
+from bucketlake.schema.schema import (
+    KEY_FIELD_ID_START,
+    KIND_FIELD,
+    SEQUENCE_FIELD,
+    ReadColumn,
+    TableSchema,
+    read_mapping,
+)
+from bucketlake.types.model import DataField, Root, arrow_schema
+
+Positions = npt.NDArray[np.int64]
+MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
+KEPT_KINDS = pa.array([0, 2], pa.int8())  # +I, +U
+WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
+
+
+def read_split(
+    store: Store, split: Split, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The live rows of a split that satisfy the predicate, in the layout of `store.schema`, `columns` in their order.
+    Rows that deletion vectors name are left out before anything else is done with a file's rows.
+
+    Empty batches are left out; memory stays within a few blocks whatever the split's size. Opaque parts of the
+    predicate are left to the caller.
+    Raises InvalidError for unknown columns, NotFoundError or CorruptError for files that are gone or damaged.
+    Spec: docs/spec/reading.md, docs/spec/deletion_vector.md#reading
+    """
+    return _matching(store, split, column_names(store.schema, columns), predicate, deletes=False)
+
+
+def read_kinds(
+    store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `read_split` for tables with a primary key, with rows that take others back (-U, -D) too. `columns` may name
+    `_VALUE_KIND` and `_SEQUENCE_NUMBER`. Splits of changes give every row of their files, in order.
+
+    Spec: docs/spec/incremental.md#audit-log
+    """
+    special = (KIND_FIELD.name, SEQUENCE_FIELD.name)
+    column_names(store.schema, [name for name in columns if name not in special])
+    return _matching(store, split, list(columns), predicate, deletes=True)
+
+
+def _matching(
+    store: Store, split: Split, wanted: list[str], predicate: Predicate | None, deletes: bool
+) -> Iterator[pa.RecordBatch]:
+    predicate = None if predicate is None else exact_part(predicate)
+    needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
+    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed])
+    if split.before is not None:
+        batches = reader.differing(split.before, predicate, deletes)
+    elif split.bucket == POSTPONE_BUCKET and not split.changes:
+        batches = reader.with_pending(predicate, deletes)
+    else:
+        batches = reader.raw(predicate, deletes) if split.raw else reader.merged(predicate, deletes)
+    for batch in batches:
+        rows = batch if predicate is None else batch.filter(mask(predicate, batch))
+        if rows.num_rows:
+            yield rows.select(wanted)
+
+
+def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
+    """The positions in one file of a raw split of the rows that the predicate is true for, ascending; those that
+    deletion vectors name count like any other. The predicate must be exact. Errors as `read_split`."""
+    fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
+    return _Reader(store, split, fields).positions(file, predicate)
+
+
+def read_rows(store: Store, split: Split, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of an append table, less those of the mask, with all columns of `store.schema`."""
+    return _Reader(store, replace(split, deletions={}), store.schema.fields).rows_of(file, left_out)
+
+
+def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
+    """The columns asked for, all by default; InvalidError for one that the table does not have."""
+    known = [item.name for item in schema.fields]
+    if columns is None:
+        return known
+    there = set(known)
+    for name in columns:
+        if name not in there:
+            near = get_close_matches(name, known, 1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"choose from {known}"
+            raise InvalidError("no such column", column=name, remedy=remedy)
+    return list(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How the files of one schema give the columns wanted: what to read, and what becomes of it.
+
+    `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
+    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says."""
+
+    stored: tuple[DataField, ...]
+    names: tuple[str, ...]
+    columns: tuple[ReadColumn, ...]
+    renamed: dict[str, str]
+    sequence: int | None = None
+    size: int | None = None
+    row_count: int | None = None
+
+    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What was read as the columns wanted; all files give the same Arrow schema."""
+        if not self.columns:
+            return batch.select([])
+        target = arrow_schema([column.field for column in self.columns])
+        arrays = evolve_batch(batch, self.columns).columns
+        place = target.get_field_index(SEQUENCE_FIELD.name)
+        if self.sequence is not None and place >= 0:
+            arrays[place] = pa.repeat(pa.scalar(self.sequence, pa.int64()), batch.num_rows)
+        return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+class _Reader:
+    """Reads the files of one split as the columns `fields` of the table's schema."""
+
+    def __init__(self, store: Store, split: Split, fields: Sequence[DataField]) -> None:
+        self._store, self._split, self._fields = store, split, tuple(fields)
+        self._schema = store.schema
+        self._target = arrow_schema(fields)
+        values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
+        self._partition = {name: one[0] for name, one in zip(store.schema.partition_keys, values, strict=True)}
+        self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
+
+    def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """File by file; row groups that cannot match are skipped. `deletes`: rows of kind -U and -D too."""
+        values = [item for item in self._fields if item.name not in self._partition]
+        ignored = _ignored(self._store.options)
+        for file in self._split.files:
+            drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
+            try:
+                for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
+                    yield self._rows(_without_deletes(batch) if drops else batch)
+            except ignored as error:
+                warnings.warn(f"left out: {error}", stacklevel=2)
+
+    def positions(self, file: DataFile, predicate: Predicate) -> Positions:
+        """Where in a file the predicate is true, whatever its deletion vector."""
+        values = [item for item in self._fields if item.name not in self._partition]
+        found = [np.zeros(0, np.int64)]
+        layout, path, condition = self._plan(file, values, predicate)
+        for first, batch in read_numbered_file(self._store, path, layout, condition):
+            hits = pc.fill_null(mask(predicate, self._rows(layout.rows(batch))), False)
+            found.append(first + np.flatnonzero(hits.to_numpy(zero_copy_only=False)))
+        return np.concatenate(found)
+
+    def rows_of(self, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
+        """A file's rows, less those of the mask."""
+        values = [item for item in self._fields if item.name not in self._partition]
+        layout, path, _ = self._plan(file, values, None)
+        for batch in read_file(self._store, path, layout, None, left_out):
+            if batch.num_rows:
+                yield self._rows(layout.rows(batch))
+
+    def merged(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """Sorted runs merged by key, section by section; only conditions on the key go below the merge. `deletes`:
+        results of kind -U and -D too."""
+        for batch in self._sorted(predicate, [item.name for item in self._fields], deletes, ordered=deletes):
+            yield self._rows(batch)
+
+    def differing(self, before: Split, predicate: Predicate | None, deletes: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that this split has and `before` has not, in key order; with `deletes` also those that only `before`
+        has, as -D. Rows are compared by all columns.
+
+        Spec: docs/spec/incremental.md#diff
+        """
+        older = _Reader(self._store, before, self._fields)
+        names = self._schema.field_names
+        order = order_of(self._schema, self._store.options)
+        left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
+        for batch in difference(left, right, order, keep_deletes=deletes):
+            yield self._rows(batch)
+
+    def _sorted(
+        self, predicate: Predicate | None, wanted: Sequence[str], deletes: bool, ordered: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The merged rows as keys, sequence number, kind and what the merge needs of the other columns."""
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        layout, below = self._merge_layout(engine, order, wanted), self._key_part(predicate)
+        settled = engine.computes and settles(self._store.options)
+        for section in sections(self._split.files, key_range_of(order.fields)):
+            if settled and len(section) > 1:
+                old = self._by_level(layout, below, order, [file for run in section for file in run.files])
+                yield from merge_settled(old, order, engine, drop_deletes=not deletes)
+            else:
+                runs = [self._run(run.files, layout, below) for run in section]
+                yield from merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=ordered)
+
+    def with_pending(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
+        """Pending rows, sorted into runs by bucket, merged over the runs of the real buckets. `deletes`: as `merged`.
+
+        Spec: docs/spec/postpone.md#reading
+        """
+        engine, order = engine_of(self._schema, self._store.options), order_of(self._schema, self._store.options)
+        names = [item.name for item in self._fields]
+        layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
+        options = self._store.options
+        budget = min(options.get("write-buffer-size"), MOST_PENDING)
+        spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        pending = PendingRuns(order, engine, self._placed, budget, spill)
+        parts = {part.bucket: part for part in self._split.parts}
+        try:
+            for batch in self._pending_rows(layout, below):
+                pending.take(batch)
+            for bucket in sorted(pending.close() | parts.keys()):
+                part = parts.get(bucket)
+                old = [] if part is None else _Reader(self._store, part, self._fields)._by_level(layout, below, order)
+                new = [TrackedRun(run) for run in pending.runs(bucket)]
+                if engine.computes and settles(options):
+                    merged = merge_settled([*old, *new], order, engine, drop_deletes=not deletes)
+                else:
+                    runs = [run.batches for run in (*old, *new)]
+                    merged = merge_runs(runs, order, engine, drop_deletes=not deletes, ordered=deletes)
+                for batch in merged:
+                    yield self._rows(batch)
+        finally:
+            pending.clear()
+
+    def _pending_rows(self, layout: Sequence[DataField], below: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """The pending rows, numbered on in their order after all rows of the real buckets."""
+        number = 1 + max((f.max_sequence_number for part in self._split.parts for f in part.files), default=-1)
+        for batch in self._run(self._split.files, layout, below):
+            place = batch.schema.get_field_index(SEQUENCE_FIELD.name)
+            numbers = pa.array(np.arange(number, number + batch.num_rows, dtype=np.int64))
+            yield batch.set_column(place, batch.schema.field(place), numbers)
+            number += batch.num_rows
+
+    def _placed(self, batch: pa.RecordBatch) -> Positions:
+        """The buckets of key-value rows, -1 for those of other shares."""
+        by_name = {item.name.removeprefix("_KEY_"): item for item in self._schema.key_fields}
+        fields = [by_name[name] for name in self._schema.bucket_keys]
+        function = self._store.options.get("bucket-function.type")
+        found = assign_buckets(batch, fields, self._split.total_buckets, function).astype(np.int64)
+        own, shares = self._split.share
+        return found if shares == 1 else np.where(found % shares == own, found, -1)
+
+    def _by_level(
+        self, layout: Sequence[DataField], below: Predicate | None, order: KeyOrder, files: Sequence[DataFile] = ()
+    ) -> list[TrackedRun]:
+        """The files (all of the split by default) as sorted runs with their levels, oldest first."""
+        levels = Levels.of(files or self._split.files, key_range_of(order.fields)).sorted_runs()
+        return [TrackedRun(self._run(run.files, layout, below), level) for level, run in reversed(levels)]
+
+    def _merge_layout(self, engine: MergeEngine, order: KeyOrder, wanted: Sequence[str]) -> list[DataField]:
+        """The columns that a merge reads: keys, number, kind, what is asked for, and what the engine needs for it."""
+        keys = self._schema.trimmed_primary_keys
+        names = dict.fromkeys([*wanted, *(item.name for item in order.sequence)])
+        for special in (SEQUENCE_FIELD, KIND_FIELD):
+            names.pop(special.name, None)
+        names.update(dict.fromkeys(engine.requires(list(names))))
+        values = [self._schema.field(name) for name in names if name not in keys and name not in self._partition]
+        return [*self._schema.key_fields, SEQUENCE_FIELD, KIND_FIELD, *values]
+
+    def _key_part(self, predicate: Predicate | None) -> Predicate | None:
+        """What a predicate says of keys alone: that may be asked before rows of one key are merged."""
+        return None if predicate is None else restrict(predicate, self._schema.trimmed_primary_keys)
+
+    def _run(
+        self, files: Iterable[DataFile], fields: Sequence[DataField], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        names = {key.name.removeprefix("_KEY_"): key.name for key in self._schema.key_fields}
+        condition = None if predicate is None else rename(predicate, names)
+        for file in files:
+            for batch in self._file(file, fields, predicate):
+                yield batch if condition is None else batch.filter(mask(condition, batch))
+
+    def _file(
+        self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        """One file's rows as `fields`: value columns, or key, sequence and kind columns of the file; deleted rows are
+        left out."""
+        layout, path, condition = self._plan(file, fields, predicate)
+        vector = self._vectors.get(file.file_name)
+        if vector is None:
+            yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition))
+            return
+        deleted: Mask | None = None
+        for first, batch in read_numbered_file(self._store, path, layout, condition):
+            if deleted is None:  # now the file is known to have the rows that its manifest speaks of
+                deleted = deleted_mask(vector, file, self._split.deletions[file.file_name].path)
+            yield layout.rows(without_deleted(batch, first, deleted))
+
+    def _plan(
+        self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
+    ) -> tuple[FileLayout, str, Predicate | None]:
+        """What to read of a file, where it lies, and the condition that its row groups can be tested with."""
+        layout = file_layout(self._store, file, fields)
+        pushed = None if predicate is None else restrict(predicate, layout.renamed)
+        condition = None if pushed is None else rename(pushed, layout.renamed)
+        return layout, self._store.paths.file_path(self._split.bucket_path, file), condition
+
+    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns wanted: from the file, from its key columns, or the partition's constants."""
+        if not self._fields:
+            return batch.select([])
+        arrays = []
+        places = {name: place for place, name in enumerate(batch.schema.names)}
+        for item, target in zip(self._fields, self._target, strict=True):
+            if item.name in self._partition:
+                arrays.append(pa.repeat(self._partition[item.name].cast(target.type), batch.num_rows))
+            else:
+                place = places.get(item.name)
+                arrays.append(batch.column(places[f"_KEY_{item.name}"] if place is None else place))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+
+
+def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
+    """What to read of a file written under any schema of the table to get these columns of the present one.
+
+    Keys come from the value columns: thin files have no others, nor have those of paimon-rust, whatever the option.
+    """
+    written = store.schema_of(file.schema_id)
+    stored = tuple(item for item in written.file_fields if item not in written.key_fields)
+    keys = {item.id for item in store.schema.key_fields}
+    fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
+    columns = read_mapping(stored, fields)
+    sources = [column.source for column in columns if column.source is not None]
+    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written),)
+    renamed = {
+        column.field.name.removeprefix("_KEY_"): column.source.name
+        for column in columns
+        if column.source is not None and not column.cast
+    }
+    sequence = _snapshot_sequence(store, file)
+    return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
+
+
+def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
+    """With `sequence.snapshot-ordering`: the snapshot that a file came with, unless its rows carry theirs.
+
+    Spec: docs/spec/merge.md#snapshot-ordering
+    """
+    if not store.options.get("sequence.snapshot-ordering"):
+        return None
+    if file.file_source is None:
+        raise InvalidError(
+            "sequence.snapshot-ordering requires data files with fileSource metadata. This option is only safe for "
+            "newly-created tables or empty tables. Legacy files without fileSource cannot be ordered by commit "
+            "snapshot id.",
+            file=file.file_name,
+        )
+    return file.min_sequence_number if file.file_source is FileSource.APPEND else None
+
+
+def read_key_values(store: Store, folder: str, file: DataFile, deleted: Mask | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows of one primary-key file, delete rows included, in the table's key-value layout. `deleted`: the rows of
+    the file that its deletion vector leaves out."""
+    layout = file_layout(store, file, store.schema.key_value_fields)
+    for batch in read_file(store, store.paths.file_path(folder, file), layout, None, deleted):
+        yield layout.rows(batch)
+
+
+def read_file(
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None, deleted: Mask | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The stored columns of one file, less the rows `deleted`; rows outside of `condition` may be missing."""
+    numbered = read_numbered_file(store, path, layout, condition)
+    if deleted is None:
+        return (batch for _, batch in numbered)
+    return (without_deleted(batch, first, deleted) for first, batch in numbered)
+
+
+def read_numbered_file(
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
+    `condition` may be missing."""
+    file = Recorded(path, format_of(path), layout.size, layout.row_count)
+    return read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+
+
+def exact_part(predicate: Predicate) -> Predicate | None:
+    """The strongest part that can be evaluated here: what only Spark can stays with the caller."""
+    if is_exact(predicate):
+        return predicate
+    parts = predicate.children if isinstance(predicate, And) else ()
+    return conjunction(part for part in parts if is_exact(part))
+
+
+def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
+    """What of a raw file's failures the options say to pass over."""
+    lost = (NotFoundError,) if options.get("scan.ignore-lost-files") else ()
+    return (*lost, CorruptError) if options.get("scan.ignore-corrupt-files") else lost
+
+
+def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), KEPT_KINDS))
+
+
+def _narrowest(written: TableSchema) -> str:
+    """The stored column that costs least to read where only rows count."""
+    kind = [KIND_FIELD] if written.primary_keys else []
+    fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
+    return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name

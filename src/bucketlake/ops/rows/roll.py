@@ -1,0 +1,276 @@
+"""Rows of one bucket → data files of about the target size, and what the manifests say of each.
+
+A file is closed when it reaches `target-file-size` or `target-file-row-num`. Size is known exactly up to the last group
+that was encoded; the rows gathered since count by the ratio of file bytes to Arrow bytes of the group before.
+
+Spec: docs/spec/datafile.md#rolling
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
+from bucketlake.format.file_index.container import FileIndexBuilder
+from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
+from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
+from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.file_indexes import index_specs
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import DataField, DataType
+
+TARGET_KEYED = 128 << 20
+TARGET_APPEND = 256 << 20
+NO_LIMIT = (1 << 63) - 1
+SYSTEM_MODE = StatsMode("truncate", 128)
+RETRACTS = pa.array([1, 3], pa.int8())  # -U, -D
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """What files a roller makes: their level, who makes them, whether they are changelog, and whether they are pending:
+    rows of a postpone table as they came, in no order, without statistics and indexes."""
+
+    level: int = 0
+    source: FileSource = FileSource.APPEND
+    changelog: bool = False
+    pending: bool = False
+
+
+NEW_FILES = Rolling()
+PENDING = Rolling(pending=True)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The file being written, with what its writer does not know."""
+
+    writer: DataFileWriter
+    index: FileIndexBuilder | None = None
+    min_key: bytes = EMPTY_ROW
+    last: pa.RecordBatch | None = None
+    min_sequence: int = NO_LIMIT
+    max_sequence: int = -NO_LIMIT - 1
+    deletes: int = 0
+
+
+class Roller:
+    """Writes one bucket's rows in the order given. `partition`: stored BinaryRow bytes. Primary-key tables take rows in
+    the layout of `key_value_fields`, sorted by key; append tables number their rows from 0 in every file.
+
+    `close` gives the files; `abort` removes all of them, those already closed too. A failed write must be followed by
+    `abort`.
+    """
+
+    def __init__(self, store: Store, partition: bytes, bucket: int, rolling: Rolling = NEW_FILES) -> None:
+        schema, options = store.schema, store.options
+        self._store, self._schema, self._rolling = store, schema, rolling
+        self._folder = store.paths.bucket_dir(partition, bucket)
+        self._keyed = bool(schema.primary_keys)
+        self._form = file_format(options, rolling.level, changelog=rolling.changelog)
+        self._fields = schema.file_fields
+        self._modes = stats_modes(schema, options, rolling)
+        self._target = options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND)
+        if self._form.name == "orc":  # sizes are known stripe by stripe
+            self._form = replace(self._form, group_bytes=max(1, min(self._form.group_bytes, self._target // 16)))
+        limited = rolling.source is FileSource.APPEND and not rolling.changelog
+        self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
+        self._specs = () if rolling.changelog or rolling.pending else index_specs(options.raw)
+        self._unique = store.env.clock.new_uuid()
+        self._count = 0
+        self._ratio: float | None = None
+        self._open: _Open | None = None
+        self._files: list[DataFile] = []
+        self._paths: list[str] = []
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """The files closed so far."""
+        return tuple(self._files)
+
+    @property
+    def pending(self) -> int:
+        """Arrow bytes of rows that were given and are not encoded yet."""
+        return 0 if self._open is None else self._open.writer.pending_bytes
+
+    def flush(self) -> None:
+        """Encode what is pending, as a row group of its own."""
+        if self._open is not None:
+            self._open.writer.flush()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows, closing and opening files as they fill."""
+        start = 0
+        while start < batch.num_rows:
+            current = self._current()
+            rest = batch.slice(start)
+            rows = min(current.writer.room(rest, self._target), self._row_limit - current.writer.rows)
+            if rows > 0:
+                self._append(current, rest.slice(0, rows))
+                start += rows
+            else:
+                self._finish()
+
+    def close(self) -> list[DataFile]:
+        """Finish the open file; all files in the order of their rows."""
+        self._finish()
+        return list(self._files)
+
+    def abort(self) -> None:
+        """Remove every file that this roller made."""
+        if self._open is not None:
+            self._open.writer.abort()
+            self._open = None
+        for path in self._paths:
+            self._store.env.storage.delete(path)
+        self._files, self._paths = [], []
+
+    # ---- one file
+
+    def _current(self) -> _Open:
+        if self._open is None:
+            name = self._store.paths.data_file_name(
+                self._unique, self._count, self._form.name, self._form.compression, self._rolling.changelog
+            )
+            self._count += 1
+            path = f"{self._folder}/{name}"
+            writer = DataFileWriter(self._store.env.storage, path, self._fields, self._form, self._modes, self._ratio)
+            self._open = _Open(writer, FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None)
+        return self._open
+
+    def _append(self, current: _Open, rows: pa.RecordBatch) -> None:
+        if self._keyed:
+            if current.last is None:
+                current.min_key = self._key(rows.slice(0, 1))
+            current.last = rows.slice(rows.num_rows - 1)
+            bounds = pc.min_max(rows.column(SEQUENCE_FIELD.name))
+            current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
+            current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
+            current.deletes += pc.sum(pc.is_in(rows.column(KIND_FIELD.name), RETRACTS)).as_py() or 0
+        if current.index is not None:
+            current.index.update(rows)
+        if self._keyed and self._schema.thin_mode:
+            rows = rows.select([item.name for item in self._fields])
+        current.writer.write(rows)
+
+    def _finish(self) -> None:
+        if self._open is None:
+            return
+        current = self._open
+        written = current.writer.close()
+        self._open = None
+        self._paths.append(written.path)
+        self._ratio = current.writer.ratio
+        file = self._described(current, written)
+        self._files.append(file if current.index is None else self._with_index(file, written.path, current.index))
+
+    def _with_index(self, file: DataFile, path: str, index: FileIndexBuilder) -> DataFile:
+        """The file with its index: in the manifest if it is small, else beside the file."""
+        data = index.finish()
+        if len(data) <= self._store.options.get("file-index.in-manifest-threshold"):
+            return replace(file, embedded_index=data)
+        place = self._store.paths.file_index(path)
+        self._paths.append(place)
+        self._store.env.storage.write(place, data)
+        return replace(file, extra_files=(place.rsplit("/", 1)[-1],))
+
+    def _key(self, row: pa.RecordBatch) -> bytes:
+        fields = self._schema.key_fields
+        encoded = encode_rows([row.column(item.name) for item in fields], [item.type for item in fields])
+        return with_arity_header(encoded.row(0), len(fields))
+
+    def _described(self, current: _Open, written: WrittenFile) -> DataFile:
+        own = len(written.stats) - len(self._schema.fields)
+        values, system = written.stats[own:], written.stats[:own]
+        name = written.path.rsplit("/", 1)[-1]
+        file = described(self._store, name, replace(written, stats=values), self._rolling)
+        if current.last is None:
+            return file
+        return replace(
+            file,
+            min_key=current.min_key,
+            max_key=self._key(current.last),
+            key_stats=self._key_stats(system, values),
+            min_sequence_number=current.min_sequence,
+            max_sequence_number=current.max_sequence,
+            delete_row_count=current.deletes,
+        )
+
+    def _key_stats(self, system: Sequence[ColumnStats], values: Sequence[ColumnStats]) -> SimpleStats:
+        """Over all key columns; thin files have them among the values."""
+        keys = self._schema.key_fields
+        found = list(system[: len(keys)])
+        if self._schema.thin_mode:
+            by_name = dict(zip(self._schema.field_names, values, strict=True))
+            found = [by_name[name] for name in self._schema.trimmed_primary_keys]
+        return encode_stats(found, _types(keys))
+
+
+def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = NEW_FILES) -> DataFile:
+    """What a manifest says of a file without keys, rows numbered from 0. `written.stats`: of the table's columns."""
+    schema, values = store.schema, written.stats
+    dense = store.options.get("metadata.stats-dense-store")
+    stats, names = encode_dense(values, schema.fields) if dense else (encode_stats(values, _types(schema.fields)), None)
+    return DataFile(
+        file_name=name,
+        file_size=written.size,
+        row_count=written.rows,
+        min_key=EMPTY_ROW,
+        max_key=EMPTY_ROW,
+        key_stats=EMPTY_STATS,
+        value_stats=stats,
+        min_sequence_number=0,
+        max_sequence_number=written.rows - 1,
+        schema_id=schema.id,
+        level=rolling.level,
+        creation_time=local_millis(store.env.clock.now_millis()),
+        delete_row_count=0,
+        file_source=rolling.source,
+        value_stats_cols=names,
+    )
+
+
+def stats_modes(schema: TableSchema, options: TableOptions, rolling: Rolling = NEW_FILES) -> tuple[StatsMode, ...]:
+    """What is kept of each of `schema.file_fields` in files of this kind.
+
+    A column's own option goes first; key and system columns are kept to 128 characters; the rest follow the table's
+    mode, the first `metadata.stats-keep-first-n-columns` of them. Avro files treat all columns as the rest.
+    Spec: docs/spec/datafile.md#statistics
+    """
+    if rolling.pending:
+        return tuple(StatsMode("none") for _ in schema.file_fields)
+    text = (options.get("metadata.stats-mode.per.level") or {}).get(str(rolling.level))
+    text = text or options.get("metadata.stats-mode")
+    if rolling.changelog:
+        text = options.get("changelog-file.stats-mode") or text
+    usual, first = StatsMode.parse(text), options.get("metadata.stats-keep-first-n-columns")
+    avro = bool(schema.primary_keys) and file_format(options, rolling.level, changelog=rolling.changelog).name == "avro"
+    keys = set(schema.trimmed_primary_keys) if schema.primary_keys and schema.thin_mode else set()
+    system = len(schema.file_fields) - len(schema.fields)
+    modes = []
+    counted = 0
+    for position, item in enumerate(schema.file_fields):
+        own = options.text(f"fields.{item.name}.stats-mode")
+        if own is None and not avro and (position < system or item.name in keys):
+            modes.append(SYSTEM_MODE)
+            continue
+        within = first < 0 or counted < first
+        modes.append(StatsMode.parse(own) if own is not None else usual if within else StatsMode("none"))
+        counted += 1
+    return tuple(modes)
+
+
+def local_millis(epoch_millis: int) -> int:
+    """The wall clock of this machine's zone at an instant, as milliseconds; Paimon stores creation times so."""
+    return epoch_millis + time.localtime(epoch_millis // 1000).tm_gmtoff * 1000
+
+
+def _types(fields: Sequence[DataField]) -> list[DataType]:
+    return [item.type for item in fields]

@@ -1,0 +1,93 @@
+"""Batches that a writer puts aside on local disk, by group, and reads back in the order in which they came.
+
+One Arrow IPC file per flush holds the batches of all groups; an index in memory says which are whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from bucketlake.env.env import LocalStorage, new_scratch_folder
+
+BATCH_BYTES = 1 << 20
+COMPRESSIONS = {"zstd": "zstd", "lz4": "lz4", "none": None}
+
+
+@dataclass(slots=True)
+class Spill:
+    """One writer's spill files. `compression`: of the IPC buffers, "zstd", "lz4" or "none"; `level` for zstd."""
+
+    compression: str = "zstd"
+    level: int | None = 1
+    size: int = 0  # bytes on disk
+    _folder: str | None = None
+    _files: list[tuple[str, dict[int, list[int]]]] = field(default_factory=list)
+
+    @property
+    def files(self) -> int:
+        """How many flushes lie on disk: the most runs that one group can have."""
+        return len(self._files)
+
+    def write(self, groups: Iterable[tuple[int, Iterable[pa.RecordBatch]]]) -> None:
+        """Put one flush aside: the batches of each group that has rows, in order."""
+        storage = LocalStorage()
+        if self._folder is None:
+            self._folder = new_scratch_folder()
+        path = f"{self._folder}/spill-{len(self._files)}.arrow"
+        index: dict[int, list[int]] = {}
+        count = 0
+        with storage.open_output(path) as sink:
+            writer: pa.RecordBatchFileWriter | None = None
+            for group, piece in ((g, p) for g, batches in groups for b in batches for p in pieces(b, BATCH_BYTES)):
+                if writer is None:
+                    writer = pa.ipc.new_file(sink, piece.schema, options=self._options())
+                writer.write_batch(piece)
+                index.setdefault(group, []).append(count)
+                count += 1
+            if writer is not None:
+                writer.close()
+        found = storage.info(path)
+        self.size += found.size if found else 0
+        self._files.append((path, index))
+
+    def runs(self, group: int) -> list[Iterator[pa.RecordBatch]]:
+        """What was put aside for a group, one iterator per flush, oldest first; lazy, a batch at a time."""
+        return [_read(path, index[group]) for path, index in self._files if group in index]
+
+    def groups(self) -> set[int]:
+        """The groups that have something on disk."""
+        return {group for _, index in self._files for group in index}
+
+    def clear(self) -> None:
+        """Remove all spill files; the spill can be used again."""
+        if self._folder is not None:
+            LocalStorage().delete_tree(self._folder)
+        self._folder = None
+        self._files.clear()
+        self.size = 0
+
+    def _options(self) -> pa.ipc.IpcWriteOptions:
+        codec = COMPRESSIONS.get(self.compression, "zstd")
+        if codec == "zstd":
+            return pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=self.level))
+        return pa.ipc.IpcWriteOptions(compression=codec)
+
+
+def pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch of about `size` bytes each, at least one row."""
+    rows = batch.num_rows
+    if rows == 0:
+        return
+    step = max(1, int(rows * size / max(batch.nbytes, 1)))
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def _read(path: str, numbers: list[int]) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(path) as source:
+        reader = pa.ipc.open_file(source)
+        for number in numbers:
+            yield reader.get_batch(number)

@@ -1,0 +1,162 @@
+"""Planning an incremental read, of what came between two snapshots: splits of changes, or of two states to compare.
+
+    plan_read(store, scan) -> Plan          the plan of any batch read; one snapshot's is `ops.scan.scan.plan`
+
+Delta and changelog splits hold whole files whose rows count as they are, with their kinds, oldest first. Diff splits
+hold two lists of files, those that only the newer and those that only the older snapshot has.
+
+Spec: docs/spec/incremental.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.scan.pruning import Pruner
+from bucketlake.ops.scan.scan import (
+    EntryFilter,
+    Plan,
+    Scan,
+    changelog_entries,
+    delta_entries,
+    entry_filter,
+    live_entries,
+    plan,
+)
+from bucketlake.ops.scan.select import Span, select_snapshot
+from bucketlake.ops.scan.splits import Section, append_groups, deletion_files, overlapping, pack, split_of
+from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.messages import BucketVectors, Split
+from bucketlake.ops.table.store import Store, parallel
+
+__all__ = ["plan_read"]
+
+
+def plan_read(store: Store, scan: Scan | None = None) -> Plan:
+    """What a batch read opens: one snapshot's files, or what the options say came between two.
+
+    Errors: as `select_snapshot` and `plan`; NotFoundError for a snapshot within the span that has expired; InvalidError
+    where a snapshot's delta takes files away, so that it does not tell what changed.
+    Spec: docs/spec/incremental.md
+    """
+    scan = scan or Scan()
+    selection = scan.selection or select_snapshot(store)
+    if selection.span is None or selection.snapshot is None:
+        return plan(store, replace(scan, selection=selection))
+    # Deltas and changelogs lie in level 0, which batch reads of some tables skip.
+    wanted = replace(entry_filter(store, scan), min_level=0)
+    pruner = Pruner(store, scan.where)
+    if selection.span.before is not None:
+        old, new = (_Side.of(store, s, wanted, pruner) for s in (selection.span.before, selection.snapshot))
+        return _diff(store, old, new, pruner)
+    return _changes(store, selection.snapshot, selection.span, wanted, pruner)
+
+
+# ---------------------------------------------------------------------------------------------- delta and changelog
+
+
+def _changes(store: Store, end: Snapshot, span: Span, wanted: EntryFilter, pruner: Pruner) -> Plan:
+    def of(snapshot_id: int) -> list[ManifestEntry]:
+        return _told(store, store.snapshot(snapshot_id), span.mode, wanted)
+
+    entries = [entry for found in parallel(of, range(span.start + 1, span.end + 1)) for entry in found]
+    kept = pruner.by_value(pruner.by_key(entries))
+    place = {id(entry): number for number, entry in enumerate(kept)}
+    splits = []
+    for group in _groups(store, kept):
+        ordered = sorted(group, key=lambda entry: place[id(entry)])
+        splits.append(replace(split_of(store, end.id, ordered, raw=True), changes=True))
+    return Plan(end, tuple(kept), tuple(splits))
+
+
+def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> list[ManifestEntry]:
+    """The files that tell a snapshot's changes, oldest first."""
+    if mode == "changelog":
+        found = [] if snapshot.commit_kind is CommitKind.OVERWRITE else changelog_entries(store, snapshot, wanted)
+    else:
+        found = delta_entries(store, snapshot, wanted) if snapshot.commit_kind is CommitKind.APPEND else []
+    gone = next((entry for entry in found if entry.kind is FileKind.DELETE), None)
+    if gone is not None:
+        raise InvalidError(
+            "Delta or changelog should only have ADD files.",
+            snapshot=snapshot.id,
+            file=gone.file.file_name,
+            remedy="use 'incremental-between-scan-mode' = 'diff'",
+        )
+    return sorted(found, key=lambda entry: entry.file.min_sequence_number)
+
+
+def _groups(store: Store, entries: Sequence[ManifestEntry]) -> list[Section]:
+    """The files of each split: all versions of a key in one."""
+    buckets = _by_bucket(entries)
+    if not store.schema.primary_keys:
+        return [group for group, _ in append_groups(store, buckets.values())]
+    key_range = key_range_of(store.schema.key_fields)
+    return [
+        [entry for section in packed for entry in section]
+        for found in buckets.values()
+        for packed in pack(store, overlapping(found, key_range))
+    ]
+
+
+def _by_bucket(entries: Iterable[ManifestEntry]) -> dict[BucketKey, Section]:
+    buckets: dict[BucketKey, Section] = {}
+    for entry in entries:
+        buckets.setdefault(bucket_key(entry), []).append(entry)
+    return buckets
+
+
+# ---------------------------------------------------------------------------------------------- diff
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The files of one of two snapshots, and where their deletion vectors lie."""
+
+    snapshot: Snapshot
+    entries: list[ManifestEntry]
+    vectors: BucketVectors
+
+    @classmethod
+    def of(cls, store: Store, snapshot: Snapshot, wanted: EntryFilter, pruner: Pruner) -> _Side:
+        vectors = deletion_files(store, store.index_manifest(snapshot))
+        return cls(snapshot, pruner.by_key(live_entries(store, snapshot, wanted)), vectors)
+
+    def without(self, other: _Side, *, by_vectors: bool) -> _Side:
+        """Less the files that the other side has too; with `by_vectors`, with the same rows deleted."""
+        known = {other._identity(entry, by_vectors) for entry in other.entries}
+        kept = [entry for entry in self.entries if self._identity(entry, by_vectors) not in known]
+        return replace(self, entries=kept)
+
+    def _identity(self, entry: ManifestEntry, by_vectors: bool) -> Hashable:
+        """A file at its place; an upgraded file is another."""
+        vector = self.vectors.get(bucket_key(entry), {}).get(entry.file.file_name) if by_vectors else None
+        return (bucket_key(entry), entry.total_buckets, entry.file.level, entry.file.file_name, vector)
+
+    def split(self, store: Store, group: Section, raw: bool) -> Split:
+        return split_of(store, self.snapshot.id, group, raw, self.vectors)
+
+
+def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:
+    keyed = bool(store.schema.primary_keys)
+    # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
+    before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
+    if not keyed:
+        entries = pruner.by_value(after.entries)
+        groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
+        return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
+    newer = {id(entry) for entry in after.entries}
+    older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
+    splits = []
+    for group in _groups(store, [*older, *after.entries]):
+        left, right = (side.split(store, group, raw=False) for side in (before, after))
+        is_new = [id(entry) in newer for entry in group]
+        left = replace(left, files=tuple(f for f, new in zip(left.files, is_new, strict=True) if not new))
+        files = tuple(f for f, new in zip(right.files, is_new, strict=True) if new)
+        splits.append(replace(right, files=files, before=left))
+    return Plan(new.snapshot, (*older, *after.entries), tuple(splits))

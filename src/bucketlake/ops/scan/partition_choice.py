@@ -1,0 +1,109 @@
+"""Which partitions a procedure speaks of: texts as procedures take them, conditions, idle time.
+
+    specs   := spec {";" spec}          dt=2024-01-01,hh=0;dt=2024-01-02
+    spec    := column "=" value {"," column "=" value}      value: bare, or in quotes
+
+Spec: docs/procedures.md#partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan.scan import live_entries, local_to_epoch
+from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
+from bucketlake.ops.table.store import Store
+from bucketlake.predicate.tree import Predicate, columns_of, is_exact
+from bucketlake.schema.evolution import cast_array
+from bucketlake.types.model import STRING
+
+_NEEDS_PARTITIONS = "Table should be a partitioned table when using partition predicate."
+
+
+def parse_specs(text: str) -> list[dict[str, str]]:
+    """`pt=a,hr=1;pt=b` as column → text, quotes around a value taken off; InvalidError for anything else."""
+    specs = []
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        spec: dict[str, str] = {}
+        for pair in part.split(","):
+            column, equals, value = pair.partition("=")
+            if not equals or not column.strip():
+                raise InvalidError("not a partition", text=part, remedy="write column=value,column=value;…")
+            spec[column.strip()] = _unquoted(value.strip())
+        specs.append(spec)
+    return specs
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def by_specs(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
+    """Partitions that match any spec (all or some partition columns; texts are read as the columns' types, and the
+    table's default partition name is null). InvalidError for other columns and for values that are none of the type."""
+    keys = store.schema.partition_keys
+    if not keys:
+        raise InvalidError(_NEEDS_PARTITIONS)
+    strangers = sorted({name for spec in specs for name in spec} - set(keys))
+    if strangers:
+        raise InvalidError(f"Partition keys {strangers} are invalid. Available partition keys are {list(keys)}")
+    return spec_filter(store, [{name: _typed(store, name, value) for name, value in spec.items()} for spec in specs])
+
+
+def _typed(store: Store, name: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value == store.options.get("partition.default-name"):
+        return None
+    found: object = cast_array(pa.array([value]), STRING, store.schema.field(name).type)[0].as_py()
+    return found
+
+
+def by_condition(store: Store, predicate: Predicate) -> PartitionFilter:
+    """Partitions that satisfy a condition over partition columns; InvalidError where it speaks of others."""
+    keys = store.schema.partition_keys
+    if not keys:
+        raise InvalidError(_NEEDS_PARTITIONS)
+    named = columns_of(predicate)
+    if not named <= set(keys) or not is_exact(predicate):
+        raise InvalidError("Only partition predicate is supported", columns=sorted(named), partition_keys=list(keys))
+    decided: dict[bytes, bool] = {}
+
+    def matches(partition: bytes) -> bool:
+        if partition not in decided:
+            decided[partition] = bool(matching(store, predicate, [partition]))
+        return decided[partition]
+
+    return matches
+
+
+def chosen_partitions(
+    store: Store, specs: Sequence[Mapping[str, object]] | None, where: Predicate | None
+) -> PartitionFilter | None:
+    """Partitions that match any spec and satisfy the condition; None where neither is given: all. Errors as `by_specs`
+    and `by_condition`."""
+    named = None if specs is None else by_specs(store, specs)
+    return both(named, None if where is None else by_condition(store, where))
+
+
+def idle(store: Store, snapshot: Snapshot | None, millis: int) -> PartitionFilter:
+    """Partitions in which no file of the snapshot is younger than `millis`."""
+    newest: dict[bytes, int] = {}
+    for entry in live_entries(store, snapshot) if snapshot is not None else ():
+        created = entry.file.creation_time or 0
+        newest[entry.partition] = max(newest.get(entry.partition, created), created)
+    before = store.env.clock.now_millis() - millis
+    quiet = frozenset(partition for partition, created in newest.items() if local_to_epoch(created) <= before)
+    return quiet.__contains__
+
+
+def both(left: PartitionFilter | None, right: PartitionFilter | None) -> PartitionFilter | None:
+    """Partitions that pass both filters; None passes all."""
+    if left is None or right is None:
+        return right if left is None else left
+    first, second = left, right
+    return lambda partition: first(partition) and second(partition)

@@ -1,0 +1,226 @@
+"""Which files can hold a matching row: by partition, bucket, key statistics, value statistics and file indexes.
+
+Spec: docs/spec/commit.md#planning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
+from bucketlake.format.metadata.stats import decode_stats_columns
+from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.ops.rows.file_indexes import may_match_by_index
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store
+from bucketlake.predicate.evaluate import Bounds, may_match_all
+from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
+from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.types.model import DataField, arrow_schema
+
+Mask = npt.NDArray[np.bool_]
+MANY_VERSIONS = ("partial-update", "aggregation")
+
+
+def manifests_may_match(store: Store, predicate: Predicate, manifests: Sequence[ManifestFile]) -> Mask:
+    """Per manifest, whether it may have entries of a partition that satisfies the predicate."""
+    fields = store.schema.partition_fields
+    stats = [manifest.partition_stats for manifest in manifests]
+    counts = np.array([m.num_added_files + m.num_deleted_files for m in manifests], np.int64)
+    bounds = {f.name: _bounds(stats, fields, i) for i, f in enumerate(fields) if f.name in columns_of(predicate)}
+    return may_match_all(predicate, bounds, counts)
+
+
+def _bounds(stats: Sequence[SimpleStats], fields: Sequence[DataField], index: int) -> Bounds:
+    (found,) = decode_stats_columns(stats, [item.type for item in fields], [index])
+    return Bounds(found.mins, found.maxs, found.null_counts)
+
+
+@dataclass
+class BucketChooser:
+    """Which buckets can hold rows whose bucket key is one of a few values."""
+
+    fields: tuple[DataField, ...]
+    batch: pa.RecordBatch
+    function: str
+    _known: dict[int, frozenset[int] | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: Store, where: Predicate | None) -> BucketChooser | None:
+        """None where the predicate does not pin the bucket key, or the table's buckets are not a function of it."""
+        schema = store.schema
+        if where is None or schema.bucket_mode is not BucketMode.FIXED:
+            return None
+        values = key_values(where, schema.bucket_keys)
+        if values is None:
+            return None
+        fields = schema.select(schema.bucket_keys)
+        known = [row for row in values if all(value is not None for value in row)]
+        target = arrow_schema([DataField(f.id, f.name, f.type.with_nullable(True)) for f in fields])
+        arrays = [pa.array([row[i] for row in known], target.field(i).type) for i in range(len(fields))]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=target)
+        return cls(fields, batch, store.options.get("bucket-function.type"))
+
+    def buckets(self, total: int) -> frozenset[int] | None:
+        """The buckets out of `total`, None: any."""
+        if total <= 0:
+            return None
+        if total not in self._known:
+            found = assign_buckets(self.batch, self.fields, total, self.function)
+            self._known[total] = frozenset(int(bucket) for bucket in np.unique(found))
+        return self._known[total]
+
+
+class Pruner:
+    """Leaves out files that cannot hold a row for which the predicate is true."""
+
+    def __init__(self, store: Store, where: Predicate | None) -> None:
+        schema = store.schema
+        self._store = store
+        self._where = where
+        keys = schema.trimmed_primary_keys if schema.primary_keys else ()
+        self._key_part = restrict(where, keys) if where is not None and keys else None
+        vectors = store.options.get("deletion-vectors.enabled")
+        self._newest_decides = bool(vectors) or store.options.get("merge-engine") not in MANY_VERSIONS
+
+    def by_key(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        """Files whose keys may match; all files of tables without primary key."""
+        if self._key_part is None:
+            return list(entries)
+        return self._indexed(self._key_part, _kept(entries, self._mask(self._key_part, entries, _key_stats)))
+
+    def by_value(self, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        """Files whose rows may match, each by itself: right where every row is final."""
+        if self._where is None:
+            return list(entries)
+        return self._indexed(self._where, _kept(entries, self._mask(self._where, entries, _value_stats)))
+
+    def _indexed(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        return _kept(entries, may_match_by_index(self._store, predicate, entries))
+
+    def sections(self, sections: Sequence[list[ManifestEntry]]) -> set[int]:
+        """The `id`s of the sections in which some row, after merging, may match."""
+        if self._where is None:
+            return {id(section) for section in sections}
+        entries = [entry for section in sections for entry in section]
+        hits = self._mask(self._where, entries, _value_stats)
+        maybe = np.flatnonzero(hits)
+        hits[maybe] = may_match_by_index(self._store, self._where, [entries[i] for i in maybe.tolist()])
+        kept, at = set(), 0
+        for section in sections:
+            single = len(section) == 1
+            if hits[at : at + len(section)].any() or not (single or self._newest_decides):
+                kept.add(id(section))
+            at += len(section)
+        return kept
+
+    def _mask(self, predicate: Predicate, entries: Sequence[ManifestEntry], source: _Source) -> Mask:
+        groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+        for index, entry in enumerate(entries):
+            groups.setdefault((entry.file.schema_id, entry.file.value_stats_cols), []).append(index)
+        result = np.ones(len(entries), np.bool_)
+        for (schema_id, stats_columns), indexes in groups.items():
+            part = [entries[i] for i in indexes]
+            schema = self._store.schema_of(schema_id)
+            fields, stats = source(schema, stats_columns, part)
+            bounds = self._columns(predicate, schema, fields, stats, part)
+            rows = np.array([entry.file.row_count for entry in part], np.int64)
+            result[indexes] = may_match_all(predicate, bounds, rows)
+        return result
+
+    def _columns(
+        self,
+        predicate: Predicate,
+        schema: TableSchema,
+        fields: Sequence[DataField],
+        stats: Sequence[SimpleStats],
+        entries: Sequence[ManifestEntry],
+    ) -> dict[str, Bounds]:
+        """Bounds by today's column names; a column that the files lack is all null, a retyped one unknown. Partition
+        columns are constants of the files, whatever statistics say: the files of migrated tables lack them."""
+        places = {item.id: i for i, item in enumerate(fields)}
+        stored = {item.id for item in schema.fields}
+        known = {}
+        fixed = self._store.schema.partition_keys
+        if columns_of(predicate) & set(fixed):
+            constants = partition_columns(self._store, [entry.partition for entry in entries])
+            rows = pa.array([entry.file.row_count for entry in entries], pa.int64())
+            known = {
+                name: Bounds(values, values, pc.if_else(values.is_null(), rows, 0))
+                for name, values in zip(fixed, constants, strict=True)
+            }
+        for name in columns_of(predicate) & set(self._store.schema.field_names) - set(fixed):
+            wanted = self._store.schema.field(name)
+            if wanted.id not in stored:
+                empty = pa.nulls(len(entries), arrow_schema([wanted]).field(0).type)
+                counts = pa.array([entry.file.row_count for entry in entries], pa.int64())
+                known[name] = Bounds(empty, empty, counts)
+            elif wanted.id in places and _same_type(fields[places[wanted.id]], wanted):
+                arity = len(fields)
+                if all(_arity(s.min_values) == arity == _arity(s.max_values) for s in stats):
+                    known[name] = _bounds(stats, fields, places[wanted.id])
+        return known
+
+
+def proved_partitions(store: Store, files: Sequence[tuple[bytes, DataFile]], names: Sequence[str]) -> Mask:
+    """Per file (with its partition), whether its statistics show that it holds these partition columns, and in them no
+    other values than the partition's. Files of migrated tables do not: there the partition alone knows them."""
+    proved = np.zeros(len(files), np.bool_)
+    constants = dict(zip(store.schema.partition_keys, partition_columns(store, [one for one, _ in files]), strict=True))
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for index, (_, file) in enumerate(files):
+        groups.setdefault((file.schema_id, file.value_stats_cols), []).append(index)
+    for (schema_id, stats_columns), indexes in groups.items():
+        schema = store.schema_of(schema_id)
+        fields = schema.fields if stats_columns is None else schema.select(stats_columns)
+        places = {item.id: place for place, item in enumerate(fields)}
+        stats = [files[index][1].value_stats for index in indexes]
+        wanted = [store.schema.field(name) for name in names]
+        if any(item.id not in places or not _same_type(fields[places[item.id]], item) for item in wanted):
+            continue
+        if any(_arity(one) != len(fields) for found in stats for one in (found.min_values, found.max_values)):
+            continue
+        kept = np.ones(len(indexes), np.bool_)
+        for item in wanted:
+            bounds, values = _bounds(stats, fields, places[item.id]), constants[item.name].take(pa.array(indexes))
+            inside = pc.and_(pc.less_equal(bounds.mins, values), pc.less_equal(values, bounds.maxs))
+            kept &= pc.fill_null(inside, False).to_numpy(zero_copy_only=False)
+        proved[indexes] = kept
+    return proved
+
+
+_Source = Callable[
+    [TableSchema, "tuple[str, ...] | None", Sequence[ManifestEntry]],
+    "tuple[Sequence[DataField], Sequence[SimpleStats]]",
+]
+
+
+def _key_stats(
+    schema: TableSchema, columns: tuple[str, ...] | None, entries: Sequence[ManifestEntry]
+) -> tuple[Sequence[DataField], Sequence[SimpleStats]]:
+    return schema.select(schema.trimmed_primary_keys), [entry.file.key_stats for entry in entries]
+
+
+def _value_stats(
+    schema: TableSchema, columns: tuple[str, ...] | None, entries: Sequence[ManifestEntry]
+) -> tuple[Sequence[DataField], Sequence[SimpleStats]]:
+    fields = schema.fields if columns is None else schema.select(columns)
+    return fields, [entry.file.value_stats for entry in entries]
+
+
+def _kept(entries: Sequence[ManifestEntry], hits: Mask) -> list[ManifestEntry]:
+    return [entry for entry, hit in zip(entries, hits.tolist(), strict=True) if hit]
+
+
+def _same_type(stored: DataField, wanted: DataField) -> bool:
+    return stored.type.with_nullable(True) == wanted.type.with_nullable(True)
+
+
+def _arity(row: bytes) -> int:
+    return int.from_bytes(row[:4], "big") if len(row) >= 4 else -1

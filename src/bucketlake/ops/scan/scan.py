@@ -1,0 +1,271 @@
+"""Planning a read: the snapshot's manifests → pruned → folded into live files → pruned by statistics → splits.
+
+Spec: docs/spec/commit.md#planning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.buckets.postpone import reads_pending
+from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
+from bucketlake.ops.scan.select import Selection, select_snapshot
+from bucketlake.ops.scan.splits import make_splits, pending_splits
+from bucketlake.ops.table.entries import fold
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.partition_stats import may_hold
+from bucketlake.ops.table.partitions import matching
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.predicate.tree import Predicate, restrict
+from bucketlake.schema.schema import BucketMode
+
+ENOUGH_ROWS = 10_000  # for an average
+
+
+@dataclass(frozen=True)
+class EntryFilter:
+    """Which entries to read; every part narrows. `partition`: predicate over partition columns; `partitions`: exact;
+    `choose_buckets`: total buckets → the buckets that count (None: all)."""
+
+    partition: Predicate | None = None
+    partitions: frozenset[bytes] | None = None
+    buckets: frozenset[int] | None = None
+    choose_buckets: Callable[[int], frozenset[int] | None] | None = None
+    min_bucket: int | None = None
+    min_level: int = 0
+    level: int | None = None
+
+    def prune(self, store: Store, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Those of the manifests that may have such entries."""
+        kept = [manifest for manifest in manifests if self._may_hold(store, manifest)]
+        if self.partition is None or not kept:
+            return kept
+        hits = manifests_may_match(store, self.partition, kept).tolist()
+        return [manifest for manifest, hit in zip(kept, hits, strict=True) if hit]
+
+    def _may_hold(self, store: Store, manifest: ManifestFile) -> bool:
+        low, high, top = manifest.min_bucket, manifest.max_bucket, manifest.max_level
+        wanted = () if self.buckets is None or low is None or high is None else self.buckets
+        if wanted and not any((low or 0) <= bucket <= (high or 0) for bucket in wanted):
+            return False
+        if self.min_bucket is not None and high is not None and high < self.min_bucket:
+            return False
+        if top is not None and top < max(self.min_level, self.level or 0):
+            return False
+        types = [field.type for field in store.schema.partition_fields]
+        return self.partitions is None or may_hold(manifest, self.partitions, types)
+
+    def apply(self, store: Store, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+        """Those of the entries that pass, in order."""
+        kept = [e for e in entries if e.file.level >= self.min_level] if self.min_level else list(entries)
+        if self.level is not None:
+            kept = [e for e in kept if e.file.level == self.level]
+        if self.partitions is not None:
+            kept = [e for e in kept if e.partition in self.partitions]
+        if self.partition is not None:
+            hits = matching(store, self.partition, (e.partition for e in kept))
+            kept = [e for e in kept if e.partition in hits]
+        if self.buckets is not None:
+            kept = [e for e in kept if e.bucket in self.buckets]
+        if self.min_bucket is not None:
+            kept = [e for e in kept if e.bucket >= self.min_bucket]
+        if self.choose_buckets is not None:
+            chosen = {total: self.choose_buckets(total) for total in {e.total_buckets for e in kept}}
+            kept = [e for e in kept if (wanted := chosen[e.total_buckets]) is None or e.bucket in wanted]
+        return kept
+
+
+ALL = EntryFilter()
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a read asks for. `where`: the rows wanted, used to leave out files (rows are filtered by the reader);
+    `selection`: None chooses by the `scan.*` options of the store; `level`: only files of this level."""
+
+    where: Predicate | None = None
+    selection: Selection | None = None
+    partitions: frozenset[bytes] | None = None
+    buckets: frozenset[int] | None = None
+    level: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to read: live files that may hold matching rows, and the same files packed into splits."""
+
+    snapshot: Snapshot | None
+    entries: tuple[ManifestEntry, ...]
+    splits: tuple[Split, ...]
+
+    @property
+    def row_count(self) -> int:
+        """Rows stored in the files, superseded ones included."""
+        return sum(entry.file.row_count for entry in self.entries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.file.file_size for entry in self.entries)
+
+
+def plan(store: Store, scan: Scan | None = None) -> Plan:
+    """Choose the snapshot, find its live files, leave out what cannot match, pack the rest.
+
+    Primary-key tables: level 0 and pending postpone files are left out where batch reads do not see them. With
+    `postpone.merge-on-read`, partitions that have pending files are read whole: docs/spec/postpone.md#reading.
+    Errors: as `select_snapshot`; CorruptError for manifests that contradict each other.
+    Spec: docs/spec/commit.md#planning
+    """
+    scan = scan or Scan()
+    selection = scan.selection or select_snapshot(store)
+    snapshot = selection.snapshot
+    if snapshot is None:
+        return Plan(None, (), ())
+    wanted = entry_filter(store, scan)
+    found = live_entries(store, snapshot, wanted)
+    check_vectors(store, snapshot, found, wanted)
+    entries = _created_since(found, selection)
+    pruner = Pruner(store, scan.where)
+    pending: list[ManifestEntry] = []
+    if reads_pending(store):
+        only = replace(wanted, buckets=frozenset([POSTPONE_BUCKET]), min_bucket=None)
+        pending = _created_since(live_entries(store, snapshot, only), selection)
+    merged, apart = pending_splits(store, snapshot, pending, entries)
+    splits, kept = make_splits(store, snapshot, pruner.by_key(apart), pruner)
+    taken = {id(entry) for entry in apart}
+    kept += [*(entry for entry in entries if id(entry) not in taken), *pending]
+    return Plan(snapshot, tuple(kept), (*splits, *merged))
+
+
+def check_vectors(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], wanted: EntryFilter) -> None:
+    """Refuse deletion vectors of files that a bucket does not have: their rows would come back unnoticed.
+
+    `entries`: the live files that `wanted` lets through. Raises: CorruptError naming the index manifest.
+    """
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+    ranges = [e for e in store.index_manifest(snapshot) if e.file.dv_ranges]
+    if not ranges:
+        return
+
+    def dangling(live: Iterable[ManifestEntry]) -> list[tuple[str, bytes, int]]:
+        names: dict[tuple[bytes, int], set[str]] = {}
+        for entry in live:
+            names.setdefault((entry.partition, 0 if unaware else entry.bucket), set()).add(entry.file.file_name)
+        places = ((e, names.get((e.partition, e.bucket))) for e in ranges)
+        return [
+            (part.data_file_name, e.partition, e.bucket)
+            for e, known in places
+            if known is not None
+            for part in e.file.dv_ranges or ()
+            if part.data_file_name not in known
+        ]
+
+    found = dangling(entries)
+    if found:  # perhaps only because files of some levels were left out
+        partitions = frozenset(partition for _, partition, _ in found)
+        found = dangling(live_entries(store, snapshot, EntryFilter(partitions=partitions)))
+    if found:
+        raise CorruptError(
+            "an index manifest has the deletion vector of a file that is not there",
+            path=store.paths.manifest(snapshot.index_manifest or ""),
+            data_file=found[0][0],
+            bucket=found[0][2],
+        )
+
+
+def entry_filter(store: Store, scan: Scan) -> EntryFilter:
+    """Which entries of a snapshot a batch read looks at."""
+    schema, options = store.schema, store.options
+    partition = (
+        restrict(scan.where, schema.partition_keys) if scan.where is not None and schema.partition_keys else None
+    )
+    buckets = scan.buckets
+    if options.is_set("scan.bucket"):
+        if schema.bucket_mode is BucketMode.POSTPONE:
+            raise InvalidError("scan.bucket cannot be used with postpone bucket tables", remedy="filter by columns")
+        only = frozenset([int(options.get("scan.bucket"))])
+        buckets = only if buckets is None else buckets & only
+    chooser = BucketChooser.of(store, scan.where)
+    return EntryFilter(
+        partition=partition,
+        partitions=scan.partitions,
+        buckets=buckets,
+        choose_buckets=chooser.buckets if chooser is not None else None,
+        min_bucket=0 if schema.primary_keys else None,
+        min_level=1 if skips_level_0(store) else 0,
+        level=scan.level,
+    )
+
+
+def skips_level_0(store: Store) -> bool:
+    """Whether batch reads do not see level 0: first-row tables and tables with deletion vectors, unless they see rows
+    that are newer still, pending ones."""
+    options = store.options
+    if not store.schema.primary_keys or reads_pending(store):
+        return False
+    vectors = options.get("deletion-vectors.enabled") and not options.get("deletion-vectors.merge-on-read")
+    return bool(vectors) or options.get("merge-engine") == "first-row"
+
+
+def _created_since(entries: list[ManifestEntry], selection: Selection) -> list[ManifestEntry]:
+    """The entries of files that are as young as the read wants them."""
+    since = selection.created_since
+    return entries if since is None else [entry for entry in entries if _created_epoch(entry) >= since]
+
+
+def _created_epoch(entry: ManifestEntry) -> int:
+    return local_to_epoch(entry.file.creation_time or 0)
+
+
+def local_to_epoch(local_millis: int) -> int:
+    """Epoch milliseconds of a file's creation time, which Paimon stores as local wall clock."""
+    wall = datetime.fromtimestamp(local_millis / 1000, timezone.utc).replace(tzinfo=None)
+    return int(wall.timestamp() * 1000)
+
+
+def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
+    """The files of a snapshot after folding all adds and deletes, in the order of their manifests.
+
+    Raises CorruptError where a delete has no add, or a file is added twice.
+    """
+    folded = fold(_read(store, store.data_manifests(snapshot), wanted)).values()
+    dangling = next((entry for entry in folded if entry.kind == FileKind.DELETE), None)
+    if dangling is not None:
+        raise CorruptError(
+            "a manifest deletes a file that was never added",
+            snapshot=snapshot.id,
+            bucket=dangling.bucket,
+            file=dangling.file.file_name,
+        )
+    return list(folded)
+
+
+def delta_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
+    """What a snapshot itself adds and deletes, folded; a delete of an older file stays."""
+    return list(fold(_read(store, store.delta_manifests(snapshot), wanted)).values())
+
+
+def changelog_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
+    """The changelog files of a snapshot."""
+    return _read(store, store.changelog_manifests(snapshot), wanted)
+
+
+def _read(store: Store, manifests: Sequence[ManifestFile], wanted: EntryFilter) -> list[ManifestEntry]:
+    pruned = manifests if wanted is ALL else wanted.prune(store, manifests)
+    entries = [entry for part in store.manifests(pruned) for entry in part]
+    return entries if wanted is ALL else wanted.apply(store, entries)
+
+
+def row_width(store: Store) -> float | None:
+    """Bytes that a row takes in the files that the newest snapshot added; None where these are few rows."""
+    snapshot = store.latest_snapshot()
+    added = [] if snapshot is None else [entry.file for entry in delta_entries(store, snapshot)]
+    rows = sum(file.row_count for file in added)
+    return sum(file.file_size for file in added) / rows if rows >= ENOUGH_ROWS else None

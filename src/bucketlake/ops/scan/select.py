@@ -1,0 +1,323 @@
+"""Which snapshot a batch read sees, by the `scan.*` options, or what came between two, by `incremental-*`.
+
+Spec: docs/spec/commit.md#choosing-a-snapshot, docs/spec/incremental.md#choosing-the-span
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.file_names import number_of
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.table.auto_tags import earlier_tags, tag_time
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
+
+TRAVEL_KEYS = (
+    "scan.snapshot-id",
+    "scan.tag-name",
+    "scan.watermark",
+    "scan.timestamp",
+    "scan.timestamp-millis",
+)
+INCREMENTAL_KEYS = ("incremental-between", "incremental-between-timestamp", "incremental-to-auto-tag")
+WATERMARK_PREFIX = "watermark-"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What came after snapshot `start`, up to and including snapshot `end`. `mode`: "delta", "changelog" or "diff";
+    `before`: for "diff", the older snapshot (of a tag, perhaps one that has expired as a snapshot)."""
+
+    start: int
+    end: int
+    mode: str
+    before: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A snapshot (None: the table has none, or there is nothing to read); for reads by file creation time, the earliest
+    time in epoch milliseconds that a file must have; for incremental reads, what they span up to the snapshot."""
+
+    snapshot: Snapshot | None
+    created_since: int | None = None
+    span: Span | None = None
+
+
+def select_snapshot(store: Store, options: TableOptions | None = None) -> Selection:
+    """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between`,
+    `incremental-between-timestamp` or `incremental-to-auto-tag` does; without any, the newest snapshot.
+
+    Errors: NotFoundError for a snapshot or tag that is not there, InvalidError for options that contradict each other
+    or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
+    """
+    options = store.options if options is None else options
+    mode = _mode(options)
+    if mode in ("latest-full", "latest"):
+        return Selection(store.latest_snapshot())
+    if mode == "compacted-full":
+        return Selection(_newest_compacted(store))
+    if mode == "from-timestamp":
+        return Selection(_at_time(store, options))
+    if mode == "from-snapshot":
+        return Selection(_by_name(store, options))
+    if mode == "from-snapshot-full":
+        return Selection(_by_id(store, options, mode))
+    if mode == "from-file-creation-time":
+        return Selection(store.latest_snapshot(), _required(options, "scan.file-creation-time-millis", mode))
+    if mode == "from-creation-timestamp":
+        return _since_creation(store, _required(options, "scan.creation-time-millis", mode))
+    if mode == "incremental":
+        return _incremental(store, options)
+    raise UnsupportedError(f"Unknown startup mode {mode}", option="scan.mode", remedy="read one snapshot")
+
+
+def _mode(options: TableOptions) -> str:
+    mode: str = options.get("scan.mode") or "default"
+    if mode == "full":
+        return "latest-full"
+    if mode != "default":
+        return mode
+    given = [key for key in TRAVEL_KEYS if options.is_set(key)]
+    if len(given) > 1:
+        raise InvalidError(f"Only one of the following parameters may be set : [{', '.join(TRAVEL_KEYS)}]", given=given)
+    if options.is_set("scan.timestamp-millis") or options.is_set("scan.timestamp"):
+        return "from-timestamp"
+    if given or options.is_set("scan.version"):
+        return "from-snapshot"
+    if options.is_set("scan.file-creation-time-millis"):
+        return "from-file-creation-time"
+    if options.is_set("scan.creation-time-millis"):
+        return "from-creation-timestamp"
+    if any(options.is_set(key) for key in INCREMENTAL_KEYS):
+        return "incremental"
+    return "latest-full"
+
+
+def _required(options: TableOptions, key: str, mode: str) -> int:
+    value = options.get(key)
+    if value is None:
+        raise InvalidError(f"{key} must be set when startupMode is {mode.upper().replace('-', '_')}.")
+    return int(value)
+
+
+def _by_name(store: Store, options: TableOptions) -> Snapshot:
+    if options.is_set("scan.snapshot-id"):
+        return _by_id(store, options, "from-snapshot")
+    if options.is_set("scan.watermark"):
+        return _at_watermark(store, int(options.get("scan.watermark")))
+    if options.is_set("scan.tag-name"):
+        return store.tag(options.get("scan.tag-name"))
+    if options.is_set("scan.version"):
+        return _by_version(store, str(options.get("scan.version")))
+    raise InvalidError("scan.mode from-snapshot needs one of", options=list(TRAVEL_KEYS[:3]))
+
+
+def _by_id(store: Store, options: TableOptions, mode: str) -> Snapshot:
+    return store.snapshot(_required(options, "scan.snapshot-id", mode))
+
+
+def _by_version(store: Store, version: str) -> Snapshot:
+    tag = store.find_tag(version)
+    if tag is not None:
+        return tag
+    mark = version.removeprefix(WATERMARK_PREFIX)
+    watermark, number = _whole(mark), number_of(version)
+    if mark != version and watermark is not None:
+        return _at_watermark(store, watermark)
+    if number is not None:
+        return store.snapshot(number)
+    raise NotFoundError(f"Cannot find a time travel version for {version}", table=store.paths.root)
+
+
+def _at_time(store: Store, options: TableOptions) -> Snapshot:
+    millis = options.get("scan.timestamp-millis")
+    if millis is None:
+        text = options.get("scan.timestamp")
+        if text is None:
+            raise InvalidError("scan.mode from-timestamp needs scan.timestamp or scan.timestamp-millis")
+        millis = local_millis(text)
+    found = store.snapshot_at(int(millis))
+    if found is None:
+        earliest = store.earliest_snapshot()
+        raise InvalidError(
+            f"There is currently no snapshot earlier than or equal to timestamp [{millis}], the earliest snapshot's "
+            f"timestamp is [{earliest.time_millis if earliest else 'null'}]"
+        )
+    return found
+
+
+def local_millis(text: str) -> int:
+    """Epoch milliseconds of a timestamp in the machine's time zone: `yyyy-MM-dd[ HH:mm[:ss[.SSS]]]`."""
+    try:
+        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
+    except ValueError as error:
+        raise InvalidError("not a timestamp", value=text, remedy="write yyyy-MM-dd HH:mm:ss.SSS") from error
+
+
+def epoch_millis(moment: str | datetime | None) -> int | None:
+    """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
+    if moment is None:
+        return None
+    return local_millis(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
+
+
+def _at_watermark(store: Store, watermark: int) -> Snapshot:
+    for snapshot in store.snapshots():
+        if snapshot.watermark is not None and snapshot.watermark >= watermark:
+            return snapshot
+    raise NotFoundError(f"There is currently no snapshot later than or equal to watermark[{watermark}]")
+
+
+def _newest_compacted(store: Store) -> Snapshot | None:
+    for snapshot in store.snapshots(newest_first=True):
+        if snapshot.commit_kind is CommitKind.COMPACT:
+            return snapshot
+    return store.latest_snapshot()
+
+
+def _since_creation(store: Store, millis: int) -> Selection:
+    """The first snapshot at or after a time, if the one before it is known; else the newest's files from then on."""
+    before = store.snapshot_at(millis - 1)
+    following = None if before is None else store.find_snapshot(before.id + 1)
+    if following is not None:
+        return Selection(following)
+    return Selection(store.latest_snapshot(), millis)
+
+
+# ---------------------------------------------------------------------------------------------- incremental
+
+
+def _incremental(store: Store, options: TableOptions) -> Selection:
+    if options.is_set("incremental-between"):
+        return _between_names(store, options)
+    if options.is_set("incremental-between-timestamp"):
+        return _between_times(store, options)
+    if options.is_set("incremental-to-auto-tag"):
+        return _to_auto_tag(store, options)
+    raise UnsupportedError("Unknown incremental read mode.", remedy="set incremental-between")
+
+
+def _span_mode(options: TableOptions) -> str:
+    mode: str = options.get("incremental-between-scan-mode")
+    if mode != "auto":
+        return mode
+    return "delta" if options.get("changelog-producer") == "none" else "changelog"
+
+
+def _ends(options: TableOptions, key: str, what: str) -> tuple[str, str]:
+    text = str(options.get(key))
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise InvalidError(
+            f"The {key} must specific start(exclusive) and end {what}. But is: {text}",
+            remedy=f"write '{key}' = '<start>,<end>'",
+        )
+    return parts[0].strip(), parts[1].strip()
+
+
+def _between_names(store: Store, options: TableOptions) -> Selection:
+    left, right = _ends(options, "incremental-between", "snapshot")
+    start, end = store.find_tag(left), store.find_tag(right)
+    if start is not None and end is not None:
+        if options.get("incremental-between-tag-to-snapshot"):
+            return _by_ids(store, start.id, end.id, _span_mode(options))
+        if end.id < start.id:
+            raise InvalidError(
+                f"Tag end {right} with snapshot id {end.id} should be >= tag start {left} with snapshot id {start.id}"
+            )
+        return _diff(store, start, end)
+    first, last = _whole(left), _whole(right)
+    if first is None or last is None:
+        raise InvalidError(
+            f"Didn't find two tags for start '{left}' and end '{right}', and they are not two snapshot Ids. Please set "
+            "two tags or two snapshot Ids."
+        )
+    if last < first:
+        raise InvalidError(f"Ending snapshotId should >= starting snapshotId {first}.", end=last)
+    mode = _span_mode(options)
+    if first == last or store.latest_snapshot() is None:
+        return Selection(None)
+    if mode == "diff":
+        return _diff(store, store.snapshot(first), store.snapshot(last))
+    return _by_ids(store, first, last, mode)
+
+
+def _by_ids(store: Store, start: int, end: int, mode: str) -> Selection:
+    earliest, latest = store.earliest_snapshot(), store.latest_snapshot()
+    if earliest is None or latest is None:
+        return Selection(None)
+    if start < earliest.id - 1 or end > latest.id:
+        raise InvalidError(
+            f"The specified scan snapshotId range [{start}, {end}] is out of available snapshotId range "
+            f"[{earliest.id}, {latest.id}].",
+            table=store.paths.root,
+        )
+    if mode == "diff":
+        raise InvalidError("Unsupported incremental scan mode DIFF", remedy="leave incremental-between-tag-to-snapshot")
+    return Selection(store.snapshot(end), span=Span(start, end, mode)) if start < end else Selection(None)
+
+
+def _between_times(store: Store, options: TableOptions) -> Selection:
+    start, end = (_millis(text) for text in _ends(options, "incremental-between-timestamp", "timestamp"))
+    earliest, latest = store.earliest_snapshot(), store.latest_snapshot()
+    if earliest is None or latest is None:
+        return Selection(None)
+    if end < start:
+        raise InvalidError(f"Ending timestamp {end} should be >= starting timestamp {start}.")
+    if start == end or start > latest.time_millis or end < earliest.time_millis:
+        return Selection(None)
+    first, last = store.snapshot_at(start), store.snapshot_at(end) or latest
+    mode = _span_mode(options)
+    if mode == "diff":
+        return _diff(store, first or earliest, last)
+    before = earliest.id - 1 if first is None else first.id
+    return Selection(last, span=Span(before, last.id, mode)) if before < last.id else Selection(None)
+
+
+def _to_auto_tag(store: Store, options: TableOptions) -> Selection:
+    """The difference from the automatic tag before to this one; nothing where either is not there."""
+    name = str(options.get("incremental-to-auto-tag"))
+    if tag_time(name, options) is None:
+        raise InvalidError(
+            f"Specified tag '{name}' is not an auto-created tag.",
+            period=options.get("tag.creation-period"),
+            formatter=options.get("tag.period-formatter"),
+            remedy="name a tag as 'tag.creation-period' and 'tag.period-formatter' form its name",
+        )
+    end = store.find_tag(name)
+    if end is None:
+        return Selection(None)
+    for earlier in earlier_tags(store, name, options):
+        start = store.find_tag(earlier)
+        if start is not None:
+            return _diff(store, start, end)
+    return Selection(None)
+
+
+def _millis(text: str) -> int:
+    number = _whole(text)
+    return local_millis(text) if number is None else number
+
+
+def _whole(text: str) -> int | None:
+    """The number that a text spells, with a sign or without; None for what is none of 64 bits."""
+    number = number_of(text.removeprefix("-"))
+    return -number if number is not None and text.startswith("-") else number
+
+
+def _diff(store: Store, start: Snapshot, end: Snapshot) -> Selection:
+    """Spec: docs/spec/incremental.md#diff"""
+    if start.id == end.id:
+        return Selection(None)
+    buckets = [store.schema_of(snapshot.schema_id).bucket for snapshot in (start, end)]
+    if buckets[0] != buckets[1]:
+        raise InvalidError(
+            f"The bucket number of two snapshots are different ({buckets[0]}, {buckets[1]}), which is not supported in "
+            "incremental diff query.",
+            table=store.paths.root,
+        )
+    return Selection(end, span=Span(start.id, end.id, "diff", start))

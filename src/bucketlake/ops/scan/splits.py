@@ -1,0 +1,183 @@
+"""Packing live files into splits: what must be merged stays together, what needs no merge is read raw.
+
+Primary-key buckets fall into sections, the finest groups of files whose key ranges meet. A section of one file without
+deletes is raw; all others are merged. Append buckets are raw, in the order of their sequence numbers.
+
+Spec: docs/spec/commit.md#splits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
+from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.levels import KeyRange, key_range_of, sections
+from bucketlake.ops.buckets.postpone import ordered_by_partition
+from bucketlake.ops.scan.pruning import Pruner
+from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.messages import BucketVectors, DeletionFile, Split
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
+
+Section = list[ManifestEntry]
+
+
+def make_splits(
+    store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], pruner: Pruner
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """The splits and the entries in them, after leaving out sections that cannot hold matching rows."""
+    buckets: dict[BucketKey, list[ManifestEntry]] = {}
+    if not store.schema.primary_keys:
+        entries = pruner.by_value(entries)
+    for entry in entries:
+        buckets.setdefault(bucket_key(entry), []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    groups = (
+        _merge_groups(store, buckets, pruner) if store.schema.primary_keys else append_groups(store, buckets.values())
+    )
+    splits: list[Split] = []
+    kept: list[ManifestEntry] = []
+    for group, raw in groups:
+        splits.append(split_of(store, snapshot.id, group, raw, vectors))
+        kept.extend(group)
+    return splits, kept
+
+
+def pending_splits(
+    store: Store, snapshot: Snapshot, pending: Sequence[ManifestEntry], entries: Sequence[ManifestEntry]
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """Splits that read pending rows over the real buckets of their partitions, and the entries of other partitions.
+
+    A partition is split by bucket into shares of about `source.split.target-size`; each reads all pending files.
+    Spec: docs/spec/postpone.md#reading
+    """
+    if not pending:
+        return [], list(entries)
+    files = ordered_by_partition(store, snapshot, pending)
+    buckets: dict[bytes, dict[int, list[ManifestEntry]]] = {partition: {} for partition in files}
+    for entry in entries:
+        if entry.partition in buckets:
+            buckets[entry.partition].setdefault(entry.bucket, []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    splits: list[Split] = []
+    for partition, ordered in files.items():
+        parts = [split_of(store, snapshot.id, group, False, vectors) for group in buckets[partition].values()]
+        splits += _shares(store, snapshot, partition, ordered, parts)
+    return splits, [entry for entry in entries if entry.partition not in buckets]
+
+
+def _shares(
+    store: Store, snapshot: Snapshot, partition: bytes, files: Sequence[DataFile], parts: Sequence[Split]
+) -> list[Split]:
+    pending, real = sum(file.file_size for file in files), sum(part.size for part in parts)
+    wanted = max(1, (pending + real) // store.options.get("source.split.target-size"))
+    total = parts[0].total_buckets if parts else wanted
+    shares = min(total, wanted)
+    whole = Split(
+        snapshot_id=snapshot.id,
+        partition=partition,
+        bucket=POSTPONE_BUCKET,
+        total_buckets=total,
+        bucket_path=store.paths.bucket_dir(partition, POSTPONE_BUCKET),
+        files=tuple(files),
+        raw=False,
+    )
+    return [
+        replace(whole, parts=tuple(part for part in parts if part.bucket % shares == own), share=(own, shares))
+        for own in range(shares)
+    ]
+
+
+def split_of(store: Store, snapshot_id: int, group: Section, raw: bool, vectors: BucketVectors | None = None) -> Split:
+    """The split of files of one bucket; `vectors`: deletion vectors of this bucket and maybe of others."""
+    first = group[0]
+    found = (vectors or {}).get(bucket_key(first), {})
+    return Split(
+        snapshot_id=snapshot_id,
+        partition=first.partition,
+        bucket=first.bucket,
+        total_buckets=first.total_buckets,
+        bucket_path=store.paths.bucket_dir(first.partition, first.bucket),
+        files=tuple(entry.file for entry in group),
+        raw=raw,
+        deletions={e.file.file_name: found[e.file.file_name] for e in group if e.file.file_name in found},
+    )
+
+
+def deletion_files(store: Store, indexes: Iterable[IndexEntry]) -> BucketVectors:
+    """Where each data file's deletion vector lies."""
+    found: BucketVectors = {}
+    for index in indexes:
+        if index.file.index_type == DELETION_VECTORS:
+            path = store.paths.index_path(index.partition, index.bucket, index.file)
+            for part in index.file.dv_ranges or ():
+                place = (index.partition, index.bucket)
+                found.setdefault(place, {})[part.data_file_name] = DeletionFile(path, part)
+    return found
+
+
+def append_groups(store: Store, buckets: Iterable[Section]) -> list[tuple[Section, bool]]:
+    """The files of append tables, bucket by bucket in the order of their sequence numbers, packed; all raw."""
+    groups = []
+    for entries in buckets:
+        ordered = sorted(entries, key=lambda e: e.file.min_sequence_number)
+        groups += [(_flat(group), True) for group in pack(store, [[e] for e in ordered])]
+    return groups
+
+
+def _merge_groups(store: Store, buckets: dict[BucketKey, Section], pruner: Pruner) -> list[tuple[Section, bool]]:
+    key_range = key_range_of(store.schema.key_fields)
+    options = store.options
+    final = bool(options.get("deletion-vectors.enabled")) or options.get("merge-engine") == "first-row"
+    parts = [_sections(entries, key_range, final) for entries in buckets.values()]
+    kept = pruner.sections([section for found in parts for section in found])
+    groups: list[tuple[Section, bool]] = []
+    for found in parts:
+        raw = [s for s in found if len(s) == 1 and without_deletes(s[0].file) and id(s) in kept]
+        merged = [s for s in found if not (len(s) == 1 and without_deletes(s[0].file)) and id(s) in kept]
+        groups += [(_flat(group), True) for group in pack(store, raw)]
+        groups += [(_flat(group), False) for group in pack(store, merged)]
+    return groups
+
+
+def _sections(entries: Section, key_range: KeyRange, final: bool) -> list[Section]:
+    levels = {entry.file.level for entry in entries}
+    if len(entries) == 1 or (0 not in levels and (len(levels) == 1 or final)):
+        return [[entry] for entry in entries]
+    return overlapping(entries, key_range)
+
+
+def overlapping(entries: Section, key_range: KeyRange) -> list[Section]:
+    """The finest groups of a bucket's files whose key ranges meet, by ascending key."""
+    by_file = {id(entry.file): entry for entry in entries}
+    found = sections([entry.file for entry in entries], key_range)
+    return [[by_file[id(file)] for run in runs for file in run.files] for runs in found]
+
+
+def _flat(group: Iterable[Section]) -> Section:
+    return [entry for section in group for entry in section]
+
+
+def without_deletes(file: DataFile) -> bool:
+    """Whether a file is known to hold no delete rows."""
+    return file.delete_row_count == 0
+
+
+def pack(store: Store, groups: Sequence[Section]) -> list[list[Section]]:
+    """Consecutive groups together up to `source.split.target-size`, each counted as `source.split.open-file-cost` at
+    least."""
+    target = store.options.get("source.split.target-size")
+    cost = store.options.get("source.split.open-file-cost")
+    packed: list[list[Section]] = []
+    filled = 0
+    for group in groups:
+        weight = max(sum(entry.file.file_size for entry in group), cost)
+        if not packed or filled + weight > target:
+            packed.append([])
+            filled = 0
+        packed[-1].append(group)
+        filled += weight
+    return packed

@@ -1,0 +1,1 @@
+"""What every room knows of a table: its files as values, messages, entries, partitions."""

@@ -1,0 +1,68 @@
+"""Manifest entries as a set algebra: identity of a file, folding adds and deletes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from bucketlake.errors import CorruptError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+
+EntryKey = tuple[Any, ...]
+BucketKey = tuple[bytes, int]
+
+
+def entry_key(entry: ManifestEntry) -> EntryKey:
+    """What makes two entries speak of the same file: place, level and name. An upgrade to another level is another
+    file to this key, so that it can be deleted and added in one commit."""
+    file = entry.file
+    return (
+        entry.partition,
+        entry.bucket,
+        file.level,
+        file.file_name,
+        file.external_path,
+        file.extra_files,
+        file.embedded_index,
+    )
+
+
+def bucket_key(entry: ManifestEntry) -> BucketKey:
+    """The bucket that an entry belongs to."""
+    return entry.partition, entry.bucket
+
+
+def fold(entries: Iterable[ManifestEntry]) -> dict[EntryKey, ManifestEntry]:
+    """What remains after applying entries in order: adds not deleted, and deletes whose add is not among them.
+
+    Raises CorruptError for a file added twice.
+    Spec: docs/spec/commit.md#folding
+    """
+    live: dict[EntryKey, ManifestEntry] = {}
+    for entry in entries:
+        key = entry_key(entry)
+        known = live.get(key)
+        if entry.kind == FileKind.ADD:
+            if known is not None and known.kind == FileKind.ADD:
+                raise CorruptError(
+                    f"Trying to add file {entry.file.file_name} which is already added.",
+                    bucket=entry.bucket,
+                    level=entry.file.level,
+                )
+            live[key] = entry
+        elif known is not None and known.kind == FileKind.ADD:
+            del live[key]
+        else:
+            live[key] = entry
+    return live
+
+
+def deletion(entry: ManifestEntry) -> ManifestEntry:
+    """The entry that removes what `entry` added."""
+    return replace(entry, kind=FileKind.DELETE)
+
+
+def record_count(entries: Iterable[ManifestEntry]) -> int:
+    """Rows added minus rows deleted."""
+    return sum(e.file.row_count if e.kind == FileKind.ADD else -e.file.row_count for e in entries)

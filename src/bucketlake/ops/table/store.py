@@ -1,0 +1,529 @@
+"""One table's files as values: snapshots, tags, schemas, manifests. Reads only; immutable files are cached.
+
+The newest snapshot is found from the hint `snapshot/LATEST` by probing forward, and by listing where the hint is
+absent, unreadable or wrong: a hint is never trusted.
+
+Spec: docs/spec/commit.md#finding-the-newest-snapshot
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+from bucketlake.env.env import Env, FileInfo
+from bucketlake.errors import CorruptError, NotFoundError, StorageError
+from bucketlake.file_names import check_names, fault_of_path, number_of
+from bucketlake.format.guard import check_size, decoding, integer, json_object
+from bucketlake.format.index.index_manifest import IndexEntry, decode_index_manifest
+from bucketlake.format.metadata.manifest import (
+    FileKind,
+    ManifestEntry,
+    ManifestFile,
+    decode_manifest,
+    decode_manifest_list,
+)
+from bucketlake.format.metadata.manifest_columns import decode_columns
+from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
+from bucketlake.format.row.binary_rows import check_rows
+from bucketlake.options.options import TableOptions
+from bucketlake.paths import TablePaths
+from bucketlake.schema.schema import TableSchema
+
+FIRST_SNAPSHOT_ID = 1
+HINT_BYTES = 64  # a hint holds a number: what is longer is none
+MAX_PROBES = 16  # a hint further behind than this costs less by listing
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Cache:
+    """A bounded map of decoded immutable files, least recently used out first. `weight`: as the capacity counts."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._items: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        with self._lock:
+            found = self._items.get(key)
+            if found is None:
+                return None
+            self._items.move_to_end(key)
+            return found[1]
+
+    def put(self, key: Any, weight: int, value: Any) -> None:
+        """Remember a value, forgetting old ones beyond the capacity."""
+        with self._lock:
+            old = self._items.pop(key, None)
+            self._weight += weight - (old[0] if old else 0)
+            self._items[key] = (weight, value)
+            while self._weight > self.capacity and len(self._items) > 1:
+                _, (dropped, _) = self._items.popitem(last=False)
+                self._weight -= dropped
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._items.clear()
+            self._weight = 0
+
+
+_CACHE = Cache(capacity=400_000)
+
+
+def clear_cache() -> None:
+    """Forget every decoded manifest of this process (tests, benchmarks)."""
+    _CACHE.clear()
+
+
+def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None = None) -> list[R]:
+    """`[action(i) for i in items]` by several threads, in order; the first failure is raised."""
+    workers = min(len(items), threads or min(32, 2 * (os.cpu_count() or 1)))
+    if workers <= 1:
+        return [action(item) for item in items]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(action, items))
+
+
+@dataclass(frozen=True)
+class Store:
+    """One table (or branch): where its files lie, its schema as the caller opened it, its effective options.
+
+    Picklable; travels to tasks. `schema_of(id)` caches within the object, manifests are cached per process by path
+    (their names hold a uuid, so they never change). Options also decide how files are named: they are changed by
+    `with_options` and `with_schema` alone, which derive schema, paths and options from one text.
+    """
+
+    env: Env
+    paths: TablePaths
+    schema: TableSchema
+    options: TableOptions
+    _schemas: dict[int, TableSchema] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, env: Env, root: str, schema: TableSchema) -> Store:
+        """The store of the table with this schema that lies in the folder `root`."""
+        paths = TablePaths(root, schema.partition_fields, schema.options, env.external)
+        return cls(env.of_table(root), paths, schema, TableOptions(schema.options))
+
+    def with_schema(self, schema: TableSchema) -> Store:
+        """The same table with this schema, its options included."""
+        return Store.of(self.env, self.paths.root, schema)
+
+    def with_options(self, extra: Mapping[str, Any]) -> Store:
+        """The same table with other options laid over its own, unchecked; None takes a key away."""
+        return self.with_schema(replace(self.schema, options=self.options.with_(extra).raw))
+
+    # ---- snapshots
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot, None for a table without one."""
+        for _ in range(3):
+            found = self._latest_from_hint() or self._edge_by_listing(max)
+            if found is not None or not self.snapshot_ids():
+                return found
+        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+
+    def latest_snapshot_id(self) -> int | None:
+        """The newest snapshot's id, None for a table without one."""
+        found = self.latest_snapshot()
+        return None if found is None else found.id
+
+    def earliest_snapshot(self) -> Snapshot | None:
+        """The oldest snapshot not yet expired, None for a table without one."""
+        hint = self.hint(self.paths.earliest_hint)
+        if hint is not None and not self.has_snapshot(hint - 1):
+            found = self.find_snapshot(hint)
+            if found is not None:
+                return found
+        for _ in range(3):
+            found = self._edge_by_listing(min)
+            if found is not None or not self.snapshot_ids():
+                return found
+        raise StorageError("snapshots vanish while they are looked up", path=self._snapshot_dir)
+
+    def find_snapshot(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, or None if it does not exist (never did, or has expired)."""
+        if snapshot_id < FIRST_SNAPSHOT_ID:
+            return None
+        path = self.paths.snapshot(snapshot_id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return _own(decode_snapshot(data, path), snapshot_id, path)
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot; NotFoundError names the ids that exist."""
+        found = self.find_snapshot(snapshot_id)
+        if found is not None:
+            return found
+        ids = self.snapshot_ids()
+        known = f"[{ids[0]}, {ids[-1]}]" if ids else "none"
+        raise NotFoundError(
+            f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {known}",
+            table=self.paths.root,
+            snapshot=snapshot_id,
+            remedy="choose a snapshot that exists, or a tag",
+        )
+
+    def has_snapshot(self, snapshot_id: int) -> bool:
+        """Whether the snapshot's file exists."""
+        return snapshot_id >= FIRST_SNAPSHOT_ID and self.env.storage.info(self.paths.snapshot(snapshot_id)) is not None
+
+    def snapshot_ids(self) -> list[int]:
+        """Ids of all snapshots, ascending."""
+        return self._ids(self._snapshot_dir, "snapshot-")
+
+    def _ids(self, folder: str, prefix: str) -> list[int]:
+        return _numbers(self.env.storage.list(folder), prefix)
+
+    def snapshots(self, *, newest_first: bool = False) -> Iterator[Snapshot]:
+        """All snapshots by id; those that expire meanwhile are left out."""
+        ids = self.snapshot_ids()
+        for snapshot_id in reversed(ids) if newest_first else ids:
+            found = self.find_snapshot(snapshot_id)
+            if found is not None:
+                yield found
+
+    def snapshots_after(self, snapshot_id: int) -> list[Snapshot]:
+        """Those with greater ids, ascending, that do not expire meanwhile. Each is read once a process, as long as its
+        file's size and time stay."""
+        listed = self.env.storage.list(self._snapshot_dir)
+        names = {f"snapshot-{number}": number for number in _numbers(listed, "snapshot-") if number > snapshot_id}
+        infos = [info for info in listed if info.name in names]
+
+        def read(info: FileInfo) -> Snapshot | None:
+            key = (_identity(self.env.storage), info.path, info.size, info.modified_millis)
+            found = cast("Snapshot | None", _CACHE.get(key) if info.modified_millis else None)
+            if found is None:
+                found = self.find_snapshot(names[info.name])
+                if found is not None:
+                    _CACHE.put(key, 1, found)
+            return found
+
+        found = parallel(read, sorted(infos, key=lambda info: names[info.name]), self.manifest_threads)
+        return [snapshot for snapshot in found if snapshot is not None]
+
+    def snapshot_at(self, millis: int) -> Snapshot | None:
+        """The newest snapshot committed at or before `millis`, None if all are later."""
+        low, high = 0, -1
+        ids = self.snapshot_ids()
+        best: Snapshot | None = None
+        high = len(ids) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            found = self.find_snapshot(ids[middle])
+            if found is None or found.time_millis <= millis:
+                best = found or best
+                low = middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    # ---- changelogs that outlive their snapshots
+
+    def changelog_ids(self) -> list[int]:
+        """Ids of the changelogs kept of expired snapshots, ascending."""
+        return self._ids(self.paths.changelog_dir, "changelog-")
+
+    def find_changelog(self, snapshot_id: int) -> Snapshot | None:
+        """What is kept of an expired snapshot's changes, or None.
+
+        Of its fields only those that lead to the changes are good: `changelog_manifest_list`, and where that is None
+        `delta_manifest_list`, if the table has no changelog producer.
+        """
+        path = self.paths.changelog(snapshot_id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return _own(decode_snapshot(data, path), snapshot_id, path)
+
+    def changelogs(self) -> Iterator[Snapshot]:
+        """All changelogs kept of expired snapshots, by id; those that expire meanwhile are left out."""
+        for snapshot_id in self.changelog_ids():
+            found = self.find_changelog(snapshot_id)
+            if found is not None:
+                yield found
+
+    def find_changes(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, or what is kept of its changes if it has expired, or None."""
+        return self.find_snapshot(snapshot_id) or self.find_changelog(snapshot_id)
+
+    def changelog_ends(self) -> tuple[int, int] | None:
+        """Ids of the oldest and the newest changelog kept of expired snapshots, None without any."""
+        low, high = self.hint(self.paths.changelog_earliest_hint), self.hint(self.paths.changelog_latest_hint)
+        if low is not None and high is not None:
+            exists = [self.env.storage.info(self.paths.changelog(i)) is not None for i in (low, high, high + 1)]
+            if exists == [True, True, False]:
+                return low, high
+        ids = self.changelog_ids()
+        return (ids[0], ids[-1]) if ids else None
+
+    # ---- consumers and branches
+
+    def consumers(self) -> dict[str, int]:
+        """The snapshot that each consumer reads next, by its name."""
+        found = {}
+        for info in self.env.storage.list(self.paths.consumer_dir):
+            name = info.name.removeprefix("consumer-")
+            if name != info.name and not info.is_dir:
+                following = self._next_snapshot(info.path)
+                if following is not None:
+                    found[name] = following
+        return dict(sorted(found.items()))
+
+    def _next_snapshot(self, path: str) -> int | None:
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        with decoding("not a consumer", path):
+            following: Any = json_object(data).get("nextSnapshot")
+            if not integer(following):
+                raise ValueError(f"nextSnapshot is {following!r:.100}")
+            return int(following)
+
+    def branches(self) -> list[str]:
+        """Names of all branches but the main one, sorted."""
+        names = [info.name for info in self.env.storage.list(self.paths.branch_dir) if info.is_dir]
+        return sorted(
+            name.removeprefix("branch-") for name in names if name.startswith("branch-") and name != "branch-"
+        )
+
+    def on_branch(self, name: str) -> Store:
+        """The snapshots, tags and manifests of another branch ("main" too). The schema stays this handle's: it is for
+        looking up files, not for reading rows."""
+        return self.with_options({"branch": name})
+
+    # ---- tags and schemas
+
+    def tag(self, name: str) -> Snapshot:
+        """The snapshot that a tag holds; its own fields are in `unknown`. NotFoundError if there is no such tag."""
+        found = self.find_tag(name)
+        if found is None:
+            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root)
+        return found
+
+    def find_tag(self, name: str) -> Snapshot | None:
+        """The snapshot that a tag holds, or None."""
+        path = self.paths.tag(name)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError:
+            return None
+        return decode_snapshot(data, path)
+
+    def tags(self) -> dict[str, Snapshot]:
+        """All tags by name."""
+        names = self.tag_names()
+        found = parallel(self.find_tag, names, self.manifest_threads)
+        return {name: tag for name, tag in zip(names, found, strict=True) if tag is not None}
+
+    def tag_names(self) -> list[str]:
+        """Names of all tags, sorted."""
+        names = [info.name for info in self.env.storage.list(self.paths.tag_dir) if not info.is_dir]
+        return sorted(name.removeprefix("tag-") for name in names if name.startswith("tag-") and name != "tag-")
+
+    def schema_of(self, schema_id: int) -> TableSchema:
+        """The schema with this id, cached."""
+        if schema_id == self.schema.id:
+            return self.schema
+        cached = self._schemas.get(schema_id)
+        if cached is None:
+            path = self.paths.schema(schema_id)
+            cached = TableSchema.decode(self.env.storage.read(path), path, schema_id)
+            self._schemas[schema_id] = cached
+        return cached
+
+    def dynamic_options(self) -> dict[str, str]:
+        """The options of this handle that its stored schema has not, or has otherwise."""
+        path = self.paths.schema(self.schema.id)
+        stored = TableSchema.decode(self.env.storage.read(path), path).options
+        return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
+
+    def latest_schema(self) -> TableSchema:
+        """The newest schema, NotFoundError if the folder holds no table."""
+        newest = self.schema.id
+        while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
+            newest += 1
+        if newest == self.schema.id and self.env.storage.info(self.paths.schema(newest)) is None:
+            raise NotFoundError("no such table", path=self.paths.root)
+        return self.schema_of(newest)
+
+    # ---- manifests
+
+    def manifest_list(self, name: str, size: int | None = None) -> tuple[ManifestFile, ...]:
+        """The manifests that a manifest list names, cached. `size`: its bytes, where they are recorded."""
+        return self._cached(self.paths.manifest(name), _manifest_files, size)
+
+    def manifest(self, file: ManifestFile | str) -> tuple[ManifestEntry, ...]:
+        """The entries of a manifest, cached. CorruptError where they are not as many as its list says, or its file is
+        not as long; a mere name is not checked."""
+        if isinstance(file, str):
+            return self._cached(self.paths.manifest(file), self._entries)
+        path = self.paths.manifest(file.file_name)
+        found = self._cached(path, self._entries, file.file_size)
+        added = sum(entry.kind == FileKind.ADD for entry in found)
+        if (added, len(found) - added) != (file.num_added_files, file.num_deleted_files):
+            raise CorruptError(
+                "a manifest has other entries than its manifest list says",
+                path=path,
+                added=added,
+                deleted=len(found) - added,
+                expected=f"{file.num_added_files} and {file.num_deleted_files}",
+            )
+        return found
+
+    def manifests(self, files: Sequence[ManifestFile]) -> list[tuple[ManifestEntry, ...]]:
+        """The entries of several manifests, read in parallel, in order."""
+        return parallel(self.manifest, files, self.manifest_threads)
+
+    def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """All manifests of a snapshot's table files: base, then delta."""
+        base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        return base + self.delta_manifests(snapshot)
+
+    def delta_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of what a snapshot itself added and deleted."""
+        return self.manifest_list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+
+    def changelog_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+        """The manifests of a snapshot's changelog files."""
+        if snapshot.changelog_manifest_list is None:
+            return ()
+        return self.manifest_list(snapshot.changelog_manifest_list, snapshot.changelog_manifest_list_size)
+
+    def index_manifest(self, snapshot: Snapshot | None) -> tuple[IndexEntry, ...]:
+        """The index files of a snapshot, cached; empty without one."""
+        return self.index_entries(None if snapshot is None else snapshot.index_manifest)
+
+    def index_entries(self, name: str | None) -> tuple[IndexEntry, ...]:
+        """The entries of an index manifest, cached; empty for None."""
+        if name is None:
+            return ()
+        return self._cached(self.paths.manifest(name), _index_entries)
+
+    @property
+    def manifest_threads(self) -> int | None:
+        """Option `scan.manifest.parallelism`; None: by the number of cores."""
+        return cast("int | None", self.options.get("scan.manifest.parallelism"))
+
+    def _cached(
+        self, path: str, decode: Callable[[bytes, str], tuple[T, ...]], size: int | None = None
+    ) -> tuple[T, ...]:
+        """A decoded file. `size`: the bytes that it must have; None, 0 and -1 say that they are not known."""
+        key = (_identity(self.env.storage), path)
+        cached = _CACHE.get(key)
+        if cached is None:
+            data = self.env.storage.read(path)
+            check_size(path, len(data), size)
+            cached = len(data), decode(data, path)
+            _CACHE.put(key, len(cached[1]) + 1, cached)
+        check_size(path, cached[0], size)
+        return cast("tuple[T, ...]", cached[1])
+
+    def _entries(self, data: bytes, path: str) -> tuple[ManifestEntry, ...]:
+        fast = decode_columns(data, path)
+        entries = tuple(decode_manifest(data, path) if fast is None else fast)
+        with decoding("not a manifest", path):
+            check_rows(list({e.partition for e in entries}), [item.type for item in self.schema.partition_fields])
+            if self.schema.primary_keys:
+                keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
+                check_rows(keys, [item.type for item in self.schema.key_fields])
+        _check_entries(entries, path)
+        return entries
+
+    # ---- finding the ends
+
+    @property
+    def _snapshot_dir(self) -> str:
+        return self.paths.snapshot(FIRST_SNAPSHOT_ID).rsplit("/", 1)[0]
+
+    def hint(self, path: str) -> int | None:
+        """The id in a hint, which may be wrong; None for one that is absent or unreadable."""
+        try:
+            number = number_of(self.env.storage.read(path, 0, HINT_BYTES).decode("ascii").strip())
+        except (NotFoundError, StorageError, CorruptError, UnicodeDecodeError):
+            return None
+        return number if number is not None and number >= FIRST_SNAPSHOT_ID else None
+
+    def _latest_from_hint(self) -> Snapshot | None:
+        hint = self.hint(self.paths.latest_hint)
+        found = None if hint is None else self.find_snapshot(hint)
+        if found is None:
+            return None
+        for _ in range(MAX_PROBES):
+            following = self.find_snapshot(found.id + 1)
+            if following is None:
+                return found
+            found = following
+        return None
+
+    def _edge_by_listing(self, choose: Callable[[list[int]], int]) -> Snapshot | None:
+        ids = self.snapshot_ids()
+        return self.find_snapshot(choose(ids)) if ids else None
+
+
+def _numbers(infos: Iterable[FileInfo], prefix: str) -> list[int]:
+    """The numbers behind a prefix in the names of files, ascending."""
+    found = [number_of(info.name.removeprefix(prefix)) for info in infos if info.name.startswith(prefix)]
+    return sorted(number for number in found if number is not None)
+
+
+def _check_entries(entries: Sequence[ManifestEntry], path: str) -> None:
+    check_names([entry.file.file_name for entry in entries], path)
+    check_names([name for entry in entries for name in entry.file.extra_files or ()], path)
+    _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
+
+
+def _manifest_files(data: bytes, path: str) -> tuple[ManifestFile, ...]:
+    files = tuple(decode_manifest_list(data, path))
+    check_names([file.file_name for file in files], path)
+    return files
+
+
+def _index_entries(data: bytes, path: str) -> tuple[IndexEntry, ...]:
+    entries = tuple(decode_index_manifest(data, path))
+    check_names([entry.file.file_name for entry in entries], path)
+    _check_external([entry.file.external_path for entry in entries if entry.file.external_path is not None], path)
+    return entries
+
+
+def _check_external(paths: Sequence[str], source: str) -> None:
+    """Which folders a table's files may lie in `TablePaths` says; that a path leads where it says, is said here."""
+    for path in paths:
+        fault = fault_of_path(path)
+        if fault is not None:
+            raise CorruptError("a file names what is no path", path=source, name=repr(path), reason=fault)
+
+
+def _own(snapshot: Snapshot, snapshot_id: int, path: str) -> Snapshot:
+    """The snapshot, if its file is named after it and it names files by names."""
+    if snapshot.id != snapshot_id:
+        raise CorruptError(
+            "a snapshot says another id than its file's name",
+            path=path,
+            id=snapshot.id,
+            remedy="remove the file, or restore it",
+        )
+    return snapshot
+
+
+def _identity(storage: Any) -> Any:
+    try:
+        hash(storage)
+    except TypeError:
+        return (type(storage).__qualname__, repr(storage))
+    return storage

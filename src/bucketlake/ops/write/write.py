@@ -1,0 +1,480 @@
+"""The write path of one task: canonical batches → (partition, bucket) → buffer → sort and merge → roll → messages.
+
+One buffer serves all groups of the task. Full, it is ordered by group with one argsort; primary-key groups are sorted
+and merged and, while more may come, spilled as sorted runs; append groups, and pending rows of postpone tables, go to
+their open file as they came, or are spilled where there are more groups than `write-max-writers-to-spill`. At the end
+each group's runs are merged into its files.
+
+Spec: docs/spec/writing.md
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import BucketlakeError
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.engines.rules import engine_of, order_of
+from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
+from bucketlake.ops.buckets.assigner import assigners_of
+from bucketlake.ops.buckets.dynamic import dynamic_assigner
+from bucketlake.ops.buckets.postpone import pending_store, real_totals, writes_pending
+from bucketlake.ops.commit.conflicts import max_sequences
+from bucketlake.ops.commit.publish import MAX_SEQUENCE_PROPERTY
+from bucketlake.ops.key_index.cross_partition import cross_partition_assigner
+from bucketlake.ops.rows.assign import Assigner, Codes, bucket_mismatch, slices
+from bucketlake.ops.rows.incoming import Incoming
+from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
+from bucketlake.ops.rows.spill import Spill, pieces
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.memory import give_back, joined, large_buffers
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.types.model import arrow_schema
+
+MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
+PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices
+PART_BYTES = 8 << 20  # rows are taken up in parts of this size, each column in memory of its own
+MAX_RUNS = 128  # spilled runs merged at once; more are written out as files
+
+
+def write_batches(
+    store: Store, batches: Iterable[pa.RecordBatch], task: WriteTask, kinds: str | None = None
+) -> list[CommitMessage]:
+    """Write rows as new data files of their partitions and buckets and say what was written; nothing is visible yet.
+
+    Batches may have any Arrow layout and column order, but all columns of the schema. `kinds`: name of an extra
+    column with row kinds (0 +I, 1 -U, 2 +U, 3 -D, or these texts); without it see `Incoming`.
+    Raises InvalidError for rows that do not fit the schema or a partition with another bucket number. On any error the
+    files written so far are removed.
+    Spec: docs/spec/writing.md
+    """
+    writer = TaskWriter(store, task, kinds)
+    with large_buffers():
+        try:
+            for batch in batches:
+                writer.write(batch)
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+
+
+@dataclass(slots=True)
+class _Group:
+    """One (partition, bucket) of a task: rows numbered so far, its open file, its finished files."""
+
+    rows: int = 0
+    roller: Roller | None = None
+    files: list[DataFile] = field(default_factory=list)
+    changelog: list[DataFile] = field(default_factory=list)
+
+
+class TaskWriter:
+    """Takes batches in memory bounded by `write-buffer-size`; `close` gives the messages, `abort` removes all files."""
+
+    def __init__(self, store: Store, task: WriteTask, kinds: str | None = None) -> None:
+        options = store.options
+        self._store, self._task, self._schema = store, task, store.schema
+        self._keyed = bool(store.schema.primary_keys)
+        self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+        self._incoming = Incoming(store.schema, kinds)
+        self._assigner = _assigner(store, task)
+        self._order, self._engine = order_of(store.schema, options), engine_of(store.schema, options)
+        self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
+        self._max_writers = options.get("write-max-writers-to-spill")
+        self._spillable = options.get("write-buffer-spillable")
+        self._max_spill = options.get("write-buffer-spill.max-disk-size")
+        self._spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        totals = {self._assigner.default_buckets, *task.total_buckets.values()}
+        self._pends = self._keyed and totals == {POSTPONE_BUCKET}
+        self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
+        self._tells = self._keyed and task.changelog and options.get("changelog-producer") == "input"
+        self._buffer: list[tuple[pa.RecordBatch, npt.NDArray[np.int32]]] = []
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._bytes = 0
+        self._groups: list[_Group] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of one batch."""
+        for piece in pieces(batch, self._budget):
+            rows = self._incoming.rows(piece)
+            self._waiting.append(rows)
+            self._waiting_bytes += rows.nbytes
+            enough = self._waiting_bytes >= PART_BYTES and (
+                sum(part.num_rows for part in self._waiting) >= self._assigner.batch_rows
+            )
+            if enough or self._bytes + self._waiting_bytes >= self._budget:
+                self._take()
+
+    def close(self) -> list[CommitMessage]:
+        """Write what is left, merge the spills, close all files; one message per (partition, bucket) with rows."""
+        self._take()
+        if self._spill.files and self._bytes > self._budget // 4:
+            self._flush()  # so that merging has the buffer's memory
+        self._emit(self._drain())
+        messages = []
+        for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=True):
+            if group.files:
+                total = self._assigner.total(partition)
+                told = tuple(group.changelog)
+                messages.append(CommitMessage(partition, bucket, total, tuple(group.files), changelog_files=told))
+        return self._assigner.indexed(messages)
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        self._spill.clear()
+        self._assigner.abort()
+        for (partition, bucket), group in zip(self._assigner.groups, self._groups, strict=False):
+            if group.roller is not None:
+                group.roller.abort()
+            remove_files(self._store, partition, bucket, [*group.files, *group.changelog])
+
+    def _take(self) -> None:
+        if not self._waiting:
+            return
+        rows = joined(self._waiting)
+        self._waiting_bytes = 0
+        rows, codes = self._assigner.place(rows)
+        self._groups.extend(_Group() for _ in range(len(self._assigner.groups) - len(self._groups)))
+        self._buffer.append((rows, codes.astype(np.int32)))
+        self._bytes += rows.nbytes
+        self._buffered = self._buffered or len(self._groups) > self._max_writers
+        if self._bytes >= (self._budget if self._buffered else min(self._budget, PASS_BYTES)):
+            self._flush()
+
+    def _flush(self) -> None:
+        """Empty the buffer: to spilled runs, or to files."""
+        grouped = self._drain()
+        if not self._buffered:
+            for number, batches in grouped:
+                self._append(self._groups[number], number, batches)
+            self._relieve()
+        elif not self._spillable:
+            self._emit(grouped)
+        else:
+            self._close_rollers()
+            self._spill.write(grouped)
+            give_back()
+            if self._spill.files >= MAX_RUNS or self._spill.size >= self._max_spill:
+                self._emit(iter(()))
+
+    def _drain(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """The buffered rows by group, in pieces: numbered, and for primary-key tables sorted and merged."""
+        if not self._buffer:
+            return
+        codes = np.concatenate([part for _, part in self._buffer])
+        parts = [rows for rows, _ in self._buffer]
+        self._buffer.clear()
+        batch = joined(parts)
+        self._bytes = 0
+        order, found = slices(codes)
+        spans = list(found)
+        if self._keyed:
+            batch = self._numbered_rows(batch, order, spans)
+        for number, start, end in spans:
+            within = None if end - start == len(codes) else order[start:end]
+            merges = self._merges(number)
+            if self._tells and merges:
+                self._tell(number, batch if within is None else batch.take(pa.array(within)))
+            if merges:
+                yield number, sorted_pieces(batch, self._order, self._engine, within=within)
+            else:
+                yield number, iter([batch]) if within is None else _taken(batch, within)
+
+    def _numbered_rows(
+        self, rows: pa.RecordBatch, order: Codes, spans: Sequence[tuple[int, int, int]]
+    ) -> pa.RecordBatch:
+        """The rows of several groups as key-value rows, each group's numbered on in the order in which they came."""
+        sequence = np.empty(rows.num_rows, np.int64)
+        for number, start, end in spans:
+            group = self._groups[number]
+            first = self._start(number) + self._task.task + self._task.tasks * group.rows
+            sequence[order[start:end]] = first + self._task.tasks * np.arange(end - start, dtype=np.int64)
+            group.rows += end - start
+        return key_values(rows, sequence, self._schema)
+
+    def _tell(self, number: int, rows: pa.RecordBatch) -> None:
+        """Write rows as they came, by key and sequence, into a changelog file. Spec: docs/spec/changelog.md#input"""
+        partition, bucket = self._assigner.groups[number]
+        roller = Roller(self._store, partition, bucket, Rolling(changelog=True))
+        order, _ = self._order.sort(rows)
+        try:
+            roller.write(rows if order is None else rows.take(pa.array(order)))
+            self._groups[number].changelog += roller.close()
+        except BaseException:
+            roller.abort()
+            raise
+
+    def _merges(self, number: int) -> bool:
+        """Whether a group's rows are sorted and merged; pending rows and those of append tables stay as they came."""
+        return self._keyed and self._assigner.groups[number][1] != POSTPONE_BUCKET
+
+    def _start(self, number: int) -> int:
+        return self._task.sequence_start.get(self._assigner.groups[number], self._task.first_sequence)
+
+    def _emit(self, grouped: Iterator[tuple[int, Iterator[pa.RecordBatch]]]) -> None:
+        """Write the rows given and what was spilled before them into files, group by group."""
+        spilled = self._spill.groups()
+
+        def groups() -> Iterator[tuple[int, list[Iterator[pa.RecordBatch]]]]:
+            for number, batches in grouped:
+                spilled.discard(number)
+                yield number, [*self._spill.runs(number), batches]
+            for number in sorted(spilled):
+                yield number, self._spill.runs(number)
+
+        in_threads(self._write_group, groups(), self._task.options.get("threads", 1))
+        self._close_rollers()
+        self._spill.clear()
+
+    def _write_group(self, number: int, runs: list[Iterator[pa.RecordBatch]]) -> None:
+        """Merge sorted runs into level-0 files, or append arrivals one after the other."""
+        group = self._groups[number]
+        rows: Iterable[pa.RecordBatch]
+        merges = self._merges(number)
+        if not merges:
+            rows = chain.from_iterable(runs)
+        else:
+            size = BlockSize(bytes=max(1, min(DEFAULT_BLOCK.bytes, self._budget // (4 * len(runs)))))
+            rows = runs[0] if len(runs) == 1 else merge_runs(runs, self._order, self._engine, block=size)
+        self._append(group, number, rows)
+        if merges or self._buffered:
+            self._close_roller(group, number)
+
+    def _append(self, group: _Group, number: int, batches: Iterable[pa.RecordBatch]) -> None:
+        if group.roller is None:
+            partition, bucket = self._assigner.groups[number]
+            pending = bucket == POSTPONE_BUCKET
+            store = pending_store(self._store) if pending else self._store
+            group.roller = Roller(store, partition, bucket, PENDING if pending else NEW_FILES)
+        for batch in batches:
+            group.roller.write(batch)
+
+    def _relieve(self) -> None:
+        """Encode what the open files have gathered, the most first, while it is more than the buffer may hold."""
+        while True:
+            waiting = {number: group.roller.pending for number, group in enumerate(self._groups) if group.roller}
+            if sum(waiting.values()) <= self._budget:
+                return
+            largest = self._groups[max(waiting, key=waiting.__getitem__)].roller
+            if largest is not None:
+                largest.flush()
+
+    def _close_rollers(self) -> None:
+        for number, group in enumerate(self._groups):
+            self._close_roller(group, number)
+
+    def _close_roller(self, group: _Group, number: int) -> None:
+        if group.roller is None:
+            return
+        files = group.roller.close()
+        group.roller = None
+        if not self._keyed:
+            files = [self._numbered(group, number, file) for file in files]
+        group.files.extend(files)
+
+    def _numbered(self, group: _Group, number: int, file: DataFile) -> DataFile:
+        """An append file with the sequence numbers of its rows: they are counted, not stored."""
+        task = self._task
+        step, first = (1, 0) if self._unaware else (task.tasks, task.task)
+        first += self._start(number) + step * group.rows
+        group.rows += file.row_count
+        last = first + step * (file.row_count - 1)
+        return replace(file, min_sequence_number=first, max_sequence_number=last)
+
+
+def _taken(batch: pa.RecordBatch, rows: Codes) -> Iterator[pa.RecordBatch]:
+    """The rows of these numbers, in pieces."""
+    step = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
+    for start in range(0, len(rows), step):
+        yield batch.take(pa.array(rows[start : start + step]))
+
+
+def in_threads(action: Callable[..., None], calls: Iterator[tuple[Any, ...]], threads: int) -> None:
+    """Run `action(*call)` for every call, at most `threads` at a time and as many taken from the iterator ahead; when
+    this returns or raises none is running."""
+    if threads <= 1:
+        for call in calls:
+            action(*call)
+        return
+    running: deque[Future[None]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for call in calls:
+            if len(running) >= threads:
+                running.popleft().result()
+            running.append(pool.submit(action, *call))
+        for future in running:
+            future.result()
+
+
+def prepare_write(
+    store: Store,
+    snapshot: Snapshot | None,
+    tasks: int = 1,
+    commit_user: str = "",
+    overwrite: bool = False,
+    partitions: frozenset[bytes] | None = None,
+) -> WriteTask:
+    """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
+
+    Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
+    files have another bucket number than the table, or with `bucket.auto` that number. `overwrite`: what is there goes
+    away, so neither counts. `partitions`: where rows will go, if known; then only their manifests are read, and another
+    bucket number raises InvalidError at once.
+    Spec: docs/spec/writing.md
+    """
+    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
+    if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
+        template = replace(template, assigners=assigners_of(store.options))
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:  # rows may leave any partition
+        template = replace(template, key_base=None if overwrite else 0 if snapshot is None else snapshot.id)
+        partitions = None
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        return _postponed(store, snapshot, template, overwrite, partitions)
+    if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
+        return template
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        template = replace(template, index_base=snapshot.index_manifest)
+    floor = sequence_floor(store, snapshot)
+    start: dict[tuple[bytes, int], int] = {}
+    differs: dict[bytes, int] = {}
+    wanted = default_total(store.schema)
+    for entry in live_entries(store, snapshot, EntryFilter(partitions=partitions)):
+        key = (entry.partition, entry.bucket)
+        start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
+        if entry.total_buckets != wanted:
+            differs[entry.partition] = entry.total_buckets
+    if store.options.get("bucket.auto"):
+        return replace(template, sequence_start=start, first_sequence=floor, total_buckets=differs)
+    refused = differs
+    if refused and (partitions is not None or not store.schema.partition_keys):
+        partition, found = next(iter(refused.items()))
+        raise bucket_mismatch(store, partition, found, wanted)
+    return replace(template, sequence_start=start, first_sequence=floor, refused=refused)
+
+
+def _postponed(
+    store: Store, snapshot: Snapshot | None, template: WriteTask, overwrite: bool, partitions: frozenset[bytes] | None
+) -> WriteTask:
+    """The task of a write to a postpone table: partitions with real buckets keep their number, also when overwritten.
+
+    Pending files are not looked at: the order of their rows is not told by sequence numbers.
+    """
+    if snapshot is None:
+        return template
+    if writes_pending(store.schema):
+        return replace(template, first_sequence=sequence_floor(store, snapshot))
+    entries = live_entries(store, snapshot, EntryFilter(partitions=partitions, min_bucket=0))
+    template = replace(template, total_buckets=real_totals(entries))
+    if overwrite:
+        return template
+    floor = sequence_floor(store, snapshot)
+    start = {place: highest + 1 for place, highest in max_sequences(entries).items()}
+    return replace(template, sequence_start=start, first_sequence=floor)
+
+
+def sequence_floor(store: Store, snapshot: Snapshot) -> int:
+    """The next number of a bucket without files: after all of the table's with `write.sequence-number-init-mode`
+    snapshot, so that numbers also grow across overwrites."""
+    if store.options.get("write.sequence-number-init-mode") != "snapshot":
+        return 0
+    return int((snapshot.properties or {}).get(MAX_SEQUENCE_PROPERTY, -1)) + 1
+
+
+def renumber(store: Store, message: CommitMessage, next_sequence: int) -> CommitMessage:
+    """The message with its new files numbered from `next_sequence`, gaps kept.
+
+    Level-0 files of primary-key tables are written anew under new names (the caller deletes the old ones); append files
+    only change in metadata. Compaction results and changelogs are left alone.
+    """
+    lowest = min((file.min_sequence_number for file in message.new_files), default=next_sequence)
+    shift = next_sequence - lowest
+    if shift == 0 or not message.new_files:
+        return message
+    if not store.schema.primary_keys:
+        return replace(message, new_files=tuple(_shifted(file, shift) for file in message.new_files))
+    files: list[DataFile] = []
+    try:
+        for file in message.new_files:
+            files.extend(_rewritten(store, message, file, shift))
+    except BaseException:
+        remove_files(store, message.partition, message.bucket, files)
+        raise
+    return replace(message, new_files=tuple(files))
+
+
+def new_commit_user(store: Store) -> str:
+    """A fresh commit user, with `commit.user-prefix` in front where it is set."""
+    prefix = store.options.get("commit.user-prefix")
+    fresh = store.env.clock.new_uuid()
+    return f"{prefix}_{fresh}" if prefix else fresh
+
+
+def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
+    """Delete data files, and what lies beside them, that nothing refers to, best effort: what stays is an orphan."""
+    folder = store.paths.bucket_dir(partition, bucket)
+    for file in files:
+        with suppress(BucketlakeError):
+            store.env.storage.delete(store.paths.file_path(folder, file))
+            for name in file.extra_files:
+                store.env.storage.delete(store.paths.extra_path(folder, file, name))
+
+
+def _assigner(store: Store, task: WriteTask) -> Assigner:
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        return dynamic_assigner(store, task)
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        return cross_partition_assigner(store, task)
+    return Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
+
+
+def default_total(schema: TableSchema) -> int:
+    """What manifest entries record as bucket number: that of the option, -1 where buckets are not counted, -2 for
+    pending rows; 1 for partitions of postpone tables that no number was chosen for."""
+    if schema.bucket_mode is BucketMode.POSTPONE:
+        return POSTPONE_BUCKET if writes_pending(schema) else 1
+    return schema.bucket if schema.bucket_mode is BucketMode.FIXED else -1
+
+
+def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa.RecordBatch:
+    """Value columns and `_VALUE_KIND` in the layout of primary-key files: keys, sequence, kind, values."""
+    keys = [rows.column(name) for name in schema.trimmed_primary_keys]
+    kind = rows.column(KIND_FIELD.name)
+    values = [rows.column(item.name) for item in schema.fields]
+    layout = arrow_schema(schema.key_value_fields)
+    return pa.RecordBatch.from_arrays([*keys, pa.array(sequence), kind, *values], schema=layout)
+
+
+def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
+    roller = Roller(store, message.partition, message.bucket)
+    try:
+        for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
+            position = batch.schema.get_field_index(SEQUENCE_FIELD.name)
+            shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
+            roller.write(batch.set_column(position, batch.schema.field(position), shifted))
+        return list(roller.close())
+    except BaseException:
+        roller.abort()
+        raise
+
+
+def _shifted(file: DataFile, shift: int) -> DataFile:
+    low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
+    return replace(file, min_sequence_number=low, max_sequence_number=high)

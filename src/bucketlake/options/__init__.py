@@ -1,0 +1,1 @@
+"""Table options: typed access, and what becomes of each."""

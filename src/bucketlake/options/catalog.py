@@ -1,0 +1,100 @@
+"""Options of a catalog, as `bucketlake.open` and `connect` take them: which have a meaning here, which are harmless,
+and which would have tables lie or be named elsewhere and are refused.
+
+Spec: docs/spec/catalog.md#options
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from bucketlake.errors import UnsupportedError
+from bucketlake.options.options import near_key, option_text, validate
+
+TABLE_DEFAULT = "table-default."
+
+_BY_FOLDER = "open the warehouse by its folder, without a metastore"
+_NO_LOCK = "leave it out: a commit here is one conditional put, which needs no lock"
+_NAMED = "name tables as database.table"
+# key: (values that change nothing, what to do instead of others)
+_REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "case-sensitive": (("true",), "leave it out: names keep their case"),
+    "catalog-options-table.enabled": (("false",), "leave it out: there is no table of options"),
+    "default-database": (("default",), _NAMED),
+    "defaultDatabase": (("default",), _NAMED),
+    "disable-create-table-in-default-db": (("false",), "leave it out"),
+    "lock.enabled": (("false",), _NO_LOCK),
+    "lock.type": ((), _NO_LOCK),
+    "metastore": (("filesystem",), _BY_FOLDER),
+    "resolving-file-io.enabled": (("false",), "leave it out: a table stays in the store that its warehouse is in"),
+    "table.type": (("managed",), "leave it out: tables of a warehouse are managed"),
+    "type": (("paimon", "bucketlake"), "leave it out"),
+    "uri": ((), _BY_FOLDER),
+}
+# Caches and pools, and what other catalogs, engines and file systems read.
+_KEPT = (
+    *("cache-enabled", "cache.deletion-vectors.max-num", "cache.expire-after-access", "cache.expire-after-write"),
+    *("cache.manifest.max-memory", "cache.manifest.small-file-memory", "cache.manifest.small-file-threshold"),
+    *("cache.manifest.soft-values", "cache.partition.max-num", "cache.snapshot.max-num-per-table", "client-pool-size"),
+    *("file-io.allow-cache", "format-table.enabled", "local-cache.block-size", "local-cache.dir"),
+    *("local-cache.enabled", "local-cache.max-size", "local-cache.whitelist", "lock-acquire-timeout"),
+    *("lock-check-max-sleep", "sync-all-properties", "alter-table-cascade", "client-pool-cache.keys"),
+    *("client-pool-cache.eviction-interval-ms", "hadoop-conf-dir", "hive-conf-dir", "hive.skip-update-stats"),
+    *("location-in-properties", "metastore.client.class", "catalog-key", "lock-key-max-length"),
+    *("lineage-use-catalog-key-as-identifier", "catalog.create-underlying-session-catalog", "v1Function.enabled"),
+)
+_KEPT_PREFIXES = (
+    "oss.",
+    "obs.",
+    "cosn.",
+    "hadoop.",
+    "dfs.",
+    "security.",
+    "jindo.",
+    "hive.",
+    "jdbc.",
+    "dlf.",
+    "header.",
+)
+_STORAGE = ("s3.endpoint", "s3.access-key", "s3.secret-key", "s3.session-token", "s3.region", "s3.path.style.access")
+CATALOG_KEYS = ("warehouse", *_REFUSED, *_KEPT)
+_SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE)}
+
+
+def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...]) -> dict[str, str]:
+    """The options as text by their true keys; Python names become the key that they spell (`lock_enabled`).
+
+    Raises: UnsupportedError naming what would change where tables lie, how they are named or who locks them, or a
+    refused `table-default.` option; InvalidError for a malformed one. Unknown keys are warned of.
+    """
+    options = {_true_key(key): option_text(value) for key, value in given.items() if value is not None}
+    for key, text in options.items():
+        harmless, remedy = _REFUSED.get(key, (None, ""))
+        if harmless is not None and text.strip().lower() not in harmless:
+            raise UnsupportedError(f"catalog option '{key}' is not supported", option=key, remedy=remedy)
+    for text in validate(table_defaults(options)):
+        warnings.warn(f"{TABLE_DEFAULT}: {text}", stacklevel=4)
+    for key in options:
+        if key not in CATALOG_KEYS and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
+            warnings.warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}", stacklevel=4)
+    return options
+
+
+def table_defaults(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that new tables get, of a catalog's."""
+    return {key[len(TABLE_DEFAULT) :]: text for key, text in options.items() if key.startswith(TABLE_DEFAULT)}
+
+
+def _true_key(key: str) -> str:
+    return key if "." in key or "-" in key else _SPELLINGS.get(key.lower(), key)
+
+
+def _advice(key: str) -> str:
+    near = get_close_matches(key.replace(".", "_").replace("-", "_").lower(), _SPELLINGS, n=1, cutoff=0.75)
+    if near:
+        return f"; did you mean '{_SPELLINGS[near[0]]}'?"
+    table = near_key(key)
+    return f"; for new tables, write '{TABLE_DEFAULT}{table}'" if table else ""

@@ -1,0 +1,316 @@
+"""Options of what is not built: blobs, vectors, indexes over tables, chains, materialized tables, data evolution.
+
+Spec: docs/spec/schema.md#options
+"""
+
+from __future__ import annotations
+
+from bucketlake.options.model import HONOURED, READS, SPEED, VARIANTS, WRITES, Option, of
+
+ROWS = (
+    Option("blob-as-descriptor", "bool", "false", of("blob-field"), "Blobs travel as descriptors."),
+    Option("blob-compaction.enabled", "bool", "false", of("blob-field"), "Compact blob files too."),
+    Option(
+        "blob-descriptor-field",
+        "string",
+        None,
+        READS,
+        "Columns stored as blob descriptors.",
+        mutable=False,
+        fallback=("blob.stored-descriptor-fields",),
+    ),
+    Option("blob-descriptor.source-table", "string", None, WRITES, "Table that blob descriptors point into."),
+    Option("blob-field", "string", None, READS, "Columns stored as blobs.", mutable=False),
+    Option("blob-view-field", "string", None, READS, "Columns that view other tables' blobs.", mutable=False),
+    Option("blob-view.resolve.enabled", "bool", "true", of("blob-field"), "Resolve viewed blobs when reading."),
+    Option(
+        "blob-write-null-on-fetch-failure",
+        "bool",
+        "false",
+        of("blob-field"),
+        "Write null where a blob cannot be fetched.",
+    ),
+    Option(
+        "blob-write-null-on-missing-file",
+        "bool",
+        "false",
+        of("blob-field"),
+        "Write null where a blob's file is missing.",
+    ),
+    Option("blob.copy-buffer-size", "memory", "4 kb", of("blob-field"), "Buffer for copying blobs."),
+    Option("blob.split-by-file-size", "bool", None, of("blob-field"), "Blob files count when splits are cut."),
+    Option("blob.target-file-size", "memory", None, of("blob-field"), "Size of blob files."),
+    Option(
+        "chain-table.chain-partition-keys", "string", None, of("chain-table.enabled"), "Partition columns that chain."
+    ),
+    Option("chain-table.enabled", "bool", "false", READS, "Chain of snapshot and delta branches."),
+    Option(
+        "chain-table.split.key-range-enabled",
+        "bool",
+        "true",
+        of("chain-table.enabled"),
+        "Chain reads split by key range.",
+    ),
+    Option(
+        "chain-table.streaming.merge-snapshot",
+        "bool",
+        "false",
+        of("chain-table.enabled"),
+        "Chain streams merge the latest snapshot first.",
+    ),
+    Option(
+        "data-evolution.compaction.rewrite-row-ids",
+        "bool",
+        "false",
+        of("data-evolution.enabled"),
+        "Compaction gives out row ids anew.",
+    ),
+    Option("data-evolution.enabled", "bool", "false", READS, "Columns of a row in several files.", mutable=False),
+    Option(
+        "data-evolution.merge-into.file-pruning",
+        "bool",
+        "true",
+        of("data-evolution.enabled"),
+        "Prune files in column-wise merges.",
+    ),
+    Option(
+        "data-evolution.merge-into.source-persist",
+        "bool",
+        "false",
+        of("data-evolution.enabled"),
+        "Keep the source of a merge in memory.",
+    ),
+    Option(
+        "data-evolution.reassign.skip-contiguous-row-count",
+        "long",
+        "1000000000",
+        of("data-evolution.enabled"),
+        "Rows in sequence that keep their ids.",
+    ),
+    Option(
+        "data-evolution.row-id-conflict-rewrite.max-size",
+        "memory",
+        "256 mb",
+        of("data-evolution.enabled"),
+        "Largest rewrite after a row id conflict.",
+    ),
+    Option(
+        "data-evolution.row-sidecar.enabled", "bool", "false", of("data-evolution.enabled"), "Write side files of rows."
+    ),
+    Option(
+        "data-evolution.row-sidecar.max-selected-rows",
+        "long",
+        "4096",
+        of("data-evolution.enabled"),
+        "Most rows read through side files.",
+    ),
+    Option(
+        "data-evolution.row-sidecar.max-selection-ratio",
+        "float",
+        "0.05",
+        of("data-evolution.enabled"),
+        "Largest share of rows read through side files.",
+    ),
+    Option("format-table.commit-hive-sync-url", "string", None, of("type"), "Hive metastore of a format table."),
+    Option(
+        "format-table.file.compression",
+        "string",
+        None,
+        of("type"),
+        "Compression of a format table.",
+        fallback=("file.compression",),
+    ),
+    Option(
+        "format-table.implementation",
+        "enum",
+        "paimon",
+        of("type"),
+        "Who reads a format table.",
+        values=(
+            "paimon",
+            "engine",
+        ),
+    ),
+    Option(
+        "format-table.partition-path-only-value", "bool", "false", of("type"), "Partition folders without column names."
+    ),
+    Option("format-table.scan.list-parallelism", "int", "64", of("type"), "Threads that list a format table."),
+    Option(
+        "full-text-index.search-mode",
+        "enum",
+        "fast",
+        of("row-tracking.enabled"),
+        "Search of a full-text index.",
+        values=(
+            "fast",
+            "full",
+            "detail",
+        ),
+    ),
+    Option(
+        "global-index.build.max-parallelism",
+        "int",
+        "4096",
+        of("row-tracking.enabled"),
+        "Most tasks that build a global index.",
+    ),
+    Option("global-index.build.max-shard", "int", "32", of("row-tracking.enabled"), "Most shards of a global index."),
+    Option(
+        "global-index.column-update-action",
+        "enum",
+        "THROW_ERROR",
+        of("row-tracking.enabled"),
+        "What an update of an indexed column does.",
+        values=(
+            "THROW_ERROR",
+            "DROP_PARTITION_INDEX",
+            "IGNORE",
+        ),
+    ),
+    Option("global-index.enabled", "bool", "true", of("row-tracking.enabled"), "Use global indexes."),
+    Option(
+        "global-index.external-path",
+        "string",
+        None,
+        HONOURED,
+        "A folder outside the table that its index files may lie in.",
+    ),
+    Option(
+        "global-index.row-count-per-shard",
+        "long",
+        "100000",
+        of("row-tracking.enabled"),
+        "Rows of a shard of a global index.",
+    ),
+    Option(
+        "global-index.search-mode",
+        "enum",
+        None,
+        of("row-tracking.enabled"),
+        "Search of a global index.",
+        values=(
+            "fast",
+            "full",
+            "detail",
+        ),
+    ),
+    Option("global-index.thread-num", "int", "32", of("row-tracking.enabled"), "Threads of a global index."),
+    Option("local-kv-db.block-size", "memory", "4 kb", SPEED, "Block size of the local key store."),
+    Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
+    Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
+    Option("materialized-table.interval-freshness.time-unit", "string", None, of("type"), "Unit of that freshness."),
+    Option(
+        "materialized-table.logical-refresh-mode", "string", None, of("type"), "Wanted refresh of a materialized table."
+    ),
+    Option(
+        "materialized-table.refresh-handler-bytes", "string", None, of("type"), "Refresh job of a materialized table."
+    ),
+    Option("materialized-table.refresh-handler-description", "string", None, of("type"), "Words for that job."),
+    Option("materialized-table.refresh-mode", "string", None, of("type"), "Refresh of a materialized table."),
+    Option("materialized-table.refresh-status", "string", None, of("type"), "State of that refresh."),
+    Option("metadata.iceberg.storage", "string", "disabled", WRITES, "Write Iceberg's metadata too."),
+    Option("pk-bitmap.index.columns", "string", None, WRITES, "Columns of a bitmap index on a keyed table."),
+    Option("pk-btree.index.columns", "string", None, WRITES, "Columns of a tree index on a keyed table."),
+    Option("pk-full-text.index.columns", "string", None, WRITES, "Columns of a full-text index on a keyed table."),
+    Option("pk-vector.index.columns", "string", None, WRITES, "Columns of a vector index on a keyed table."),
+    Option("query-auth.enabled", "bool", "false", READS, "A catalog service authorises queries."),
+    Option("row-tracking.enabled", "bool", "false", READS, "Rows have ids.", mutable=False),
+    Option(
+        "row-tracking.partition-group-on-commit",
+        "bool",
+        "true",
+        of("row-tracking.enabled"),
+        "Row ids are given out partition by partition.",
+    ),
+    Option(
+        "scalar-index.search-mode",
+        "enum",
+        "fast",
+        of("row-tracking.enabled"),
+        "Search of a scalar index.",
+        values=(
+            "fast",
+            "full",
+            "detail",
+        ),
+    ),
+    Option("upsert-key", "string", None, WRITES, "Key of an append table for upserts."),
+    Option("variant.inferShreddingSchema", "bool", "false", VARIANTS, "Infer how variants are shredded."),
+    Option(
+        "variant.shredding.adaptive.maxInferBufferRow",
+        "int",
+        "256",
+        VARIANTS,
+        "Rows that an adaptive inference looks at.",
+    ),
+    Option(
+        "variant.shredding.adaptive.retentionRatio",
+        "float",
+        "0.05",
+        VARIANTS,
+        "Share of rows that keeps a field shredded.",
+    ),
+    Option(
+        "variant.shredding.inferenceMode",
+        "enum",
+        "per-file",
+        VARIANTS,
+        "Whether shredding is inferred anew for each file.",
+        values=(
+            "per-file",
+            "adaptive",
+        ),
+    ),
+    Option("variant.shredding.maxInferBufferRow", "int", "4096", VARIANTS, "Rows that an inference looks at."),
+    Option("variant.shredding.maxSchemaDepth", "int", "50", VARIANTS, "Depth of a shredded variant."),
+    Option("variant.shredding.maxSchemaWidth", "int", "300", VARIANTS, "Fields of a shredded variant."),
+    Option(
+        "variant.shredding.minFieldCardinalityRatio",
+        "float",
+        "0.1",
+        VARIANTS,
+        "Share of rows from which a field is shredded.",
+    ),
+    Option(
+        "variant.shreddingSchema",
+        "string",
+        None,
+        VARIANTS,
+        "How variants are shredded.",
+        fallback=("parquet.variant.shreddingSchema",),
+    ),
+    Option("vector-field", "string", None, READS, "Columns stored as vectors."),
+    Option(
+        "vector-index.search-mode",
+        "enum",
+        "fast",
+        of("row-tracking.enabled"),
+        "Search of a vector index.",
+        values=(
+            "fast",
+            "full",
+            "detail",
+        ),
+    ),
+    Option(
+        "vector-search.distribute.enabled", "bool", "false", of("vector-field"), "Spread a vector search over tasks."
+    ),
+    Option(
+        "vector-search.lateral-join.batch-size", "int", "256", of("vector-field"), "Rows of a batch in a vector join."
+    ),
+    Option("vector.file.format", "string", None, of("vector-field"), "Format of vector files."),
+    Option("vector.target-file-size", "memory", None, of("vector-field"), "Size of vector files."),
+    Option(
+        "visibility-callback.check-interval",
+        "duration",
+        "10 s",
+        of("visibility-callback.enabled"),
+        "Pause between looks for visibility.",
+    ),
+    Option(
+        "visibility-callback.enabled", "bool", "false", WRITES, "A commit waits until its rows are visible elsewhere."
+    ),
+    Option(
+        "visibility-callback.timeout", "duration", "30 min", of("visibility-callback.enabled"), "How long it waits."
+    ),
+)

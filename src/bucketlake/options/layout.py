@@ -1,0 +1,70 @@
+"""Options: what a table is: its place, keys, partitions and columns. Rows of the option table.
+
+Spec: docs/spec/schema.md#options
+"""
+
+from __future__ import annotations
+
+from bucketlake.options.model import AUTO_CREATE, HONOURED, READS, WRITES, Option, call
+
+ROWS = (
+    Option(
+        "add-column-before-partition",
+        "bool",
+        "false",
+        HONOURED,
+        "New columns go before the first partition column instead of to the end.",
+    ),
+    Option(
+        "alter-column-null-to-not-null.disabled", "bool", "true", HONOURED, "Refuse to make nullable columns NOT NULL."
+    ),
+    Option("auto-create", "bool", "false", AUTO_CREATE, "Make the table's storage when it is first used."),
+    Option("branch", "string", "main", HONOURED, "Branch to read and write."),
+    Option(
+        "partition", "string", None, HONOURED, "Partition columns, moved into the schema at creation.", mutable=False
+    ),
+    Option(
+        "partition.default-name",
+        "string",
+        "__DEFAULT_PARTITION__",
+        HONOURED,
+        "Folder name of null and blank partition values.",
+    ),
+    Option("partition.legacy-name", "bool", "true", HONOURED, "Partition folders name dates by epoch day."),
+    Option(
+        "partition.sink-strategy",
+        "enum",
+        "none",
+        WRITES,
+        "How rows are spread before partitions are written.",
+        values=(
+            "none",
+            "hash",
+            "partition-dynamic",
+        ),
+    ),
+    Option(
+        "path",
+        "string",
+        None,
+        call("leave it out: a table lies in its warehouse; open another folder by its own path"),
+        "Folder of the table.",
+    ),
+    Option("primary-key", "string", None, HONOURED, "Key columns, moved into the schema at creation.", mutable=False),
+    Option(
+        "type",
+        "enum",
+        "table",
+        READS,
+        "What the name stands for; only table is served.",
+        mutable=False,
+        values=(
+            "table",
+            "format-table",
+            "materialized-table",
+            "object-table",
+            "lance-table",
+            "iceberg-table",
+        ),
+    ),
+)

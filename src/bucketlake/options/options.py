@@ -1,0 +1,398 @@
+"""Table options: typed access, and which of them are honoured, kept without effect or refused.
+
+One row per option in `options.table`; nothing else in the package knows a key's type or default.
+
+Spec: docs/spec/schema.md#options
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.file_names import check_path_options
+from bucketlake.options.model import ENGINE, READS, SPEED, WRITES, Effect, of
+from bucketlake.options.table import HONOURED, KEPT, REFUSED, ROWS, Option
+from bucketlake.redaction import repr_of
+
+__all__ = [
+    "HONOURED",
+    "KEPT",
+    "OPTIONS",
+    "REFUSED",
+    "Effect",
+    "Option",
+    "TableOptions",
+    "find_option",
+    "immutable",
+    "near_key",
+    "near_misses",
+    "option_keys",
+    "option_text",
+    "parse_duration",
+    "parse_memory_size",
+    "refuse_options",
+    "undone",
+    "validate",
+    "warn_of_undone",
+]
+
+OPTIONS: Mapping[str, Option] = MappingProxyType({row.key: row for row in ROWS})
+
+_NANOS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000_000),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000_000),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1_000_000),
+    **dict.fromkeys(("µs", "micro", "micros", "microsecond", "microseconds"), 1_000),
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+}
+_BYTES = {
+    **dict.fromkeys(("", "b", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kibibytes"), 1 << 10),
+    **dict.fromkeys(("m", "mb", "mebibytes"), 1 << 20),
+    **dict.fromkeys(("g", "gb", "gibibytes"), 1 << 30),
+    **dict.fromkeys(("t", "tb", "tebibytes"), 1 << 40),
+}
+_LONG_MAX = (1 << 63) - 1
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of a text such as "10 s", "1h", "5 min" or "250" (a bare number is milliseconds).
+
+    Raises: InvalidError.
+    """
+    number, unit = _split_unit(text)
+    if unit not in _NANOS:
+        raise InvalidError("unknown time unit", value=text, remedy="use d, h, min, s, ms, µs or ns")
+    return number * _NANOS[unit] // 1_000_000
+
+
+def parse_memory_size(text: str) -> int:
+    """Bytes of a text such as "128 mb", "1g" or "512" (a bare number is bytes; units are powers of 1024).
+
+    Raises: InvalidError.
+    """
+    number, unit = _split_unit(text)
+    if unit not in _BYTES:
+        raise InvalidError("unknown memory size unit", value=text, remedy="use b, kb, mb, gb or tb")
+    size = number * _BYTES[unit]
+    if size > _LONG_MAX:
+        raise InvalidError("memory size does not fit 64 bits", value=text)
+    return size
+
+
+def _split_unit(text: str) -> tuple[int, str]:
+    found = re.fullmatch(r"\s*([0-9]+)\s*(.*?)\s*", text)
+    if found is None:
+        raise InvalidError("value does not start with a number", value=text)
+    number = int(found[1])
+    if number > _LONG_MAX:
+        raise InvalidError("number does not fit 64 bits", value=text)
+    return number, found[2].lower()
+
+
+def _parse_value(option: Option, text: str) -> Any:
+    """The typed value: bool, int (also bytes and milliseconds), float, str, or dict of str for maps."""
+    kind = option.kind
+    try:
+        if kind == "bool":
+            return {"true": True, "false": False}[text.strip().lower()]
+        if kind in ("int", "long"):
+            return int(text)
+        if kind == "float":
+            return float(text)
+        if kind == "memory":
+            return parse_memory_size(text)
+        if kind == "duration":
+            return parse_duration(text)
+        if kind == "map":
+            pairs = (part.partition(":") for part in text.split(",") if part.strip())
+            return {key.strip(): value.strip() for key, _, value in pairs}
+        if kind == "enum":
+            return {_plain(value): value for value in option.values}[_plain(text)]
+    except (KeyError, ValueError) as error:
+        choice = " | ".join(option.values) if option.values else _KIND_TEXT[kind]
+        raise InvalidError(
+            "option has an invalid value", option=option.key, value=text, remedy=f"use {choice}"
+        ) from error
+    return text
+
+
+def _plain(text: str) -> str:
+    return text.strip().lower().replace("_", "-")
+
+
+_KIND_TEXT = {
+    "bool": "true | false",
+    "int": "a whole number of 32 bits",
+    "long": "a whole number of 64 bits",
+    "float": "a number",
+    "memory": "a size such as 128 mb",
+    "duration": "a duration such as 10 s",
+    "map": "key:value,key:value",
+    "enum": "a listed value",
+}
+
+
+def _check_value(option: Option, text: str) -> None:
+    """Refuse to set what other engines could not read, or what no reader of the option can mean.
+
+    Values that stand in a schema already are taken as they are: another engine may have its own view.
+    """
+    value = _parse_value(option, text)
+    kind, least, most = option.kind, option.least, option.most
+    if kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        fits = re.fullmatch(r"[+-]?[0-9]+", text) is not None and -(1 << bits) <= value < 1 << bits
+    elif kind == "float":
+        fits = math.isfinite(value)
+    else:
+        named = kind == "string" and option.effect == HONOURED and option.default is not None
+        fits = not named or bool(text.strip()) or option.key.endswith(".prefix")
+    if not fits:
+        raise InvalidError(
+            "option has an invalid value",
+            option=option.key,
+            value=text,
+            remedy=f"use {_KIND_TEXT.get(kind, 'a text that is not blank')}",
+        )
+    if (least is not None and value < least) or (most is not None and value > most):
+        bounds = f"at least {least}" + (f" and at most {most}" if most is not None else "")
+        raise InvalidError(f"{option.key} should be {bounds}", option=option.key, value=text)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options of one table (or of one call, laid over the table's), as written: text to text. Picklable."""
+
+    raw: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
+
+    def get(self, key: str) -> Any:
+        """The typed value: what is set under the key or a fallback key, else the default (None where there is none).
+
+        bool, int, float, str; sizes in bytes, durations in milliseconds, enums lower-case text, maps as dict.
+        Keys without a row in `OPTIONS` give their text, or None.
+        Raises: InvalidError naming key and value.
+        """
+        option = OPTIONS.get(key)
+        text = self.text(key)
+        if option is None or text is None:
+            return text
+        return _parse_value(option, text)
+
+    def text(self, key: str) -> str | None:
+        """The value as written, else the default's text."""
+        option = OPTIONS.get(key)
+        for name in (key, *(option.fallback if option else ())):
+            if name in self.raw:
+                return self.raw[name]
+        return option.default if option else None
+
+    def is_set(self, key: str) -> bool:
+        """Whether the key or one of its fallback keys is there."""
+        option = OPTIONS.get(key)
+        return key in self.raw or any(name in self.raw for name in (option.fallback if option else ()))
+
+    def names(self, key: str) -> list[str]:
+        """The comma-separated column names of an option, empty if it is not set."""
+        return [name.strip() for name in (self.text(key) or "").split(",") if name.strip()]
+
+    def with_(self, extra: Mapping[str, Any]) -> TableOptions:
+        """These options with others laid over; values become their text (True → "true"); None takes a key away."""
+        merged = {**self.raw, **{key: option_text(value) for key, value in extra.items() if value is not None}}
+        return TableOptions({k: v for k, v in merged.items() if not (k in extra and extra[k] is None)})
+
+
+def option_text(value: Any) -> str:
+    """The text of an option's value as it stands in a schema file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_FIELD_KEYS = (
+    *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key", "count-limit"),
+    *("sequence-group", "nested-sequence-field", "nested-key-null-strategy", "ts-field", "stats-mode"),
+)
+_FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
+    (re.compile(r"metadata\.iceberg\..+"), WRITES),
+    (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
+    (re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\..+)"), READS),
+    (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
+    (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
+    (re.compile(r"file-index\..+"), HONOURED),
+    (re.compile(r"parquet\.(enable\.dictionary|compression)#.+"), HONOURED),
+    (re.compile(r"parquet\.(encryption|crypto)\..+"), WRITES),
+    (re.compile(r"(parquet|orc|avro)\..+"), SPEED),
+    (re.compile(r"(csv|json|text)\..+"), of("type")),
+    (re.compile(r"(bucketlake|flink|hive|spark|sink|source|lookup|log|kafka|unaware-bucket|precommit)\..+"), ENGINE),
+)
+
+
+def find_option(key: str) -> Option | None:
+    """The row of a key, of the key that it is a fallback of, or of the family that it belongs to; None if unknown."""
+    option = OPTIONS.get(key) or _FALLBACKS.get(key)
+    if option is not None:
+        return option
+    for pattern, effect in _FAMILIES:
+        if pattern.fullmatch(key):
+            return Option(key, "string", None, effect, "One of a family of keys.")
+    return None
+
+
+_FALLBACKS = {name: row for row in ROWS for name in row.fallback if name not in OPTIONS}
+
+
+def immutable(key: str) -> bool:
+    """Whether the key cannot be altered once a snapshot exists (`bucket` follows its own rule)."""
+    option = OPTIONS.get(key)
+    return option is not None and not option.mutable
+
+
+def validate(options: Mapping[str, str]) -> list[str]:
+    """Check options that are being set: every value's form, and that none is refused. Keys that look like typing
+    errors, one sentence each.
+
+    Raises: InvalidError for a malformed value; UnsupportedError naming a refused option.
+    """
+    for key, value in options.items():
+        option = find_option(key)
+        if option is not None:
+            if option.effect == REFUSED and _asks(option, key, value):
+                raise _refusal(option, key, value)
+            _check_value(option, value)
+    check_path_options(options)
+    _refuse_formats(options)
+    return near_misses(options)
+
+
+def near_misses(options: Mapping[str, str]) -> list[str]:
+    """One sentence for each key that is unknown and looks like one that is known."""
+    found = []
+    for key in options:
+        near = None if find_option(key) is not None else near_key(key)
+        if near is not None:
+            found.append(f"option '{key}' is not known and has no effect; did you mean '{near}'?")
+    return found
+
+
+def near_key(key: str) -> str | None:
+    """The known key that an unknown one looks like, whatever its case and signs."""
+    parts = _spelling(key).split(".")
+    if parts[0] == "fields" and len(parts) > 2:
+        near = get_close_matches(parts[-1], _FIELD_KEYS, n=1, cutoff=0.75)
+        return ".".join((*key.split(".")[:-1], near[0])) if near else None
+    near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.85)
+    return _SPELLINGS[near[0]] if near else None
+
+
+def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their true keys: Python names become the option that they spell (`scan_snapshot_id`); InvalidError
+    for those that spell none."""
+    return {_option_key(key): value for key, value in given.items()}
+
+
+_PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
+
+
+def _option_key(key: str) -> str:
+    if key in OPTIONS or "-" in key or "." in key:
+        return key
+    found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
+    if found is None:
+        near = get_close_matches(key, _PYTHON_NAMES, 1)
+        raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
+    return found
+
+
+def _spelling(key: str) -> str:
+    return key.strip().lower().replace("_", "-")
+
+
+_SPELLINGS = {_spelling(key): key for key in (*OPTIONS, *_FALLBACKS)}
+_DATA_FORMATS = ("parquet", "orc", "avro")
+
+
+def refuse_options(options: Mapping[str, str], *, for_writing: bool = True) -> None:
+    """Raise UnsupportedError naming the first option of a table without which rows would be read, or `for_writing`
+    written, wrongly. What only a call is about, and work beside the rows, does not count: see `undone`.
+    """
+    stakes = ("reads", "writes") if for_writing else ("reads",)
+    for key, value in options.items():
+        option = find_option(key)
+        if option is not None and option.effect.stake in stakes and _asks(option, key, value):
+            raise _refusal(option, key, value)
+    _refuse_formats(options)
+
+
+def undone(options: Mapping[str, str]) -> list[str]:
+    """The options of a table that ask for work which writers here leave undone, though the rows come out right."""
+    if TableOptions(options).get("write-only"):
+        return []  # the work is another job's
+    found = []
+    for key, value in options.items():
+        option = find_option(key)
+        if option is None or option.effect.stake != "upkeep" or not _asks(option, key, value):
+            continue
+        master = option.effect.only_with
+        if not master or _asks(OPTIONS[master], master, TableOptions(options).text(master) or ""):
+            found.append(key)
+    return found
+
+
+_warned: set[tuple[str, str]] = set()  # of this process: a table's folder and an option
+
+
+def warn_of_undone(name: str, path: str, options: Mapping[str, str]) -> None:
+    """Say once a process and table which work beside the rows its options ask for that writers here leave undone."""
+    found = [(path, key) for key in undone(options)]
+    if set(found) <= _warned:
+        return
+    _warned.update(found)
+    warnings.warn(
+        f"{name} is written, but work beside its rows that these options ask for is not supported and left undone: "
+        f"{', '.join(key for _, key in found)}; leave it to the engine that made the table, or reset them",
+        stacklevel=4,
+    )
+
+
+def _refusal(option: Option, key: str, value: str) -> UnsupportedError:
+    """The error that names a refused option; texts, which may be secrets, stay out of it."""
+    shown = {"value": value} if option.kind != "string" or option.default is not None else {}
+    remedy = option.effect.remedy or "use a table without it"
+    return UnsupportedError(f"option '{key}' is not supported", option=key, **shown, remedy=remedy)
+
+
+def _refuse_formats(options: Mapping[str, str]) -> None:
+    typed = TableOptions(options)
+    formats = [(key, typed.text(key)) for key in ("file.format", "changelog-file.format")]
+    formats += [("file.format.per.level", value) for value in (typed.get("file.format.per.level") or {}).values()]
+    for key, name in formats:
+        if name is not None and name.strip().lower() not in _DATA_FORMATS:
+            raise UnsupportedError(
+                "file format is not supported", option=key, format=name, remedy="use parquet, orc or avro"
+            )
+
+
+def _asks(option: Option, key: str, value: str) -> bool:
+    """Whether a refused option is set to something other than what it is without being set."""
+    text = value.strip().lower()
+    if key.endswith("map.storage-layout"):
+        return text == "shared-shredding"
+    if option.default is None:
+        return text not in ("", "false")
+    try:
+        return bool(_parse_value(option, value) != _parse_value(option, option.default)) and text != option.default
+    except InvalidError:
+        return True

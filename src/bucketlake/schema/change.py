@@ -1,0 +1,505 @@
+"""Changes of a schema, and what they make of it. Columns are named by a name, or by a path into ROW columns.
+
+Spec: docs/spec/schema.md#evolution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.options.options import TableOptions, find_option, immutable, option_text
+from bucketlake.schema.default import check_defaults
+from bucketlake.schema.evolution import cast_allowed
+from bucketlake.types.ids import with_fresh_ids
+from bucketlake.types.model import DataField, DataType, Root, type_text
+
+if TYPE_CHECKING:
+    from bucketlake.schema.schema import TableSchema
+
+ColumnPath = str | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption:
+    """Set one option."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOption:
+    """Take one option away, so that its default holds again."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """Add a nullable column at the end, first, or after another one."""
+
+    column: ColumnPath
+    type: DataType
+    comment: str | None = None
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """Drop a column that is no key."""
+
+    column: ColumnPath
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Rename a column; keys and options that name it follow."""
+
+    column: ColumnPath
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateColumnType:
+    """Give a column another type to which its values can be cast; it keeps its nullability unless told otherwise."""
+
+    column: ColumnPath
+    type: DataType
+    keep_nullability: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateColumnNullability:
+    """Make a column nullable or not."""
+
+    column: ColumnPath
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateComment:
+    """Set the comment of a column, or of the table if `column` is None."""
+
+    column: ColumnPath | None
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateColumnDefault:
+    """Set the default value (SQL text) of a column, None to take it away."""
+
+    column: ColumnPath
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePosition:
+    """Move a top-level column: first, after or before another one, or last if none is given."""
+
+    column: ColumnPath
+    first: bool = False
+    after: str | None = None
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropPrimaryKey:
+    """Make a table without snapshots an append table."""
+
+
+SchemaChange = (
+    SetOption
+    | RemoveOption
+    | AddColumn
+    | DropColumn
+    | RenameColumn
+    | UpdateColumnType
+    | UpdateColumnNullability
+    | UpdateComment
+    | UpdateColumnDefault
+    | UpdatePosition
+    | DropPrimaryKey
+)
+
+
+def changed(schema: TableSchema, changes: Sequence[SchemaChange], *, has_snapshots: bool, table: str) -> TableSchema:
+    """The schema with all changes made in order; not yet validated, id as before.
+
+    Raises: InvalidError, NotFoundError and AlreadyExistsError naming the column or option.
+    """
+    draft = _Draft(schema, has_snapshots, table)
+    for change in changes:
+        draft.apply(change)
+    return replace(
+        schema,
+        fields=tuple(draft.fields),
+        highest_field_id=draft.highest,
+        primary_keys=tuple(draft.primary_keys),
+        options=draft.options,
+        comment=draft.comment,
+    )
+
+
+@dataclass
+class _Draft:
+    """A schema being changed."""
+
+    schema: TableSchema
+    has_snapshots: bool
+    table: str
+    fields: list[DataField] = field(init=False)
+    options: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fields = list(self.schema.fields)
+        self.options = dict(self.schema.options)
+        self.highest = self.schema.highest_field_id
+        self.primary_keys = list(self.schema.primary_keys)
+        self.comment = self.schema.comment
+        self.old = TableOptions(dict(self.schema.options))
+
+    def apply(self, change: SchemaChange) -> None:
+        if isinstance(change, SetOption):
+            self.set_option(change.key, option_text(change.value))
+        elif isinstance(change, RemoveOption):
+            self.remove_option(change.key)
+        elif isinstance(change, AddColumn):
+            self.add(change)
+        elif isinstance(change, DropColumn):
+            self.drop(_path(change.column))
+        elif isinstance(change, RenameColumn):
+            self.rename(_path(change.column), change.name)
+        elif isinstance(change, UpdateColumnType):
+            self.retype(change)
+        elif isinstance(change, UpdateColumnNullability):
+            path, nullable = _path(change.column), change.nullable
+            if nullable:
+                self.refuse_key(path, self.schema.primary_keys, "Cannot change nullability of primary key")
+            self.update(path, lambda t: self.renullable(path, t, nullable))
+        elif isinstance(change, UpdateComment):
+            if change.column is None:
+                self.comment = change.comment
+            else:
+                comment = change.comment
+                self.edit(_path(change.column), lambda f: replace(f, description=comment))
+        elif isinstance(change, UpdateColumnDefault):
+            default = change.default
+            self.edit(_path(change.column), lambda f: _with_default(f, default))
+        elif isinstance(change, UpdatePosition):
+            self.move(change)
+        else:
+            if self.has_snapshots:
+                raise InvalidError("Cannot drop primary keys on a non-empty table.", table=self.table)
+            self.primary_keys = []
+
+    # ---- options
+
+    def set_option(self, key: str, value: str) -> None:
+        if key == "comment":  # Spark's word for it among properties
+            self.comment = value
+            self.options.pop(key, None)
+            return
+        present = self.schema.options.get(key)
+        if present == value or self.means_the_same(key, present, value):
+            return
+        if key == "type":
+            raise InvalidError("Change 'type' is not supported yet.", table=self.table)
+        if self.has_snapshots:
+            check_option_change(self.old, key, value)
+        self.options[key] = value
+
+    def means_the_same(self, key: str, present: str | None, value: str) -> bool:
+        if key == "type":
+            return value.lower() == (present or "table").lower()
+        keys = {"primary-key": self.schema.primary_keys, "partition": self.schema.partition_keys}.get(key)
+        return keys is not None and [part.strip() for part in value.split(",") if part.strip()] == list(keys)
+
+    def remove_option(self, key: str) -> None:
+        if key == "comment":
+            self.comment = None
+        if key == "type" or (self.has_snapshots and immutable(key)):
+            raise InvalidError(f"Change '{key}' is not supported yet.", table=self.table)
+        if self.has_snapshots and key == "bucket":
+            raise InvalidError("Cannot reset bucket.", table=self.table)
+        self.options.pop(key, None)
+
+    # ---- columns
+
+    def add(self, change: AddColumn) -> None:
+        path = _path(change.column)
+        if not change.type.nullable:
+            raise InvalidError(f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.")
+        new = DataField(0, path[-1], change.type, change.comment)
+        (new,), self.highest = with_fresh_ids([new], self.highest + 1)
+        before_partition = self.old.get("add-column-before-partition") and len(path) == 1
+
+        def insert(members: list[DataField]) -> None:
+            names = [item.name for item in members]
+            if path[-1] in names:
+                raise AlreadyExistsError("column exists", column=".".join(path), table=self.table)
+            at = len(members)
+            if change.first:
+                at = 0
+            elif change.after is not None:
+                at = _index(members, change.after, self.table) + 1
+            elif before_partition:
+                at = min((names.index(name) for name in self.schema.partition_keys), default=at)
+            members.insert(at, new)
+
+        self.in_members(path, insert)
+
+    def drop(self, path: tuple[str, ...]) -> None:
+        keys = (*self.schema.partition_keys, *self.schema.primary_keys)
+        self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
+
+        def remove(members: list[DataField]) -> None:
+            del members[_index(members, path[-1], self.table)]
+            if not members:
+                raise InvalidError("Cannot drop all fields in table", column=".".join(path))
+
+        self.in_members(path, remove)
+
+    def rename(self, path: tuple[str, ...], name: str) -> None:
+        self.refuse_key(path, self.schema.partition_keys, f"Cannot rename partition column: [{path[0]}]")
+
+        def change(members: list[DataField]) -> None:
+            at = _index(members, path[-1], self.table)
+            if any(item.name == name for item in members):
+                raise AlreadyExistsError("column exists", column=".".join((*path[:-1], name)), table=self.table)
+            members[at] = replace(members[at], name=name)
+
+        self.in_members(path, change)
+        if len(path) == 1:
+            self.primary_keys = [name if key == path[0] else key for key in self.primary_keys]
+            self.options = renamed_in_options(self.options, path[0], name)
+        else:
+            self.options = member_renamed_in_options(self.options, path, name)
+
+    def retype(self, change: UpdateColumnType) -> None:
+        path, wanted = _path(change.column), change.type
+        self.refuse_key(path, self.schema.partition_keys, f"Cannot update partition column: [{path[0]}]")
+        self.refuse_key(path, self.schema.primary_keys, "Cannot update primary key")
+
+        def cast(present: DataType) -> DataType:
+            target = wanted.with_nullable(present.nullable) if change.keep_nullability else wanted
+            self.renullable(path, present, target.nullable)
+            if not cast_allowed(present, target, explicit=not self.old.get("disable-explicit-type-casting")):
+                raise InvalidError(
+                    f"Column type {path[-1]}[{type_text(present)}] cannot be converted to {type_text(target)} "
+                    "without losing information."
+                )
+            return present.with_nullable(target.nullable) if target.fields else target
+
+        self.update(path, cast)
+
+    def renullable(self, path: tuple[str, ...], present: DataType, nullable: bool) -> DataType:
+        if present.nullable and not nullable and self.old.get("alter-column-null-to-not-null.disabled"):
+            raise InvalidError(
+                f"Cannot update column type from nullable to non nullable for {'.'.join(path)}. You can set table "
+                "configuration option 'alter-column-null-to-not-null.disabled' = 'false' to allow converting null "
+                "columns to not null"
+            )
+        return present.with_nullable(nullable)
+
+    def move(self, change: UpdatePosition) -> None:
+        path = _path(change.column)
+        if len(path) > 1:
+            raise InvalidError("only top-level columns can be moved", column=".".join(path), table=self.table)
+        at = _index(self.fields, path[0], self.table)
+        beside = change.after if change.after is not None else change.before
+        if beside == path[0]:
+            raise InvalidError(f"Cannot move itself for column {path[0]}")
+        moved = self.fields.pop(at)
+        if change.first:
+            target = 0
+        elif beside is None:
+            target = len(self.fields)
+        else:
+            target = _index(self.fields, beside, self.table) + (change.after is not None)
+        self.fields.insert(target, moved)
+
+    # ---- paths
+
+    def refuse_key(self, path: tuple[str, ...], keys: Sequence[str], message: str) -> None:
+        if len(path) == 1 and path[0] in keys:
+            raise InvalidError(message, table=self.table)
+
+    def in_members(self, path: tuple[str, ...], change: Callable[[list[DataField]], None]) -> None:
+        """Change the list of columns, or of ROW members, that the path's last name belongs to."""
+        _change_members(self.fields, path, change, self.table)
+
+    def edit(self, path: tuple[str, ...], change: Callable[[DataField], DataField]) -> None:
+        """Change one column or ROW member."""
+
+        def one(members: list[DataField]) -> None:
+            at = _index(members, path[-1], self.table)
+            members[at] = change(members[at])
+
+        self.in_members(path, one)
+
+    def update(self, path: tuple[str, ...], change: Callable[[DataType], DataType]) -> None:
+        """Change a type: of a column, a ROW member, or (path ending in `element` or `value`) of what is inside it."""
+        depth = _inner_depth(self.fields, path)
+        names = path[: len(path) - depth] if depth else path
+        self.edit(names, lambda f: _retyped(f, _change_inner(f.type, depth, change)))
+
+
+def _retyped(field: DataField, wanted: DataType) -> DataField:
+    """With another type, which a default must be a value of too."""
+    changed = replace(field, type=wanted)
+    if wanted.with_nullable(True) != field.type.with_nullable(True):
+        check_defaults([changed])
+    return changed
+
+
+def _with_default(field: DataField, default: str | None) -> DataField:
+    changed = replace(field, default=default)
+    check_defaults([changed])
+    return changed
+
+
+def _path(column: ColumnPath) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else tuple(column)
+
+
+def _index(members: Sequence[DataField], name: str, table: str) -> int:
+    for i, item in enumerate(members):
+        if item.name == name:
+            return i
+    raise NotFoundError("no such column", column=name, table=table, columns=[item.name for item in members])
+
+
+def _change_members(
+    members: list[DataField], path: tuple[str, ...], change: Callable[[list[DataField]], None], table: str
+) -> None:
+    if len(path) == 1:
+        change(members)
+        return
+    at = _index(members, path[0], table)
+    members[at] = replace(members[at], type=_change_row(members[at].type, path[1:], change, table))
+
+
+def _change_row(t: DataType, path: tuple[str, ...], change: Callable[[list[DataField]], None], table: str) -> DataType:
+    """The type with the ROW inside changed; `element` and `value` in the path step into ARRAY and MAP."""
+    if t.root is Root.ROW:
+        inner = list(t.fields)
+        _change_members(inner, path, change, table)
+        return replace(t, fields=tuple(inner))
+    step = {Root.ARRAY: "element", Root.MAP: "value"}.get(t.root)
+    if t.element is None or path[0] != step or len(path) == 1:
+        raise NotFoundError("no such column", column=".".join(path), table=table)
+    return replace(t, element=_change_row(t.element, path[1:], change, table))
+
+
+def _inner_depth(fields: Sequence[DataField], path: tuple[str, ...]) -> int:
+    """How many trailing names of the path step into ARRAY elements and MAP values rather than name a member."""
+    depth, members = 0, {item.name: item.type for item in fields}
+    current: DataType | None = None
+    for name in path:
+        if current is None or current.root is Root.ROW:
+            members = members if current is None else {item.name: item.type for item in current.fields}
+            current, depth = members.get(name), 0
+        elif current.element is not None:
+            current, depth = current.element, depth + 1
+        if current is None:
+            return 0
+    return depth
+
+
+def _change_inner(t: DataType, depth: int, change: Callable[[DataType], DataType]) -> DataType:
+    if depth == 0 or t.element is None:
+        return change(t)
+    return replace(t, element=_change_inner(t.element, depth - 1, change))
+
+
+# ---------------------------------------------------------------------------------------------- options
+
+
+def check_option_change(old: TableOptions, key: str, value: str) -> None:
+    """Refuse to alter, on a table with snapshots, what decides how its data lies.
+
+    Raises: InvalidError in Paimon's words.
+    """
+    option = find_option(key)
+    now = TableOptions({key: value})
+    key = key if option is None else option.key  # it may have been named by an older name
+    if immutable(key):
+        raise InvalidError(f"Change '{key}' is not supported yet.")
+    if key == "bucket":
+        if old.get(key) == -1:
+            raise InvalidError("Cannot change bucket when it is -1.")
+        if now.get(key) == -1:
+            raise InvalidError("Cannot change bucket to -1.")
+    if (
+        key == "deletion-vectors.enabled"
+        and not old.get("deletion-vectors.modifiable")
+        and old.get(key) != now.get(key)
+    ):
+        raise InvalidError(
+            f"Cannot change deletion vectors mode from {str(old.get(key)).lower()} to {str(now.get(key)).lower()}. If "
+            "modifying table deletion-vectors mode without full-compaction, this may result in data duplication. If "
+            "you are confident, you can set table option 'deletion-vectors.modifiable' = 'true' to allow deletion "
+            "vectors modification."
+        )
+    if key in ("ignore-delete", "ignore-update-before") and old.get(key) and not now.get(key):
+        raise InvalidError(f"Cannot change {key} from true to false.")
+
+
+_COLUMN_LISTS = (
+    "bucket-key",
+    "changelog-producer.row-deduplicate-ignore-fields",
+    "clustering.columns",
+    "partial-update.remove-record-on-sequence-group",
+    "record-level.time-field",
+    "rowkind.field",
+    "sequence.field",
+)
+_MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
+
+
+def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
+    """The options with one column's name replaced wherever an option names columns, in its key or its value.
+
+    Spec: docs/spec/schema.md#renamed-columns
+    """
+
+    def renamed(names: str) -> str:
+        return ",".join(new if name.strip() == old else name for name in names.split(","))
+
+    result = {}
+    for key, value in options.items():
+        head, _, rest = key.partition(".")
+        parts = rest.split(".")
+        if key in _COLUMN_LISTS:
+            value = renamed(value)
+        elif head == "fields" and len(parts) > 1:
+            suffix = rest[len(parts[0]) :]
+            key, value = f"fields.{renamed(parts[0])}{suffix}", renamed(value) if suffix == ".sequence-group" else value
+        elif head == "file-index" and len(parts) == 2 and parts[1] == "columns":
+            value = ",".join(_renamed_index(name, old, new) for name in value.split(","))
+        elif head == "file-index" and len(parts) == 3:
+            key = f"file-index.{parts[0]}.{_renamed_index(parts[1], old, new)}.{parts[2]}"
+        result[key] = value
+    return result
+
+
+def _renamed_index(name: str, old: str, new: str) -> str:
+    """`column` or `column[key]`, renamed."""
+    column, bracket, rest = name.strip().partition("[")
+    return f"{new}{bracket}{rest}" if column == old else name
+
+
+def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], new: str) -> dict[str, str]:
+    """The options with the new name of a member of the rows that an ARRAY or MAP column holds."""
+    result = dict(options)
+    if len(path) != 3 or path[1] not in ("element", "value"):
+        return result
+    for suffix in _MEMBER_LISTS:
+        key = f"fields.{path[0]}.{suffix}"
+        if key in result:
+            result[key] = ",".join(new if name.strip() == path[2] else name for name in result[key].split(","))
+    return result

@@ -1,0 +1,233 @@
+"""Constant SQL expressions and their values: literals, casts and arithmetic of them, constructors of nested values.
+
+A whitelist: whatever is not known here, a column, a query, a function, is refused, and so is a literal that engines
+read differently. The text must be one expression from its first to its last sign.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from bucketlake.errors import InvalidError
+from bucketlake.schema.evolution import cast_array
+from bucketlake.types.model import STRING, DataType, Root
+
+LONGEST = 10_000
+_EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
+_DOUBTFUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^\\'\"nrt]")
+_CALL = re.compile(r"\s*\w+\s*\(.*\)\s*", re.DOTALL)
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A map: keys with their values."""
+
+    items: tuple[tuple[Any, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A row: members by name; `named`: whether the text gave the names."""
+
+    members: tuple[tuple[str, Any], ...]
+    named: bool
+
+
+def constant(text: str) -> Any:
+    """The value of a constant expression: None, bool, int, Decimal, float, str, bytes, date, datetime, list, Pairs or
+    Struct. InvalidError for anything else."""
+    tree = _tree(text)
+    if tree is None or _DOUBTFUL_ESCAPE.search(text):
+        raise InvalidError("not a constant expression", text=text[:200])
+    try:
+        return _value(tree, text)
+    except (ArithmeticError, ValueError, RecursionError, pa.ArrowInvalid) as error:
+        raise InvalidError("not a constant expression", text=text[:200], reason=str(error)[:200]) from error
+
+
+def looks_computed(text: str) -> bool:
+    """Whether a text reads as a call of a function or holds a query, rather than as plain text."""
+    if "select" not in text.lower() and not _CALL.fullmatch(text):
+        return False
+    tree = _tree(text)
+    return tree is not None and (tree.find(exp.Query) is not None or isinstance(tree, exp.Func))
+
+
+def _tree(text: str) -> exp.Expression | None:
+    """The one expression that the text is; None if it is none."""
+    if len(text) > LONGEST or not text.strip():
+        return None
+    try:
+        found = sqlglot.parse(f"SELECT {text}\n", read="spark")
+    except (SqlglotError, RecursionError):
+        return None
+    select = found[0] if len(found) == 1 else None
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        return None
+    more = [key for key, value in select.args.items() if value and key != "expressions"]
+    return None if more else select.expressions[0]
+
+
+_OPERATIONS: dict[type[exp.Expression], Callable[[Any, Any], Any]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
+
+
+def _value(node: exp.Expression, text: str) -> Any:
+    if isinstance(node, exp.Paren):
+        return _value(node.this, text)
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal):
+        return node.this if node.is_string else _number(node.this)
+    if isinstance(node, exp.HexString):
+        return bytes.fromhex(node.this)
+    if isinstance(node, exp.Neg):
+        return _negative(_value(node.this, text))
+    if isinstance(node, (exp.Cast, exp.TryCast)):
+        return _cast(_value(node.this, text), node.to)
+    if isinstance(node, exp.Concat):
+        return _adjacent(node, text)
+    if isinstance(node, (exp.Array, exp.VarMap, exp.Struct)):
+        return _nested(node, text)
+    if isinstance(node, exp.Binary):
+        return _binary(node, _value(node.this, text), _value(node.expression, text))
+    raise InvalidError("only constants can be defaults", expression=node.sql(dialect="spark")[:200])
+
+
+def _number(text: str) -> Any:
+    if "e" in text.lower():
+        return float(text)
+    return int(text) if text.isdigit() else Decimal(text)
+
+
+def _negative(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise InvalidError("only numbers have a sign", value=repr(value)[:80])
+    return -value
+
+
+def _binary(node: exp.Binary, left: Any, right: Any) -> Any:
+    if isinstance(node, exp.DPipe) and isinstance(left, str) and isinstance(right, str):
+        return left + right
+    if not all(isinstance(side, (int, float, Decimal)) and not isinstance(side, bool) for side in (left, right)):
+        raise InvalidError("arithmetic is for numbers", expression=node.sql(dialect="spark")[:200])
+    if isinstance(left, float) or isinstance(right, float):
+        left, right = float(left), float(right)
+    whole = isinstance(left, int) and isinstance(right, int)
+    operation = _OPERATIONS.get(type(node))
+    if operation is not None and whole:
+        return _in_range(operation(left, right), left, right)
+    if operation is not None:
+        return _EXACT.plus(operation(left, right)) if not isinstance(left, float) else operation(left, right)
+    if type(node) is exp.Div and (whole or isinstance(left, float)):
+        return left / right
+    if type(node) in (exp.IntDiv, exp.Mod) and whole and left >= 0 and right > 0:
+        return left // right if isinstance(node, exp.IntDiv) else left % right
+    raise InvalidError("only constants can be defaults", expression=node.sql(dialect="spark")[:200])
+
+
+def _in_range(value: int, *sides: int) -> int:
+    """Spark's INT and BIGINT do not grow: what does not fit the operands' type is its error."""
+    bits = 31 if all(-(1 << 31) <= side < 1 << 31 for side in sides) else 63
+    if not -(1 << bits) <= value < 1 << bits:
+        raise InvalidError("integer overflow", value=value)
+    return value
+
+
+def _adjacent(node: exp.Concat, text: str) -> str:
+    """Strings one after another: `'it''s'` is one with a quote in it, `'a' 'b'` are two."""
+    tokens = Spark().tokenize(text)
+    literal = all(token.token_type == TokenType.STRING for token in tokens)
+    touching = {before.end + 1 == after.start for before, after in pairwise(tokens)}
+    if not literal or len(touching) != 1 or len(tokens) != len(node.expressions):
+        raise InvalidError("strings beside others", text=text[:200], remedy="join them by ||")
+    return ("'" if touching == {True} else "").join(part.this for part in node.expressions)
+
+
+def _nested(node: exp.Expression, text: str) -> Any:
+    if isinstance(node, exp.Array):
+        return [_value(item, text) for item in node.expressions]
+    if isinstance(node, exp.VarMap):
+        keys, values = (node.args[side] for side in ("keys", "values"))
+        if not (isinstance(keys, exp.Array) and isinstance(values, exp.Array)):
+            raise InvalidError("only constants can be defaults", expression=text[:200])
+        if len(keys.expressions) != len(values.expressions):
+            raise InvalidError("a map needs a value for every key", text=text[:200])
+        pairs = zip(keys.expressions, values.expressions, strict=True)
+        return Pairs(tuple((_value(key, text), _value(item, text)) for key, item in pairs))
+    members = []
+    for item in node.expressions:
+        if not isinstance(item, exp.PropertyEQ) or not isinstance(item.this, exp.Identifier):
+            raise InvalidError("a row's members are constants", text=text[:200])
+        members.append((item.this.name, _value(item.expression, text)))
+    given = [name for name, _ in members] != [f"col{place}" for place in range(1, len(members) + 1)]
+    return Struct(tuple(members), given)
+
+
+_KINDS: dict[exp.DataType.Type, Root] = {
+    exp.DataType.Type.TINYINT: Root.TINYINT,
+    exp.DataType.Type.SMALLINT: Root.SMALLINT,
+    exp.DataType.Type.INT: Root.INT,
+    exp.DataType.Type.BIGINT: Root.BIGINT,
+    exp.DataType.Type.FLOAT: Root.FLOAT,
+    exp.DataType.Type.DOUBLE: Root.DOUBLE,
+    exp.DataType.Type.BOOLEAN: Root.BOOLEAN,
+    exp.DataType.Type.DATE: Root.DATE,
+}
+_BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
+_STAMPS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
+
+
+def _cast(value: Any, to: exp.DataType) -> Any:
+    """The value as one of the type, nothing lost: what a cast would round or cut is refused."""
+    root = _KINDS.get(to.this)
+    if value is None:
+        return None
+    if to.this in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR) and isinstance(value, (str, int, Decimal)):
+        if not to.expressions and not isinstance(value, bool):
+            return format(value, "f") if isinstance(value, Decimal) else str(value)
+    elif to.this in _STAMPS and isinstance(value, str) and _STAMP.fullmatch(value.strip()):
+        return dt.datetime.fromisoformat(value.strip())
+    elif to.this is exp.DataType.Type.DECIMAL:
+        return _decimal(value, to)
+    elif root is not None and isinstance(value, str):
+        return cast_array(pa.array([value]), STRING, DataType(root))[0].as_py()
+    elif root in (Root.FLOAT, Root.DOUBLE) and isinstance(value, (int, float, Decimal)):
+        return float(value)
+    elif root in _BITS and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        most, whole = 1 << (_BITS[root] - 1), int(value)
+        if value == whole and -most <= whole < most:
+            return whole
+    raise InvalidError("not a cast of a constant that keeps its value", value=repr(value)[:80], to=to.sql("spark"))
+
+
+def _decimal(value: Any, to: exp.DataType) -> Decimal:
+    sizes = [int(part.name) for part in to.expressions] or [10]
+    precision, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
+    if isinstance(value, (bool, float)) or not isinstance(value, (int, str, Decimal)):
+        raise InvalidError("not a cast of a constant that keeps its value", value=repr(value)[:80])
+    number = _EXACT.create_decimal(value.strip() if isinstance(value, str) else value)
+    exact = _EXACT.quantize(number, Decimal(1).scaleb(-scale))
+    if abs(exact) >= 10 ** (precision - scale):
+        raise InvalidError("not a cast of a constant that keeps its value", value=str(value)[:80])
+    return exact

@@ -1,0 +1,470 @@
+"""The schema of a table: columns, keys and options of one version, and its file form.
+
+    {version, id, fields, highestFieldId, partitionKeys, primaryKeys, options, comment?, timeMillis}
+
+Spec: docs/spec/schema.md
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.options.options import TableOptions, near_misses, option_text, validate
+from bucketlake.redaction import repr_of
+from bucketlake.schema.change import (
+    AddColumn,
+    DropColumn,
+    DropPrimaryKey,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateColumnDefault,
+    UpdateColumnNullability,
+    UpdateColumnType,
+    UpdateComment,
+    UpdatePosition,
+    changed,
+)
+from bucketlake.schema.default import check_defaults
+from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
+from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
+from bucketlake.types.ids import with_fresh_ids
+from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
+
+__all__ = [
+    "KEY_FIELD_ID_START",
+    "KIND_FIELD",
+    "SEQUENCE_FIELD",
+    "AddColumn",
+    "BucketMode",
+    "DropColumn",
+    "DropPrimaryKey",
+    "ReadColumn",
+    "RemoveOption",
+    "RenameColumn",
+    "SchemaChange",
+    "SetOption",
+    "TableSchema",
+    "UpdateColumnDefault",
+    "UpdateColumnNullability",
+    "UpdateColumnType",
+    "UpdateComment",
+    "UpdatePosition",
+    "apply",
+    "cast_allowed",
+    "pretty_json",
+    "read_mapping",
+    "refuse_change",
+    "refuse_undelivered",
+    "validate_schema",
+]
+
+VERSION = 3
+KEY_FIELD_ID_START = 1073741823
+SEQUENCE_FIELD = DataField(2147483646, "_SEQUENCE_NUMBER", DataType(Root.BIGINT, nullable=False))
+KIND_FIELD = DataField(2147483645, "_VALUE_KIND", DataType(Root.TINYINT, nullable=False))
+
+
+class BucketMode(str, Enum):
+    """How rows find their bucket."""
+
+    FIXED = "fixed"  # bucket > 0: hash of the bucket key
+    DYNAMIC = "dynamic"  # -1, primary key holds all partition columns: hash index
+    KEY_DYNAMIC = "key-dynamic"  # -1, primary key across partitions: key index
+    UNAWARE = "unaware"  # -1, no primary key: all in bucket 0
+    POSTPONE = "postpone"  # -2: written aside, bucketed by compaction
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """One version of a table's schema. Field ids are unique, nested ones included, and at most `highest_field_id`.
+
+    `time_millis`: epoch milliseconds of its making, 0 if unknown.
+    """
+
+    id: int
+    fields: tuple[DataField, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = None  # type: ignore[assignment]
+    comment: str | None = None
+    time_millis: int = 0
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        """Lists become tuples, options a dict of their own."""
+        for name in ("fields", "partition_keys", "primary_keys"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "options", dict(self.options or {}))
+
+    def __repr__(self) -> str:
+        """Without the secrets that options may hold."""
+        return repr_of(self)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.fields, self.partition_keys, self.primary_keys, self.time_millis))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel; cached properties are made again."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    # ---- making
+
+    @classmethod
+    def create(
+        cls,
+        fields: Sequence[DataField],
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+        comment: str | None = None,
+        time_millis: int = 0,
+    ) -> TableSchema:
+        """The validated schema 0 of a new table; field ids are given out anew, in order, nested ones included.
+
+        The options 'primary-key' and 'partition' become keys; primary-key columns become NOT NULL.
+        Raises: InvalidError in Paimon's words for what cannot be a table, UnsupportedError for what is not honoured.
+        Spec: docs/spec/schema.md#creation
+        """
+        fresh, highest = with_fresh_ids(fields)
+        texts = {key: option_text(value) for key, value in (options or {}).items() if value is not None}
+        described = texts.pop("comment", None)  # Spark's word for it among properties
+        comment = described if comment is None else comment
+        draft = cls(0, fresh, highest, tuple(partition_keys), tuple(primary_keys), texts, comment, time_millis)
+        schema = normalised(draft)
+        _warn(validate(schema.options))
+        validate_schema(schema)
+        check_defaults(schema.fields)
+        return schema
+
+    # ---- columns and keys
+
+    @cached_property
+    def _by_name(self) -> dict[str, DataField]:
+        return {item.name: item for item in self.fields}
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Column names in order."""
+        return tuple(item.name for item in self.fields)
+
+    def field(self, name: str) -> DataField:
+        """The column of this name; NotFoundError if there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise NotFoundError("no such column", column=name, columns=list(self.field_names))
+        return found
+
+    def select(self, names: Sequence[str]) -> tuple[DataField, ...]:
+        """The columns of these names, in the order given."""
+        return tuple(self.field(name) for name in names)
+
+    @property
+    def partition_fields(self) -> tuple[DataField, ...]:
+        """The partition columns, in key order."""
+        return self.select(self.partition_keys)
+
+    @cached_property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """Primary-key columns without partition columns: what orders and identifies rows inside a partition."""
+        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+
+    @cached_property
+    def bucket_keys(self) -> tuple[str, ...]:
+        """Columns whose hash is the bucket: option 'bucket-key', else the trimmed primary key; empty if unaware."""
+        text = self.options.get("bucket-key", "")
+        return tuple(text.split(",")) if text.strip() else self.trimmed_primary_keys
+
+    @cached_property
+    def key_fields(self) -> tuple[DataField, ...]:
+        """The key columns of data files: "_KEY_<name>", id + 1073741823, one per trimmed primary key."""
+        keys = self.select(self.trimmed_primary_keys)
+        return tuple(replace(f, id=f.id + KEY_FIELD_ID_START, name=f"_KEY_{f.name}", description=None) for f in keys)
+
+    @cached_property
+    def key_value_fields(self) -> tuple[DataField, ...]:
+        """The layout of primary-key rows in memory: keys, _SEQUENCE_NUMBER, _VALUE_KIND, then all columns."""
+        return (*self.key_fields, SEQUENCE_FIELD, KIND_FIELD, *self.fields)
+
+    @cached_property
+    def file_fields(self) -> tuple[DataField, ...]:
+        """The columns of data files written with this schema; 'data-file.thin-mode' leaves the keys out."""
+        if not self.primary_keys:
+            return self.fields
+        return self.key_value_fields[len(self.key_fields) :] if self.thin_mode else self.key_value_fields
+
+    def has_column(self, path: str | Sequence[str]) -> bool:
+        """Whether there is a column of this name, or a member of ROW columns at this path."""
+        first, *inner = (path,) if isinstance(path, str) else path
+        kind = self._by_name[first].type if first in self._by_name else None
+        for name in inner:
+            members = {} if kind is None else {item.name: item.type for item in kind.fields}
+            kind = members.get(name)
+        return kind is not None
+
+    # ---- what the options mean
+
+    @cached_property
+    def table_options(self) -> TableOptions:
+        """Typed access to the options."""
+        return TableOptions(self.options)
+
+    @cached_property
+    def bucket(self) -> int:
+        """Option 'bucket': n > 0, -1 or -2."""
+        number: int = self.table_options.get("bucket")
+        return number
+
+    @cached_property
+    def thin_mode(self) -> bool:
+        """Whether new data files leave out the key columns."""
+        return bool(self.table_options.get("data-file.thin-mode"))
+
+    @property
+    def cross_partition(self) -> bool:
+        """Whether the primary key leaves out a partition column, so that a row can move between partitions."""
+        return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
+
+    @property
+    def bucket_mode(self) -> BucketMode:
+        """See BucketMode."""
+        if self.bucket == -2:
+            return BucketMode.POSTPONE
+        if self.bucket != -1:
+            return BucketMode.FIXED
+        if not self.primary_keys:
+            return BucketMode.UNAWARE
+        return BucketMode.KEY_DYNAMIC if self.cross_partition else BucketMode.DYNAMIC
+
+    @property
+    def warnings(self) -> list[str]:
+        """Options that look like typing errors, one sentence each."""
+        return near_misses(self.options)
+
+    # ---- the file
+
+    def encode(self) -> bytes:
+        """The bytes of the schema file, as Paimon writes it."""
+        tree: dict[str, Any] = {
+            "version": self.version,
+            "id": self.id,
+            "fields": [format_field(item) for item in self.fields],
+            "highestFieldId": self.highest_field_id,
+            "partitionKeys": list(self.partition_keys),
+            "primaryKeys": list(self.primary_keys),
+            "options": dict(self.options),
+        }
+        if self.comment is not None:
+            tree["comment"] = self.comment
+        tree["timeMillis"] = self.time_millis
+        return pretty_json(tree).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | str, path: str | None = None, number: int | None = None) -> TableSchema:
+        """A schema file's content; versions 1 and 2 get the defaults that they were written under.
+
+        `path` is for errors, `number` the id in its name. Raises: CorruptError; UnsupportedError for a version newer
+        than this code.
+        """
+        try:
+            tree = json.loads(data)
+            found = cls._from_tree(tree, path)
+            _require(number is None or found.id == number, "id", found.id)
+            return found
+        except UnsupportedError:
+            raise
+        except (BucketlakeError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            detail = str(error)
+            shown = detail if len(detail) <= SHOWN else detail[:SHOWN] + "…"
+            raise CorruptError("not a schema file", path=path, detail=shown) from error
+
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any], path: str | None) -> TableSchema:
+        version = tree.get("version", 1)
+        _require(_is_id(version) and version > 0, "version", version)
+        if version > VERSION:
+            raise UnsupportedError(
+                "schema file of a newer format",
+                version=version,
+                known=VERSION,
+                path=path,
+                remedy="upgrade bucketlake",
+            )
+        for name in ("id", "highestFieldId"):
+            _require(_is_id(tree[name], -1 if name == "highestFieldId" else 0), name, tree[name])
+        millis = tree.get("timeMillis") or 0
+        _require(_is_id(millis, -LATEST_MILLIS, LATEST_MILLIS), "timeMillis", millis)
+        comment = tree.get("comment")
+        _require(comment is None or isinstance(comment, str), "comment", comment)
+        given = tree.get("options", {})
+        _require(isinstance(given, dict), "options", given)
+        _require(all(isinstance(value, (str, int, float, bool)) for value in given.values()), "options", given)
+        options = {key: option_text(value) for key, value in given.items()}
+        if version <= 1:
+            options.setdefault("bucket", "1")
+        if version <= 2:
+            options.setdefault("file.format", "orc")
+        fields = tuple(parse_field(item) for item in tree["fields"])
+        for item in fields:
+            _check_field(item)
+        names = [item.name for item in fields]
+        _require(len(set(names)) == len(names), "fields", "columns of one name")
+        ids = [item.id for item in fields]
+        _require(len(set(ids)) == len(ids), "fields", "columns of one id")
+        for key in ("partitionKeys", "primaryKeys"):
+            keys = tree[key]
+            _require(isinstance(keys, list) and all(isinstance(name, str) for name in keys), key, keys)
+            _require(set(keys) <= set(names) and len(set(keys)) == len(keys), key, keys)
+        partitions, primary = tuple(tree["partitionKeys"]), tuple(tree["primaryKeys"])
+        _require(not primary or bool(set(primary) - set(partitions)), "primaryKeys", primary)
+        schema = cls(tree["id"], fields, tree["highestFieldId"], partitions, primary, options, comment, millis, version)
+        _require(all(name in names for name in schema.bucket_keys), "bucket-key", schema.bucket_keys)
+        _require(-2 <= schema.bucket < 1 << 31, "bucket", schema.bucket)
+        return schema
+
+
+SHOWN = 300  # characters of an error's reason
+LATEST_MILLIS = 253_402_300_799_999  # the end of the year 9999
+
+
+def _check_field(item: DataField, depth: int = 0) -> None:
+    """What a parsed field does not have by its class alone: types of its texts, ranges, bounded nesting."""
+    _require(_is_id(item.id), "field id", item.id)
+    _require(isinstance(item.name, str), "field name", item.name)
+    _require(item.description is None or isinstance(item.description, str), "description", item.description)
+    _require(item.default is None or isinstance(item.default, str), "defaultValue", item.default)
+    _check_depth(item.type, depth)
+
+
+def _check_depth(kind: DataType, depth: int) -> None:
+    _require(depth <= MOST_DEPTH, "nesting of types", depth)
+    for part in (kind.key, kind.element):
+        if part is not None:
+            _check_depth(part, depth + 1)
+    for item in kind.fields:
+        _check_field(item, depth + 1)
+
+
+def _require(holds: bool, name: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r:.100}")
+
+
+def _is_id(value: Any, low: int = 0, high: int = (1 << 31) - 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def normalised(schema: TableSchema) -> TableSchema:
+    """Keys taken out of the options, checked against the columns, primary-key columns made NOT NULL."""
+    options = dict(schema.options)
+    partitions = _keys(options, "partition", schema.partition_keys, "partition")
+    primary = _keys(options, "primary-key", schema.primary_keys, "primary key")
+    names = list(schema.field_names)
+    _unique(names, f"Table column {_listed(names)} must not contain duplicate fields.")
+    for keys, what in ((partitions, "Partition key"), (primary, "Primary key")):
+        _unique(keys, f"{what} constraint {_listed(keys)} must not contain duplicate columns.")
+    if not set(partitions) <= set(names):
+        raise InvalidError(f"Table column {_listed(names)} should include all partition fields {_listed(partitions)}")
+    if not set(primary) <= set(names):
+        raise InvalidError(
+            f"Table column {_listed(names)} should include all primary key constraint {_listed(primary)}"
+        )
+    fields = [replace(f, type=f.type.with_nullable(False)) if f.name in primary else f for f in schema.fields]
+    return replace(
+        schema, fields=tuple(fields), partition_keys=tuple(partitions), primary_keys=tuple(primary), options=options
+    )
+
+
+def _keys(options: dict[str, str], option: str, given: Sequence[str], what: str) -> list[str]:
+    if option not in options:
+        return list(given)
+    if given:
+        raise InvalidError(f"Cannot define {what} on DDL and table options at the same time.")
+    return [name.strip() for name in options.pop(option).split(",") if name.strip()]
+
+
+def _unique(names: Sequence[str], what: str) -> None:
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    if repeated:
+        raise InvalidError(f"{what} Found: {_listed(repeated)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ", ".join(names) + "]"
+
+
+def apply(
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    has_snapshots: bool = True,
+    time_millis: int = 0,
+    table: str = "table",
+) -> TableSchema:
+    """The next version of a schema: all changes in order, validated as a whole.
+
+    `has_snapshots`: options that fix how data lies cannot be changed then. `table` names it in errors. Options that
+    stay as they are may be such that could not be set here: another engine may have set them.
+    Raises: InvalidError in Paimon's words, NotFoundError and AlreadyExistsError for columns, UnsupportedError.
+    Spec: docs/spec/schema.md#evolution
+    """
+    draft = changed(schema, changes, has_snapshots=has_snapshots, table=table)
+    following = normalised(replace(draft, id=schema.id + 1, version=VERSION, time_millis=time_millis))
+    keys = {change.key for change in changes if isinstance(change, SetOption)} & following.options.keys()
+    _warn(validate({key: following.options[key] for key in keys if following.options[key] != schema.options.get(key)}))
+    validate_schema(following)
+    return following
+
+
+_OPTION_CHANGES = (SetOption, RemoveOption, UpdateComment)
+
+
+def refuse_change(base: TableSchema, following: TableSchema, changes: Sequence[SchemaChange]) -> None:
+    """Raise UnsupportedError for a change that brings in what is not done here, or that concerns the columns of a table
+    that cannot be written. Options that another engine set stay, and can be taken away."""
+    if not all(isinstance(change, _OPTION_CHANGES) for change in changes):
+        refuse_undelivered(base)
+    before, after = (_refused_shape(schema) for schema in (base, following))
+    if after is not None and str(after) != str(before):
+        raise after
+
+
+def _refused_shape(schema: TableSchema) -> UnsupportedError | None:
+    try:
+        refuse_shape(schema)
+    except UnsupportedError as error:
+        return error
+    return None
+
+
+def _warn(near_misses: Sequence[str]) -> None:
+    for text in near_misses:
+        warnings.warn(text, stacklevel=4)
+
+
+# ---------------------------------------------------------------------------------------------- JSON text
+
+
+def pretty_json(value: Any) -> str:
+    """JSON in the layout of Paimon's metadata files: objects a member a line, arrays in one line, `"key" : value`."""
+    return _pretty(value, "\n")
+
+
+def _pretty(value: Any, line: str) -> str:
+    if isinstance(value, Mapping):
+        inner = line + "  "
+        members = [f"{inner}{json.dumps(key, ensure_ascii=False)} : {_pretty(v, inner)}" for key, v in value.items()]
+        return "{" + ",".join(members) + line + "}" if members else "{ }"
+    if isinstance(value, list):
+        return "[ " + ", ".join(_pretty(item, line) for item in value) + " ]" if value else "[ ]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Maintenance as Spark tasks."""

@@ -1,0 +1,198 @@
+"""Compaction units as Spark tasks: each reads, merges and writes its bucket's files in a Python worker, no row passes
+the JVM, and messages come back by one collect. Few bytes are compacted in the driver.
+
+Spec: docs/spec/writing.md#compaction-tasks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from bucketlake.errors import BucketlakeError, InvalidError, StorageError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact import append_compact, maintain, postpone_compact
+from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
+from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket
+from bucketlake.ops.compact.postpone_compact import PendingUnit, place_rows
+from bucketlake.ops.rescale import rescale as rescaling
+from bucketlake.ops.rescale.rebucket import MoveUnit, move
+from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
+from bucketlake.ops.table.memory import large_buffers
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import parse_duration
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import BucketMode
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
+from bucketlake.table import Table
+
+DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
+Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit
+
+
+def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
+    """How `ops.compact.maintain` compacts buckets of primary-key tables with this session."""
+
+    def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return maintain.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], list[CommitMessage]]:
+    """How `ops.compact.append_compact` rewrites files with this session."""
+
+    def run(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return append_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
+    """How `ops.compact.postpone_compact` places pending rows with this session."""
+
+    def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return postpone_compact.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
+    """How `ops.rescale.rescale` moves rows with this session."""
+
+    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return rescaling.run_here(store, units)
+        return _in_tasks(spark, store, units)
+
+    return run
+
+
+@dataclass(frozen=True)
+class CompactStage:
+    """What every task does with its units; travels to the tasks."""
+
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage | BucketlakeError]:
+        """The messages of the units, or the error of one: then the task's own files are gone."""
+        done: list[CommitMessage] = []
+        try:
+            with large_buffers():
+                for unit in chain.from_iterable(unpickled(batches)):
+                    done += messages_of(self.store, unit)
+        except BucketlakeError as error:
+            Commit(self.store, "").abort(done)
+            if isinstance(error, StorageError):
+                raise  # Spark tries again
+            yield error
+            return
+        except BaseException:
+            Commit(self.store, "").abort(done)
+            raise
+        yield from done
+
+
+def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
+    """What becomes of one unit of any kind."""
+    if isinstance(unit, PendingUnit):
+        return place_rows(roomy(store), unit)
+    if isinstance(unit, MoveUnit):
+        return move(store, unit)
+    message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
+    return [] if message is None else [message]
+
+
+def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
+    """Run units as tasks; where one fails, the messages of the others are undone and its error is raised."""
+    ensure_package(spark)
+    results: list[Any] = run_tasks(spread(spark, pack(units, parallelism(spark))), CompactStage(store))
+    messages = [result for result in results if isinstance(result, CommitMessage)]
+    for result in results:
+        if isinstance(result, BucketlakeError):
+            Commit(store, "").abort(messages)
+            raise result
+    return messages
+
+
+def after_write(
+    spark: SparkSession, store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage]
+) -> Snapshot | None:
+    """Compact what a write has made due, unless the table is `write-only`; the COMPACT snapshot, if any.
+
+    Append tables: only with buckets; small files of others wait for CALL sys.compact. Errors as `ops.compact.maintain`.
+    """
+    if store.schema.primary_keys:
+        return maintain.after_write(store, snapshot, messages, run_units(spark))
+    return append_compact.after_write(store, messages, run_append(spark))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to compact. `partitions`: text as procedures take it, or specs; `where`: a condition over partition columns,
+    not both. `full`: all into one run, else what the table's policy picks. `idle`: only partitions that no file came to
+    for so long, such as "1 d"."""
+
+    partitions: str | Sequence[Mapping[str, Any]] | None = None
+    where: str | Predicate | None = None
+    full: bool = True
+    idle: str | None = None
+
+
+def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | None:
+    """Compact a table; the COMPACT snapshot, None where there was nothing to do. `write-only` does not matter.
+
+    Errors: InvalidError (partitions, condition), UnsupportedError, ConflictError.
+    """
+    store = table.for_writing().store
+    wanted = _filter(spark, store, request)
+    if not store.schema.primary_keys:
+        done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
+    else:
+        if store.schema.bucket_mode is BucketMode.POSTPONE:
+            placed = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
+        else:
+            placed = rescaling.rescale_due(store, wanted, run_rescale(spark))
+        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or placed
+    return after_commit(store, done, dedicated=True)
+
+
+def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
+    """Put partitions of a table into another number of buckets; the OVERWRITE snapshot, None where they hold nothing.
+    Of the request `partitions` and `where` count.
+
+    Errors: InvalidError (number, partitions, condition), UnsupportedError, ConflictError, CommitUnknownError.
+    """
+    store = table.for_writing().store
+    wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
+    return after_commit(store, rescaling.rescale(store, wanted, run_rescale(spark)), dedicated=True)
+
+
+def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
+    given, where = request.partitions, request.where
+    if given and where:
+        raise InvalidError("partitions and where cannot be used together.")
+    specs = parse_specs(given) if isinstance(given, str) else given
+    if isinstance(where, str):
+        zone = str(spark.conf.get("spark.sql.session.timeZone"))
+        where = parse_where(where, store.schema.fields, zone) if where else None
+    wanted = chosen_partitions(store, specs or None, where)
+    if request.idle is not None:
+        wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
+    return wanted

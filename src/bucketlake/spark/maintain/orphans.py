@@ -1,0 +1,65 @@
+"""Cleaning orphan files by Spark tasks: folders are walked and files removed there, the driver decides.
+
+Spec: docs/procedures.md#remove_orphan_files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from bucketlake.errors import BucketlakeError, StorageError
+from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_orphans
+from bucketlake.ops.scan.select import epoch_millis
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.table import Table
+
+WAVES = 4  # groups of units for each task that runs at once: folders are not alike
+
+
+@dataclass(frozen=True)
+class Each:
+    """What every task does: an action for each of its units. Travels to the tasks."""
+
+    action: Callable[[Any], Any]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        """The results, or the error of one."""
+        try:
+            for unit in chain.from_iterable(unpickled(batches)):
+                yield self.action(unit)
+        except StorageError:
+            raise  # Spark tries again
+        except BucketlakeError as error:
+            yield error
+
+
+def run_each(spark: SparkSession) -> Run:
+    """How `ops.clean.orphans` runs its tasks with this session."""
+
+    def run(action: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
+        if not units:
+            return []
+        ensure_package(spark)
+        groups = min(len(units), WAVES * parallelism(spark))
+        results = run_tasks(spread(spark, [list(units[at::groups]) for at in range(groups)]), Each(action))
+        for result in results:
+            if isinstance(result, BucketlakeError):
+                raise result
+        return results
+
+    return run
+
+
+def remove_orphan_files(
+    spark: SparkSession, table: Table, older_than: str | datetime | None, dry_run: bool, threads: int | None
+) -> OrphanFiles:
+    """As `Table.remove_orphan_files`, by tasks of the session. `threads`: that delete in each task."""
+    store = table.for_writing().store
+    return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads, run_each(spark))

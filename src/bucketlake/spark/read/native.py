@@ -1,0 +1,209 @@
+"""Spark's own vectorised scan over data files that need no merge: explicit file lists, an explicit schema a group.
+
+Files are grouped by (schema id, format): a group has one layout, and what the table's schema has since renamed, widened
+or added is a projection over it.
+Spec: docs/spec/reading.md#native-scans
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.env.env import refuse_links
+from bucketlake.errors import NotFoundError
+from bucketlake.format.data.file_format import format_of
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.evolution import ReadColumn, read_mapping
+from bucketlake.spark.types import quoted, spark_type
+from bucketlake.types.model import DataField, DataType, Root
+
+FILE_PATH = "__bucketlake_path"
+FILE_SIZE = "__bucketlake_size"
+ROW_INDEX = "__bucketlake_row"
+_OF_FILE = {FILE_PATH: "file_path", FILE_SIZE: "file_size", ROW_INDEX: "row_index"}
+_LISTED = 32
+_MOST_SCANS = 8
+_GLOB = re.compile(r"([{}\[\]*?\\])")
+# Whatever the session says, a scan of a table's files loses none and reads them as Paimon wrote them.
+_OPTIONS = {
+    "recursiveFileLookup": "true",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+_EVERYWHERE = {
+    Root.BOOLEAN,
+    Root.TINYINT,
+    Root.SMALLINT,
+    Root.INT,
+    Root.BIGINT,
+    Root.FLOAT,
+    Root.DOUBLE,
+    Root.DECIMAL,
+    Root.VARCHAR,
+    Root.BINARY,
+    Root.VARBINARY,
+    Root.DATE,
+}
+_WIDENINGS = (
+    (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT),
+    (Root.FLOAT, Root.DOUBLE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAt:
+    """A data file, its full path and its partition."""
+
+    path: str
+    file: DataFile
+    partition: bytes = b""
+
+    @property
+    def format(self) -> str:
+        """`parquet`, `orc` or `avro`, by the name's suffix."""
+        return format_of(self.file.file_name)
+
+
+def files_at(store: Store, split: Split) -> list[FileAt]:
+    """The files of a split with their paths."""
+    return [FileAt(store.paths.file_path(split.bucket_path, file), file, split.partition) for file in split.files]
+
+
+def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
+    """Whether Spark's scan reads these columns of a file exactly as the table means them."""
+    if not found.path.startswith("/") or found.format not in ("parquet", "orc"):
+        return False
+    if any(store.options.get(f"scan.ignore-{which}-files") for which in ("lost", "corrupt")):
+        return False
+    columns = read_mapping(store.schema_of(found.file.schema_id).fields, fields)
+    return all(_column_is_native(column, found.format) for column in columns)
+
+
+def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
+    """The rows of native files as their columns have them, in the layout of `fields`."""
+    return scan_with_places(spark, store, files, fields, ())
+
+
+def scan_with_places(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], places: Sequence[str]
+) -> DataFrame:
+    """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
+    file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
+    more = [f"_metadata.{_OF_FILE[place]} AS {place}" for place in places]
+    return _union(
+        _project(group, store, schema_id, fields, more) for group, schema_id in _groups(spark, store, files, fields)
+    )
+
+
+def _groups(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]
+) -> Iterable[tuple[DataFrame, int]]:
+    groups: dict[tuple[int, str], list[FileAt]] = {}
+    for found in files:
+        groups.setdefault((found.file.schema_id, found.format), []).append(found)
+    for (schema_id, kind), members in groups.items():
+        columns = read_mapping(store.schema_of(schema_id).fields, fields)
+        stored = [T.StructField(c.source.name, spark_type(c.source.type)) for c in columns if c.source is not None]
+        reader = spark.read.format(kind).schema(T.StructType(stored)).options(**_OPTIONS)
+        for part in _parts(members):
+            yield _load(reader, store, part), schema_id
+
+
+def _parts(files: list[FileAt]) -> list[list[FileAt]]:
+    """Spark starts a job to look at more than 32 paths: several scans of fewer cost less, up to a point."""
+    if len(files) > _LISTED * _MOST_SCANS:
+        return [files]
+    count = -(-len(files) // _LISTED)
+    return [files[number::count] for number in range(count)]
+
+
+def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> DataFrame:
+    refuse_links(store.env.storage, [found.path for found in files])
+    try:
+        return reader.load([_literal(found.path) for found in files])
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise NotFoundError(
+                "a data file is gone",
+                table=store.paths.root,
+                reason=str(error).split("\n")[0],
+                remedy="its snapshot may have expired: read again; if it stays so, restore the file",
+            ) from error
+        raise
+
+
+def _project(
+    frame: DataFrame, store: Store, schema_id: int, fields: Sequence[DataField], more: Sequence[str] = ()
+) -> DataFrame:
+    """The columns of `fields` and the SQL expressions `more`. Naming a column costs calls to the JVM: where files have
+    just these columns none is named."""
+    columns = read_mapping(store.schema_of(schema_id).fields, fields)
+    if all(_is_same(column) for column in columns):
+        return frame.selectExpr("*", *more) if more else frame
+    return frame.select(*[_value(column) for column in columns], *[F.expr(text) for text in more])
+
+
+def _is_same(column: ReadColumn) -> bool:
+    return column.source is not None and not column.cast and column.source.name == column.field.name
+
+
+def _value(column: ReadColumn) -> Column:
+    target = spark_type(column.field.type)
+    if column.source is None:
+        return F.lit(None).cast(target).alias(column.field.name)
+    value = F.col(quoted(column.source.name))
+    return (value.cast(target) if column.cast else value).alias(column.field.name)
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    first, *others = frames
+    for frame in others:
+        first = first.union(frame)
+    return first
+
+
+def _literal(path: str) -> str:
+    return _GLOB.sub(r"\\\1", path)
+
+
+def _column_is_native(column: ReadColumn, kind: str) -> bool:
+    if column.source is None:
+        return True
+    if not _type_is_native(column.source.type, kind):
+        return False
+    return not column.cast or _widens(column.source.type, column.field.type)
+
+
+def _type_is_native(t: DataType, kind: str) -> bool:
+    if t.root in _EVERYWHERE:
+        return True
+    if kind != "parquet":
+        return False
+    if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        return (t.precision if t.precision is not None else 6) <= 6  # finer ones are INT96
+    if t.root in (Root.ARRAY, Root.MAP, Root.ROW):
+        inner = [part for part in (t.key, t.element) if part is not None] + [f.type for f in t.fields]
+        return all(_type_is_native(part, kind) for part in inner)
+    return t.root in (Root.CHAR, Root.TIME)
+
+
+def _widens(source: DataType, target: DataType) -> bool:
+    """Whether Spark's cast of the values is the table's."""
+    if source.root is target.root and source.root in (Root.VARCHAR, Root.VARBINARY):
+        return (target.length or 0) >= (source.length or 0)
+    return any(
+        source.root in family and target.root in family and family.index(source.root) <= family.index(target.root)
+        for family in _WIDENINGS
+    )

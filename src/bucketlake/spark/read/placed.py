@@ -1,0 +1,168 @@
+"""Native scans whose rows know their file: for what is the same for all rows of a file, and not in it.
+
+    scan(spark, store, files, fields)         partition columns are the partition's, whatever the files hold
+    scan_with_positions(…, fields, values)    with rows' positions, and a value a file for each of its rows
+
+Partition columns are constants of a file: those of migrated tables lack them. They are literals where all files have
+one value, read from files whose statistics prove that they are there, and else joined like any value of a file.
+Spec: docs/spec/reading.md#partition-columns
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.ops.scan.pruning import proved_partitions
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store
+from bucketlake.spark.read import native
+from bucketlake.spark.read.native import FileAt
+from bucketlake.spark.types import quoted, spark_batch, spark_type
+from bucketlake.types.model import DataField, Root
+
+MOST_SCANS = 4  # for files of one size; more of them are told apart by path
+FILE = "__bucketlake_file"  # of a row: its file's number
+_KEY = "__bucketlake_key"
+_CONSTANT = "__bucketlake_partition_"  # before a column's place
+_CHANGED = "raise_error('a data file changed while it was read, or is not what its metadata says: read again')"
+_AS_TEXT = {Root.VARCHAR, Root.CHAR, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.BOOLEAN}
+_LITERAL = (str, int, bool, dt.date, type(None))
+_IN_URI = "/-_.!~*'();:@&=+$,"  # what Java leaves as it is in a URI's path
+
+
+def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
+    """The rows of native files, in the layout of `fields`."""
+    constants = _constants(store, files, fields)
+    if not constants:
+        return native.scan(spark, store, files, fields)
+    literals = _literals(store, constants)
+    rest = [name for name in constants if name not in literals]
+    if not rest:
+        return _with(native.scan(spark, store, files, fields), literals)
+    proved = proved_partitions(store, [(found.partition, found.file) for found in files], rest).tolist()
+    groups = [[one for one, known in zip(files, proved, strict=True) if known is wanted] for wanted in (True, False)]
+    frames = []
+    if groups[0]:
+        checked = {name: F.expr(f"coalesce({quoted(name)}, {_CHANGED})") for name in rest}
+        frames.append(_with(native.scan(spark, store, groups[0], fields), {**literals, **checked}))
+    if groups[1]:
+        frames.append(_unproved(spark, store, groups[1], fields))
+    return reduce(DataFrame.union, frames)
+
+
+def _unproved(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
+    constants = _constants(store, files, fields)
+    literals = _literals(store, constants)
+    if len(literals) == len(constants):
+        return _with(native.scan(spark, store, files, fields), literals)
+    return _joined(spark, store, files, fields)
+
+
+def scan_with_positions(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    fields: Sequence[DataField],
+    values: Mapping[str, pa.Array],
+) -> DataFrame:
+    """As `scan`, of parquet files, with each row's position in its file (`ROW_INDEX`) and columns `values`, a value a
+    file in the order of `files`."""
+    return _joined(spark, store, files, fields, values)
+
+
+def _joined(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    fields: Sequence[DataField],
+    values: Mapping[str, pa.Array] | None = None,
+) -> DataFrame:
+    """The rows with their partition columns and the `values` of their files; with any, with their positions.
+
+    A row's file is known by the file's size, a number that the scan has for nothing; reading its name costs as much as
+    two columns. Files of one size go to different scans; a row of a file with another size than planned is an error.
+    """
+    constants = _constants(store, files, fields)
+    table = {**(values or {}), **{f"{_CONSTANT}{place}": column for place, column in enumerate(constants.values())}}
+    more = [] if values is None else [native.ROW_INDEX]
+    frames = []
+    for some, place in _told_apart(files):
+        frame = native.scan_with_places(spark, store, [files[at] for at in some], fields, [place, *more])
+        keys = pa.array([_size(files[at]) if place == native.FILE_SIZE else _uri(files[at].path) for at in some])
+        known = pa.table({_KEY: keys, **{name: column.take(pa.array(some)) for name, column in table.items()}})
+        frame = frame.join(F.broadcast(spark.createDataFrame(known)), F.expr(f"{place} = {_KEY}"), "left")
+        if values:
+            frame = frame.where(f"CASE WHEN {_KEY} IS NULL THEN CAST({_CHANGED} AS BOOLEAN) ELSE true END")
+        known_values = (
+            f"CASE WHEN {_KEY} IS NULL THEN {_CHANGED} ELSE {_CONSTANT}{at} END" for at in range(len(constants))
+        )
+        fixed = {name: F.expr(text) for name, text in zip(constants, known_values, strict=True)}
+        frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
+    return reduce(DataFrame.union, frames)
+
+
+def _told_apart(files: Sequence[FileAt]) -> list[tuple[list[int], str]]:
+    """The places of files in scans, with what tells the files of each scan apart."""
+    by_size: dict[int, list[int]] = {}
+    for at, found in enumerate(files):
+        by_size.setdefault(_size(found), []).append(at)
+    few = [same for same in by_size.values() if len(same) <= MOST_SCANS]
+    rounds = [[same[number] for same in few if number < len(same)] for number in range(MOST_SCANS)]
+    many = [at for same in by_size.values() if len(same) > MOST_SCANS for at in same]
+    parts = [(some, native.FILE_SIZE) for some in rounds] + [(many, native.FILE_PATH)]
+    return [(some, place) for some, place in parts if some]
+
+
+def _size(found: FileAt) -> int:
+    return found.file.file_size
+
+
+def _with(frame: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+    return frame.withColumns(dict(columns)) if columns else frame
+
+
+def _constants(store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> dict[str, pa.Array]:
+    """The partition columns among `fields`, a value a file, as DataFrames have them."""
+    wanted = {item.name for item in fields}
+    if not wanted & set(store.schema.partition_keys):
+        return {}
+    own = store.schema.partition_fields
+    columns = partition_columns(store, [found.partition for found in files])
+    rows = spark_batch(pa.RecordBatch.from_arrays(columns, names=[item.name for item in own]), own)
+    return {item.name: rows.column(place) for place, item in enumerate(own) if item.name in wanted}
+
+
+def _literals(store: Store, constants: Mapping[str, pa.Array]) -> dict[str, Column]:
+    found = {name: _literal(store, name, values) for name, values in constants.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _literal(store: Store, name: str, values: pa.Array) -> Column | None:
+    """The one value of all files as a literal; None where there are several, or Spark's literals might not be it."""
+    item = store.schema.field(name)
+    found = values.unique()
+    if len(found) != 1 or item.type.root not in _AS_TEXT:
+        return None
+    try:
+        value = found[0].as_py()
+    except (ValueError, OverflowError):  # a date that Python lacks
+        return None
+    return F.lit(value).cast(spark_type(item.type)) if isinstance(value, _LITERAL) else None
+
+
+def _uri(path: str) -> str:
+    """A local path as Spark's `_metadata.file_path` has it: escaped as Java's URIs are."""
+    escaped = (sign if _is_plain(sign) else quote(sign, safe=_IN_URI) for sign in path)
+    return "file:" + "".join(escaped)
+
+
+def _is_plain(sign: str) -> bool:
+    return ord(sign) > 0x7F and unicodedata.category(sign) not in ("Zs", "Zl", "Zp", "Cc")

@@ -1,0 +1,230 @@
+"""From a plan to a DataFrame. What needs no merge is Spark's own scan; merges of engines that pick rows, over large
+parquet files, are that scan too, less the rows that are superseded, and so are files with deletion vectors, less the
+rows that these name; what is small is read in the driver; the rest crosses as Arrow.
+
+Spec: docs/spec/reading.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.rows.read import column_names, exact_part
+from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.read import live, native, placed
+from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.table import Table
+from bucketlake.types.model import DataField
+
+SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
+SMALL_BYTES = 8 << 20
+LOOKUP_ROWS = 20_000_000  # where the whole key is given, of which few are decoded
+LARGE_MERGE_ROWS = 200_000  # above this, deciding live rows is cheaper than moving rows
+TASK_BYTES = 128 << 20
+
+
+def read(
+    spark: SparkSession,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    where: str | Predicate | None = None,
+    options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+) -> DataFrame:
+    """The rows of one snapshot that satisfy `where`, with these columns, as of this call. With `limit`, at least as
+    many as asked for if there are so many: files that are not needed for them are not opened."""
+    handle = table
+
+    def once() -> tuple[Table, list[str], Need, Plan]:
+        past, selection = handle.as_of(options)
+        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, columns)
+        asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+        need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
+        return past, wanted, need, _plan(past, selection, need)
+
+    table, wanted, need, found = on_newest(table.store, once)
+    frame = _shown(spark, table, need, found)
+    if where is not None:
+        frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
+    return frame if frame.columns == wanted else frame.select(*[quoted(name) for name in wanted])
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is enough of a table: columns (None: all), rows for which `predicate` may be true, `limit` rows, any."""
+
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    limit: int | None = None
+
+
+def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+    """At least the rows that are needed of what `Table.as_of` selected, with just these columns: who asks filters and
+    limits them."""
+    return _shown(spark, table, need, _plan(table, selection, need))
+
+
+def _plan(table: Table, selection: Selection, need: Need) -> Plan:
+    found = table.planned(need.predicate, selection)
+    if need.limit is not None and need.predicate is None and table.view is None:
+        return _enough(table.store, found, need.limit)
+    return found
+
+
+def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
+    wanted = column_names(table.schema, need.columns)
+    exact = None if need.predicate is None else exact_part(need.predicate)
+    asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
+    needed = tuple(name for name in table.schema.field_names if name in asked)
+    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
+    return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
+
+
+def _enough(store: Store, found: Plan, limit: int) -> Plan:
+    """The plan with only so many splits as hold `limit` rows for certain; the whole plan if none do."""
+    rows, chosen = 0, []
+    for split in found.splits:
+        gone = [place.range.cardinality for place in split.deletions.values()]
+        if split.raw and split.before is None and None not in gone and not _holds_deletes(store, split):
+            chosen.append(split)
+            rows += split.row_count - sum(number or 0 for number in gone)
+            if rows >= limit:
+                names = {(split.partition, split.bucket, file.file_name) for split in chosen for file in split.files}
+                kept = tuple(e for e in found.entries if (e.partition, e.bucket, e.file.file_name) in names)
+                return replace(found, entries=kept, splits=tuple(chosen))
+    return found
+
+
+def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
+    """The condition, with times of day in the session's zone as Spark itself reads them."""
+    if not isinstance(where, str):
+        return where
+    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What every split is read with; travels to tasks."""
+
+    store: Store
+    columns: tuple[str, ...]
+    predicate: Predicate | None
+    view: RowView | None = None
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        return view_schema(self.store, self.view).select(self.columns)
+
+    @property
+    def computes(self) -> bool:
+        """Whether no file holds the rows as they are shown."""
+        return self.view is not None and self.view.computes
+
+    def split_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
+        fields = self.fields
+        for batch in read_view(self.store, self.view, split, list(self.columns), self.predicate):
+            yield spark_batch(batch, fields)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task of `mapInArrow`: splits in, their rows out."""
+        for splits in unpickled(batches):
+            for split in splits:
+                yield from self.split_batches(split)
+
+
+def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
+    if _is_small(scan, plan):
+        return _in_driver(spark, scan, plan.splits)
+    raw: list[native.FileAt] = []
+    marked: list[Split] = []
+    merged: list[Split] = []
+    others: list[Split] = []
+    for split in plan.splits:
+        files = native.files_at(scan.store, split)
+        if split.bucket == POSTPONE_BUCKET or not _is_native(scan, split, files):
+            others.append(split)
+        elif split.raw and not _holds_deletes(scan.store, split):
+            if not split.deletions:
+                raw.extend(files)
+            else:
+                (marked if live.is_markable(files) else others).append(split)
+        elif split.raw:
+            others.append(split)
+        elif live.is_decidable(scan.store, files):
+            merged.append(split)
+        else:
+            others.append(split)
+    if sum(split.row_count for split in merged) < LARGE_MERGE_ROWS:
+        others, merged = others + merged, []
+    frames = _native_frames(spark, scan, raw, marked, merged)
+    if sum(split.row_count for split in others) <= SMALL_ROWS and sum(split.size for split in others) <= SMALL_BYTES:
+        frames += [_in_driver(spark, scan, others)] if others or not frames else []
+    else:
+        frames.append(_in_tasks(spark, scan, others))
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.union(frame)
+    return result
+
+
+def _is_native(scan: _Scan, split: Split, files: Sequence[native.FileAt]) -> bool:
+    """Whether rows of the split are rows of its files, which Spark's scan reads."""
+    if scan.computes or split.before is not None:
+        return False
+    return all(native.is_native(scan.store, found, scan.fields) for found in files)
+
+
+def _native_frames(
+    spark: SparkSession, scan: _Scan, raw: list[native.FileAt], marked: list[Split], merged: list[Split]
+) -> list[DataFrame]:
+    frames = []
+    if marked or merged:
+        decided = live.decide(spark, scan.store, merged) if merged else live.Decision()
+        live.mark(scan.store, marked, decided)
+        raw = raw + decided.whole
+        if decided.dropped:
+            frames.append(live.filtered(spark, scan.store, decided.dropped, scan.fields))
+    if raw:
+        frames.append(placed.scan(spark, scan.store, raw, scan.fields))
+    return frames
+
+
+def _holds_deletes(store: Store, split: Split) -> bool:
+    return bool(store.schema.primary_keys) and any(file.delete_row_count != 0 for file in split.files)
+
+
+def _is_small(scan: _Scan, plan: Plan) -> bool:
+    if plan.row_count <= SMALL_ROWS and plan.size <= SMALL_BYTES:
+        return True
+    keys = scan.store.schema.primary_keys or scan.store.schema.bucket_keys
+    if scan.predicate is None or not keys or plan.row_count > LOOKUP_ROWS:
+        return False
+    return key_values(scan.predicate, keys) is not None
+
+
+def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
+    batches = parallel(lambda split: list(scan.split_batches(split)), splits)
+    data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
+    if data.num_rows == 0:
+        return spark.createDataFrame([], spark_schema(scan.fields))
+    return spark.createDataFrame(data, spark_schema(scan.fields))
+
+
+def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
+    ensure_package(spark)
+    tasks = max(parallelism(spark), sum(split.size for split in splits) // TASK_BYTES)
+    return spread(spark, pack(splits, tasks)).mapInArrow(scan, spark_schema(scan.fields))

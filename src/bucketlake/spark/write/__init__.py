@@ -1,0 +1,1 @@
+"""From a DataFrame to commit messages."""

@@ -1,0 +1,184 @@
+"""Writing by Python tasks: rows go to `mapInArrow`, messages come back by one collect.
+
+Without a shuffle every task writes its own file of every bucket that it meets, from sequence ranges that cannot meet
+those of the others; with one, the task that owns a bucket writes it. A task with few rows sends them back instead of
+files, and the driver writes those of all such tasks together: a small commit makes few files.
+
+Spec: docs/spec/writing.md#tasks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.ops.buckets.assigner import assigners_of
+from bucketlake.ops.buckets.dynamic import joined, remove_index
+from bucketlake.ops.buckets.postpone import counts_rows
+from bucketlake.ops.key_index.cache import open_index
+from bucketlake.ops.scan.scan import row_width
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.postpone_write import with_numbers, write_counted
+from bucketlake.ops.write.write import remove_files, write_batches
+from bucketlake.schema.schema import BucketMode
+from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
+from bucketlake.spark.write.counting import count_rows, evaluated_once
+from bucketlake.spark.write.first_load import first_load
+from bucketlake.spark.write.key_index import build_index
+from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
+from bucketlake.spark.write.placement import count_partitions, placed, planned, warn_of_load
+
+SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
+SMALL_BYTES = 4 << 20
+COLLECTED_BYTES = 64 << 20  # what all tasks together may send back
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a task left to the driver: an Arrow stream."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class WriteStage:
+    """What every task of one write does; travels to the tasks. `tasks`: how many there are at most; `kinds`: the column
+    of row kinds."""
+
+    store: Store
+    template: WriteTask
+    tasks: int
+    kinds: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Rows | BucketlakeError | list[CommitMessage]]:
+        """One task: its rows or the messages of its files, or the error in its rows."""
+        incoming = (widened(batch, self.store.schema.fields) for batch in batches)
+        head, more = self._head(incoming)
+        if not more:
+            if head:
+                yield Rows(_stream(head))
+            return
+        context = TaskContext.get()
+        number = context.partitionId() if context is not None else 0
+        try:
+            task = replace(self.template, task=number)
+            yield write_batches(roomy(self.store), chain(head, incoming), task, self.kinds)
+        except (InvalidError, UnsupportedError) as error:
+            yield error  # trying again would not help
+
+    def _head(self, batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
+        """The first batches, and whether they are too many to send back."""
+        head: list[pa.RecordBatch] = []
+        rows = size = 0
+        limit = min(SMALL_BYTES, COLLECTED_BYTES // self.tasks)
+        for batch in batches:
+            if batch.num_rows:
+                head.append(batch)
+                rows += batch.num_rows
+                size += batch.nbytes
+            if rows > SMALL_ROWS or size > limit:
+                return head, True
+        return head, False
+
+
+def task_count(spark: SparkSession, store: Store) -> int:
+    """How many tasks a write runs at most; sequence numbers are dealt out for one more, the driver."""
+    return max(parallelism(spark), 1)
+
+
+def write_in_tasks(
+    spark: SparkSession,
+    store: Store,
+    frame: DataFrame,
+    template: WriteTask,
+    kinds: str | None = None,
+    overwrite: bool = False,
+) -> list[CommitMessage]:
+    """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
+
+    `template` is for `task_count` + 1 tasks. `kinds`: name of a further column with row kinds. Errors as
+    `write_batches`; then no files remain but those of killed tasks.
+    """
+    ensure_package(spark)
+    tasks, whole = template.tasks - 1, template.assigners
+    partitions: int | None = None
+    rows: int | None = None
+    if store.schema.bucket_mode is BucketMode.DYNAMIC:
+        first, rows = first_load(spark, store, frame, template)
+        template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
+        partitions = len(first)
+    if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
+        partitions = count_partitions(spark, store.schema, frame, template)
+        template = planned(store.schema, template, partitions)
+    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
+        template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
+    counts = counts_rows(store.schema, template.total_buckets)
+    with evaluated_once(spark, frame) if counts else nullcontext(frame) as rows_in:
+        codes: dict[bytes, int] = {}
+        if counts:
+            counted = count_rows(store, rows_in)
+            template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
+        rows_in = placed(rows_in, store.schema, template, codes, partitions, rows)
+        stage = WriteStage(store, template, template.tasks - 1, kinds)
+        with unmeasured_batches(frame, store.schema.fields, row_width(store)):
+            results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
+    messages = [message for result in results if isinstance(result, list) for message in result]
+    try:
+        for result in results:
+            if isinstance(result, BucketlakeError):
+                raise result
+        left = [batch for result in results if isinstance(result, Rows) for batch in pa.ipc.open_stream(result.data)]
+        if not messages:  # all rows are here: no share of theirs is assigned elsewhere
+            template = replace(template, assigners=whole, first_load={})
+        warn_of_load(messages, template.tasks - 1)
+        messages = messages + write_in_driver(store, left, template, kinds, overwrite)
+        return joined(store, messages) if template.first_load else messages
+    except BaseException:
+        discard(store, messages)
+        raise
+
+
+def discard(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Remove the files of messages that are not to be committed."""
+    for message in messages:
+        remove_files(store, message.partition, message.bucket, [*message.new_files, *message.changelog_files])
+        for index in message.new_index_files:
+            remove_index(store, message.partition, message.bucket, index)
+
+
+def write_in_driver(
+    store: Store,
+    batches: list[pa.RecordBatch],
+    template: WriteTask,
+    kinds: str | None = None,
+    overwrite: bool = False,
+) -> list[CommitMessage]:
+    """Write rows here, numbered as the last task's."""
+    if not batches:
+        return []
+    return write_counted(store, batches, replace(template, task=template.tasks - 1), kinds, overwrite)
+
+
+def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
+    """The task with what is known of the keys of its base, so that tasks load their shares of it."""
+    base = store.find_snapshot(template.key_base or 0)
+    if base is None:
+        return template
+    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
+
+
+def _stream(batches: list[pa.RecordBatch]) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())

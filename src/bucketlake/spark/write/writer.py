@@ -1,0 +1,147 @@
+"""A DataFrame into a table: choose the way, write files, commit.
+
+Rows that are in the driver already are written here, all else by Python tasks.
+
+Spec: docs/spec/writing.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.key_index.cross_partition import FEW_KEYS
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.postpone_write import for_changes
+from bucketlake.ops.write.write import new_commit_user, prepare_write
+from bucketlake.options.options import option_keys
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark.maintain.compaction import after_write
+from bucketlake.spark.types import conform, spark_type
+from bucketlake.spark.write import tasks
+from bucketlake.table import Table
+
+CHANGES = ("DELETE", "UPDATE", "MERGE")  # operations on rows that were read
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """How to write. `mode`: "append" or "overwrite"; `partition`: what an overwrite replaces, and the values of its
+    columns where the rows lack them; `progress` is told each step. `kinds`: name of a further column with row kinds (0
+    +I, 1 -U, 2 +U, 3 -D, or these texts), for primary-key tables, by default `_VALUE_KIND` where there is such a
+    column; `operation`: what the snapshot says it is."""
+
+    mode: str = "append"
+    partition: Mapping[str, Any] | None = None
+    progress: Callable[[str], None] | None = None
+    kinds: str | None = None
+    operation: str = "WRITE"
+    read: Snapshot | None = None  # the rows are changes of rows that this snapshot had
+    local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
+    dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
+    before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
+
+    def tell(self, step: str) -> None:
+        """Report a step."""
+        if self.progress is not None:
+            self.progress(step)
+
+
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+DYNAMIC_OVERWRITE = "dynamic-partition-overwrite"
+
+
+def overwrites_dynamically(
+    spark: SparkSession, table: Table, partition: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> bool | None:
+    """Whether an overwrite replaces just the partitions that its rows are in: what the write's own options say, else
+    the session where it says anything; None: neither does. A partition that is named whole is replaced as such."""
+    keys = table.schema.partition_keys
+    if not keys or set(partition or ()) == set(keys):
+        return False
+    given = {key: value for key, value in option_keys(options).items() if value is not None}
+    if DYNAMIC_OVERWRITE in given and partition is None:
+        return None  # the option is the table's then, and holds
+    if DYNAMIC_OVERWRITE in given:
+        return str(given[DYNAMIC_OVERWRITE]).lower() == "true"
+    mode = spark.conf.getAll.get(OVERWRITE_MODE)
+    return None if mode is None else str(mode).upper() == "DYNAMIC"
+
+
+def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest) -> Snapshot | None:
+    """Write the rows and commit them; the new snapshot, or None where there was nothing to commit.
+
+    Errors: InvalidError (mode, columns, rows), UnsupportedError, ConflictError, CommitError, CommitUnknownError. On
+    failure the table is as it was.
+    """
+    if request.mode not in ("append", "overwrite"):
+        raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
+    table = table.for_writing()
+    store = table.store
+    local = request.local or frame.isLocal()
+    kinds = request.kinds
+    if kinds is None and store.schema.primary_keys and KIND_FIELD.name in frame.columns:
+        kinds = KIND_FIELD.name
+    extra = () if kinds is None else (kinds,)
+    rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
+    user = new_commit_user(store)
+    count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
+    prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
+    template = on_newest(store, lambda: prepared(store.latest_snapshot()))
+    if request.operation in CHANGES:
+        template = for_changes(store, template)
+    request.tell(f"writing to {table.name}")
+    messages = _written(spark, store, rows, template, replace(request, local=local, kinds=kinds))
+    if request.before_commit is not None:
+        try:
+            request.before_commit()
+        except BaseException:
+            tasks.discard(store, messages)
+            raise
+    written = sum(file.row_count for message in messages for file in message.new_files)
+    request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
+    mode = request.mode
+    if mode == "overwrite" and request.dynamic is not None:
+        mode = "overwrite dynamic" if request.dynamic else "overwrite static"
+    snapshot = table.commit(messages, user, mode, request.partition, request.operation, request.read)
+    request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
+    if snapshot is None:
+        return None
+    compacted = after_write(spark, store, snapshot, messages)
+    if compacted is not None:
+        request.tell(f"compacted, snapshot {compacted.id}")
+    return after_commit(store, compacted or snapshot)
+
+
+def _written(
+    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, request: WriteRequest
+) -> list[CommitMessage]:
+    overwrite = request.mode == "overwrite"
+    if request.local:
+        batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
+            template = tasks.indexed(spark, store, template)
+        return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
+    return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
+
+
+def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
+    """The frame with the columns that `partition` fixes, where it lacks them."""
+    unknown = sorted(set(partition) - set(schema.partition_keys))
+    if unknown:
+        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    given = {name.lower() for name in frame.columns}
+    for name, value in partition.items():
+        if name.lower() not in given:
+            frame = frame.withColumn(name, F.lit(value).cast(spark_type(schema.field(name).type)))
+    return frame

@@ -1,0 +1,52 @@
+"""Arguments of procedures as values: tables, options, numbers, flags.
+
+Spec: docs/procedures.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.text import names
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+Arguments = Mapping[str, str]  # those that are given and not empty
+
+
+def table_name(lake: Lake, text: str) -> str:
+    """The full name of the lake table that a text names; NotFoundError, InvalidError."""
+    return names.target(lake, names.parts_of(text)).full
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """`k1=v1,k2=v2` as a dict; InvalidError for anything else."""
+    found = {}
+    for pair in filter(None, (piece.strip() for piece in text.split(","))):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidError("not an option", text=pair, remedy="write key=value,key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def whole_number(given: Arguments, name: str) -> int | None:
+    """An argument as a whole number, None if it is absent; InvalidError for anything else."""
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InvalidError("not a whole number", argument=name, value=text) from error
+
+
+def flag(given: Arguments, name: str) -> bool:
+    """An argument as true or false, false if it is absent; InvalidError for anything else."""
+    text = given.get(name, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidError("neither true nor false", argument=name, value=text)
+    return text == "true"

@@ -1,0 +1,1 @@
+"""SELECT: tables found and bound, and what is pushed to their scans."""

@@ -1,0 +1,328 @@
+"""Queries over lake tables: each reference becomes a DataFrame argument of `spark.sql`, the rest stays as written.
+
+Per reference the plan is told what is proved to be enough of the table (`sql/query/pushdown.py`): this only prunes
+files, columns and rows, and Spark still evaluates the statement itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.sql.query.functions import Call, calls
+from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
+from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
+from bucketlake.sql.text import names, text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.ops.scan.select import Selection
+    from bucketlake.spark.session import Lake
+    from bucketlake.table import Table
+
+
+@dataclass(slots=True)
+class Reference:
+    """One use of a lake table in a query: `text[start:end]` names it, `until` is where its hint or AS OF ends.
+    `call`: the options of the table function that it stands in."""
+
+    name: names.LakeName
+    start: int
+    end: int
+    until: int
+    node: exp.Table | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    call: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def exposed(self) -> str:
+        """The name by which the query's columns may qualify it."""
+        return self.node.alias if self.node is not None and self.node.alias else self.name.table
+
+    @property
+    def aliased(self) -> bool:
+        """Whether the query gives it a name of its own."""
+        return self.node is not None and bool(self.node.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A reference, by where its name starts in the statement, and the DataFrame to bind it to instead of its rows."""
+
+    start: int
+    frame: DataFrame
+
+
+def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
+    """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
+    statement = text.plain_timestamps(statement)
+    bound, frames = bind(lake, statement, place)
+    if not frames:
+        return lake.spark.sql(statement, args) if args else lake.spark.sql(statement)
+    return lake.spark.sql(bound, args, **frames) if args else lake.spark.sql(bound, **frames)
+
+
+def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, dict[str, DataFrame]]:
+    """The statement with lake tables replaced by `{t0}`, `{t1}`, …, and the DataFrame that each one stands for."""
+    tokens = text.tokenize(statement)
+    hints = text.option_hints(statement, tokens)
+    found = travels(statement, tokens)
+    called = calls(statement, tokens)
+    cut = [(hint.start, hint.end) for hint in hints] + [(t.start, t.end) for t in found]
+    plain = text.blank(statement, cut + [(call.opens, call.end) for call in called.values()])
+    parsed = _parse(text.blank(plain, [_explain(tokens)]))
+    tree = parsed.tree if parsed is not None else None
+    references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
+    if not references:
+        return statement, {}
+    settings = dict(lake.spark.conf.getAll)
+    for reference in references:
+        _attach(lake, reference, plain, [*hints, *found], settings)
+    pieces = _after_aliases(references, plain, hints)
+    proved = None
+    if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
+        proved = proof(parsed, Settings(lake.spark), statement)
+    store = lake.table(references[0].name.full).table.store
+    frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place))
+    for reference, name in zip(references, names_of, strict=True):
+        pieces.extend(_bound(reference, name, plain))
+    if tree is not None:
+        pieces.extend(_unqualified(tree, references))
+    escaped = statement.replace("{", "{{").replace("}", "}}")
+    return text.splice(escaped, _shifted(statement, pieces)), frames
+
+
+def _frames(
+    lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None
+) -> tuple[dict[str, DataFrame], list[str]]:
+    """What each name stands for, and the name of each reference: all that read one table the same see one snapshot."""
+    frames: dict[str, DataFrame] = {}
+    plans: dict[tuple[Any, ...], str] = {}
+    selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
+    chosen: list[str] = []
+    for reference in references:
+        read = (reference.name, tuple(reference.options.items()))
+        if read not in selected:
+            selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
+        table, selection = selected[read]
+        need = Need()
+        own = place is not None and place.start == reference.start
+        if proved is not None and not own:
+            need = _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
+            if any(option.startswith("incremental") for option in reference.options):
+                need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
+        key = (read, need, own)
+        if key not in plans:
+            plans[key] = f"t{len(plans)}"
+            if place is not None and own:
+                frames[plans[key]] = place.frame
+            else:
+                frames[plans[key]] = pruned(lake.spark, table, selection, need)
+        chosen.append(plans[key])
+    return frames, chosen
+
+
+def _need(proved: Proof, source: Source) -> Need:
+    """What of a table is read: all that the statement may need of it."""
+    columns, predicate = proved.columns(source), proved.predicate(source)
+    limit = proved.limit(source) if predicate is None else None
+    return Need(None if columns is None else tuple(columns), predicate, limit)
+
+
+def _bound(reference: Reference, name: str, plain: str) -> list[tuple[int, int, str]]:
+    """The marker in a reference's place, and the name that it had, behind a TABLESAMPLE clause if there is one."""
+    marker = (reference.start, reference.until, "{" + name + "}")
+    if reference.aliased:
+        return [marker]
+    alias = f" AS `{reference.name.table.replace('`', '``')}`"
+    end = text.sample_end(plain, reference.until)
+    if end is None:
+        return [(*marker[:2], marker[2] + alias)]
+    return [marker, (end, end, alias)]
+
+
+def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """The pieces' places once braces have been doubled."""
+
+    def moved(place: int) -> int:
+        head = statement[:place]
+        return place + head.count("{") + head.count("}")
+
+    return [(moved(start), moved(end), piece) for start, end, piece in pieces]
+
+
+_PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
+_EXPLAIN = ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED")
+
+
+def _explain(tokens: list[text.Token]) -> tuple[int, int]:
+    """Where EXPLAIN and its mode stand; nowhere, in other statements."""
+    end = 0
+    for token in tokens[:2] if tokens and tokens[0].is_word("EXPLAIN") else ():
+        end = token.end if token.value.upper() in _EXPLAIN else end
+    return 0, end
+
+
+def _parse(statement: str) -> Parsed | None:
+    """The statement's tree; None for what sqlglot does not know, or merges as it reads: names of these are found among
+    the tokens."""
+    first = text.tokenize(statement)[:1]
+    if not first or first[0].value.upper() not in _PARSED or "|>" in statement:
+        return None
+    return parse(statement)
+
+
+def _of_call(lake: Lake, call: Call, node: exp.Table | None) -> Reference:
+    name, options = call.read(lake)
+    return Reference(name, call.start, call.end, call.end, node, call=options)
+
+
+def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterator[Reference]:
+    for node in tree.find_all(exp.Table):
+        parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
+        if len(parts) != len(node.parts) or not parts or not all("start" in part.meta for part in parts):
+            continue
+        if node.find_ancestor(exp.Hint) is not None:
+            continue  # BROADCAST(t): a name of the query, and its place counts from the hint
+        if parts[0].meta["start"] in called:
+            yield _of_call(lake, called[parts[0].meta["start"]], node)
+            continue
+        if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(node):
+            continue
+        name = names.find(lake, tuple(part.name for part in parts))
+        if name is not None:
+            end = parts[-1].meta["end"] + 1
+            yield Reference(name, parts[0].meta["start"], end, end, node)
+
+
+def _visible_ctes(node: exp.Expr) -> set[str]:
+    """The names of common table expressions that hide tables at this place, in lower case."""
+    visible: set[str] = set()
+    child: exp.Expr = node
+    parent = node.parent
+    while parent is not None:
+        clause = parent.args.get("with_") or parent.args.get("with")
+        if isinstance(parent, exp.With):
+            for cte in parent.expressions:
+                if cte is child and not parent.args.get("recursive"):
+                    break
+                visible.add(cte.alias.lower())
+        elif isinstance(clause, exp.With) and clause is not child:
+            visible.update(cte.alias.lower() for cte in clause.expressions)
+        child, parent = parent, parent.parent
+    return visible
+
+
+def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
+    """Names after FROM and JOIN, for statements that have no tree: Spark says what is wrong with them."""
+    cursor = text.Cursor(statement)
+    ctes = set(_cte_names(cursor.tokens))
+    listed = False  # a comma goes on with FROM's list
+    while not cursor.done:
+        if not (cursor.accept("FROM") or cursor.accept("JOIN") or (listed and cursor.accept(","))):
+            listed = listed and cursor.sees(")")
+            cursor.at += 1
+            continue
+        token = cursor.peek()
+        if token is None or token.kind not in ("word", "quoted"):
+            continue
+        parts = cursor.name()
+        end = cursor.tokens[cursor.at - 1].end
+        alone = not cursor.sees("(") and not (len(parts) == 1 and parts[0].lower() in ctes)
+        alias = _alias(cursor)
+        listed = True
+        if token.start in called:
+            yield _of_call(lake, called[token.start], alias)
+            continue
+        name = names.find(lake, parts) if alone else None
+        if name is not None:
+            yield Reference(name, token.start, end, end, alias)
+
+
+def _cte_names(tokens: list[text.Token]) -> Iterator[str]:
+    """The names before `AS (` and `(columns) AS (`, in lower case."""
+    for at in range(2, len(tokens)):
+        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
+            place = at - 2
+            if tokens[place].value == ")":
+                while place > 0 and tokens[place].value != "(":
+                    place -= 1
+                place -= 1
+            yield tokens[place].value.lower()
+
+
+def _alias(cursor: text.Cursor) -> exp.Table | None:
+    """The alias that stands at the cursor, stepped over."""
+    token = cursor.peek()
+    if token is None or not (
+        cursor.accept("AS") or token.kind == "quoted" or (token.kind == "word" and token.value.upper() not in FOLLOWS)
+    ):
+        return None
+    if not cursor.done:
+        cursor.at += 1
+    return exp.to_table("x", alias="x")
+
+
+def _attach(
+    lake: Lake, reference: Reference, plain: str, clauses: list[text.Hint | Travel], settings: Mapping[str, str]
+) -> None:
+    """Give a reference the session's options, its call's, then the hint and AS OF that follow it directly."""
+    reference.options = {**session_options(lake, reference.name, settings), **reference.call}
+    moved = True
+    while moved:
+        moved = False
+        for clause in clauses:
+            follows = clause.start >= reference.until and not plain[reference.until : clause.start].strip()
+            if follows and clause.end > reference.until:
+                if reference.call and isinstance(clause, Travel):
+                    raise InvalidError(
+                        "SQL: AS OF after a table function", clause=clause.value, remedy="leave out one of them"
+                    )
+                reference.until = clause.end
+                reference.options.update(clause.options if isinstance(clause, text.Hint) else clause.scan(lake))
+                moved = True
+
+
+def _after_aliases(references: list[Reference], plain: str, hints: list[text.Hint]) -> list[tuple[int, int, str]]:
+    """Hints that follow a table's alias (`t AS a /*+ OPTIONS(…) */`) taken up; the places to cut them out."""
+    cuts = []
+    for hint in hints:
+        if any(reference.start < hint.start < reference.until for reference in references):
+            continue
+        for reference in references:
+            after = _alias_end(reference)
+            if after and hint.start >= after and not plain[after : hint.start].strip():
+                reference.options.update(hint.options)
+                cuts.append((hint.start, hint.end, ""))
+                break
+        else:
+            raise InvalidError(
+                "SQL: an OPTIONS hint follows no lake table", hint=hint.options, remedy="put it after one"
+            )
+    return cuts
+
+
+def _alias_end(reference: Reference) -> int:
+    """Where the reference's alias ends, 0 without one."""
+    if reference.node is None or not reference.aliased:
+        return 0
+    return int(reference.node.args["alias"].this.meta.get("end", -1)) + 1
+
+
+def _unqualified(tree: exp.Expr, references: list[Reference]) -> Iterator[tuple[int, int, str]]:
+    """`db.t.c` -> `t.c`: once bound, a table is known by its last name only."""
+    exposed = {(r.name.database.lower(), r.name.table.lower()) for r in references if not r.aliased}
+    for column in tree.find_all(exp.Column):
+        database, qualifier = column.args.get("db"), column.args.get("table")
+        if database is None or qualifier is None or "start" not in qualifier.meta or column.find_ancestor(exp.Hint):
+            continue
+        if (database.name.lower(), qualifier.name.lower()) in exposed:
+            first = column.args.get("catalog") or database
+            yield first.meta["start"], qualifier.meta["start"], ""

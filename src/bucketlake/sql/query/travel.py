@@ -1,0 +1,110 @@
+"""Time travel in queries: VERSION AS OF, TIMESTAMP AS OF, and the session's `spark.paimon.*` options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.text.names import LakeName
+from bucketlake.sql.text.text import Cursor, Token
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+_PREFIXES = ("spark.paimon.", "spark.bucketlake.")
+_STOPS = (
+    *(",", ")", ";", "WHERE", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "ANTI", "SEMI", "NATURAL", "GROUP"),
+    *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
+    *("LATERAL", "PIVOT", "UNPIVOT", "TABLESAMPLE", "WINDOW", "AS", "ON", "USING"),
+)
+# The words that may follow a table's name and are no alias of it.
+FOLLOWS = frozenset(
+    (*_STOPS, "SELECT", "INSERT", "FROM", "FOR", "VERSION", "TIMESTAMP", "MAP", "REDUCE", "WHEN", "SET")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Travel:
+    """An AS OF clause at `start:end`: `kind` is version or timestamp, `value` the expression's source text."""
+
+    kind: str
+    value: str
+    start: int
+    end: int
+
+    def scan(self, lake: Lake) -> dict[str, str]:
+        """The scan options that it means, as upstream's Spark connector reads it: a version is a snapshot id or tag."""
+        if self.kind == "version":
+            cursor = Cursor(self.value)
+            version = cursor.literal()
+            cursor.end()
+            return {"scan.version": version}
+        rows = lake.spark.sql(f"SELECT unix_millis(CAST({self.value} AS TIMESTAMP))").collect()
+        if rows[0][0] is None:
+            raise InvalidError("TIMESTAMP AS OF is null", value=self.value, remedy="give a timestamp")
+        return {"scan.timestamp-millis": str(rows[0][0])}
+
+
+def travels(statement: str, tokens: list[Token]) -> list[Travel]:
+    """The AS OF clauses of a statement, in order: [FOR] {VERSION | SYSTEM_VERSION | TIMESTAMP | SYSTEM_TIME} AS OF …"""
+    found = []
+    for at in range(len(tokens) - 2):
+        word = tokens[at].value.upper()
+        if tokens[at].kind != "word" or word not in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"):
+            continue
+        if not (tokens[at + 1].is_word("AS") and tokens[at + 2].is_word("OF")):
+            continue
+        start = tokens[at - 1].start if at and tokens[at - 1].is_word("FOR") else tokens[at].start
+        value, end = _value(statement, tokens, at + 3)
+        found.append(Travel("version" if word.endswith("VERSION") else "timestamp", value, start, end))
+    return found
+
+
+def _value(statement: str, tokens: list[Token], at: int) -> tuple[str, int]:
+    """The expression after AS OF: a whole operand, with the operands that arithmetic signs join to it."""
+    if at >= len(tokens):
+        raise InvalidError("SQL: AS OF needs a value", statement=statement, remedy="give a version or timestamp")
+    first, depth, last = at, 0, at
+    while at < len(tokens):
+        token = tokens[at]
+        if depth == 0 and at > first and _ends(tokens, at):
+            break
+        depth += sum(token.value.count(sign) for sign in "([") - sum(token.value.count(sign) for sign in ")]")
+        last, at = at, at + 1
+    return statement[tokens[first].start : tokens[last].end], tokens[last].end
+
+
+def _ends(tokens: list[Token], at: int) -> bool:
+    token, before = tokens[at], tokens[at - 1]
+    if token.kind == "sign":
+        return token.value in (",", ")", ";")
+    if token.value.upper() in _STOPS and token.kind == "word":
+        return True
+    # Two operands in a row: what follows is the alias, unless a typed literal (TIMESTAMP '…', INTERVAL 1 DAY) is open.
+    typed = before.kind == "word" and before.value.upper() in (
+        "TIMESTAMP",
+        "DATE",
+        "INTERVAL",
+        "TIMESTAMP_NTZ",
+        "TIMESTAMP_LTZ",
+    )
+    interval = at >= 2 and tokens[at - 2].is_word("INTERVAL")
+    return (before.kind != "sign" and not typed and not interval) or (before.value == ")" and token.kind != "sign")
+
+
+def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any)."""
+    general: dict[str, str] = {}
+    special: dict[str, str] = {}
+    for key, value in (lake.spark.conf.getAll if settings is None else settings).items():
+        prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
+        if prefix is None:
+            continue
+        parts = key[len(prefix) :].split(".", 3)
+        if len(parts) == 4 and parts[1] in ("*", name.database) and parts[2] in ("*", name.base):
+            special[parts[3]] = value
+        else:
+            general[key[len(prefix) :]] = value
+    return {**general, **special}

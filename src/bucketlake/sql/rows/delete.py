@@ -1,0 +1,77 @@
+"""DELETE FROM: by metadata alone where it can, else the rows that the condition finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from bucketlake.ops.change.row_changes import refuse_delete
+from bucketlake.spark import changes
+from bucketlake.sql.rows.target import Target, parse_condition, parse_target
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor
+
+if TYPE_CHECKING:
+    from bucketlake.predicate.tree import Predicate
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+
+def parse(cursor: Cursor) -> Statement:
+    """Read `DELETE FROM t [[AS] a] [WHERE …]`."""
+    cursor.expect("DELETE")
+    cursor.expect("FROM")
+    target = parse_target(cursor, "WHERE")
+    target.condition = parse_condition(cursor)
+    return _Delete(target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    target: Target
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """At most one commit.
+
+        Spec: docs/spec/row_changes.md#delete
+        """
+        target = self.target
+        table = target.table(lake, name)
+        known = target.predicate(lake, table)
+        if changes.delete_known(table.table, known) or _delete_partitions(lake, target, table):
+            return
+        refuse_delete(table.schema)
+        _delete_rows(lake, target, table, known)
+
+
+def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
+    """Drop the partitions that a condition over partition columns finds, by whatever subquery; False: it cannot say."""
+    keys = table.schema.partition_keys
+    if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
+        return False
+    own = changes.partitions_frame(lake.spark, table.table)
+    try:
+        found = target.rows(lake, {key: target.column(key) for key in keys}, own).collect()
+    except AnalysisException:
+        return False  # a subquery looks at the row's other columns
+    if found:
+        table.drop_partitions([row.asDict() for row in found])
+    return True
+
+
+def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate) -> None:
+    schema = table.schema
+    columns = {item: target.column(item) for item in schema.field_names}
+    target.check(lake, table, columns)
+    if not schema.primary_keys:
+        changes.delete_places(
+            lake.spark,
+            table.table.for_writing(),
+            known,
+            lambda rows: target.places(lake, rows),
+        )
+        return
+    changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns))

@@ -1,0 +1,221 @@
+"""The table that DELETE or UPDATE speaks of, its alias, options and condition, and the query that finds the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bucketlake.predicate.tree import Constant, Predicate
+from bucketlake.spark.read.native import ROW_INDEX
+from bucketlake.spark.read.placed import FILE
+from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.sql.query import query
+from bucketlake.sql.query.pushdown import Settings, Source, condition
+from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Cursor, option_hints
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+# What a condition may consist of to mean the same for every row of a partition: no function, nothing left to chance.
+_STEADY = (
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.In),
+    *(exp.Between, exp.Is, exp.Null, exp.Boolean, exp.Literal, exp.Column, exp.Identifier, exp.Subquery, exp.Tuple),
+    *(exp.Cast, exp.DataType, exp.Neg, exp.Like),
+)
+# The parser's functions include the signs of logic.
+_STEADY_CALLS = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.And, exp.Or, exp.Cast, exp.Case, exp.Exists)
+
+
+# Words that open a clause of other statements: an alias of this name needs AS.
+_NO_ALIAS = frozenset(
+    [
+        "LIMIT",
+        "OFFSET",
+        "ORDER",
+        "SORT",
+        "CLUSTER",
+        "DISTRIBUTE",
+        "GROUP",
+        "HAVING",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "MINUS",
+        "JOIN",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "INNER",
+        "CROSS",
+        "NATURAL",
+        "LATERAL",
+        "ON",
+        "USING",
+        "PIVOT",
+        "UNPIVOT",
+        "TABLESAMPLE",
+        "WINDOW",
+        "QUALIFY",
+        "FROM",
+        "SET",
+        "VALUES",
+        "SELECT",
+        "PARTITION",
+        "CASCADE",
+        "RESTRICT",
+        "PURGE",
+        "RETURNING",
+        "VERSION",
+        "TIMESTAMP",
+        "FOR",
+        "WITH",
+    ]
+)
+
+
+@dataclass(slots=True)
+class Target:
+    """`parts`: the name as written at `source`; `hint`: the OPTIONS hint behind it, as written; `condition`: what
+    stands after WHERE, None without."""
+
+    parts: tuple[str, ...]
+    source: str
+    alias: str | None
+    hint: str
+    options: dict[str, str]
+    condition: str | None = None
+
+    def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
+        """The lake table that the name means, with the session's options and the hint's."""
+        return lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+
+    @property
+    def exposed(self) -> str:
+        """The name that qualifies its columns."""
+        return quoted(self.alias if self.alias is not None else self.parts[-1])
+
+    def column(self, name: str) -> str:
+        """A column of the table as SQL text that no other table's column can be taken for."""
+        return f"{self.exposed}.{quoted(name)}"
+
+    def rows(
+        self, lake: Lake, columns: Mapping[str, str], own: DataFrame | None = None, every: bool = False
+    ) -> DataFrame:
+        """The matching rows, or every one: name → SQL text over the table's columns. `own`: a frame to put in the
+        table's place."""
+        listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in columns.items())
+        head = f"SELECT {listed} FROM "
+        alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
+        where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
+        statement = f"{head}{self.source}{self.hint}{alias}{where}"
+        return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
+        """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
+        none = lake.spark.createDataFrame([], spark_schema(table.schema.fields))
+        _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
+
+    def places(self, lake: Lake, own: DataFrame) -> DataFrame:
+        """Where the matching rows of `own` lie: file and position."""
+        return self.rows(lake, {name: self.column(name) for name in (FILE, ROW_INDEX)}, own)
+
+    def predicate(self, lake: Lake, table: LakeTable) -> Predicate:
+        """What is known of the matching rows without Spark; opaque parts only Spark evaluates, in the statement."""
+        if self.condition is None:
+            return Constant(True)
+        name = self.alias if self.alias is not None else self.parts[-1]
+        return condition(self.condition, Source(None, name, table.schema.fields), Settings(lake.spark))
+
+    def is_about(self, columns: tuple[str, ...]) -> bool:
+        """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""
+        tree = _tree(self.condition)
+        if tree is None or not columns:
+            return False
+        known = {name.lower() for name in columns}
+        stack, seen = [tree.args["where"].this], False
+        while stack:
+            node = stack.pop()
+            if isinstance(node, exp.Query) and _is_steady(node):
+                continue
+            if not isinstance(node, _STEADY):
+                return False
+            if isinstance(node, exp.Column):
+                if node.name.lower() not in known:
+                    return False
+                seen = True
+            stack.extend(node.iter_expressions())
+        return seen
+
+
+def _is_steady(query: exp.Query) -> bool:
+    """Whether a subquery calls no function but aggregates that answer the same for every row."""
+    return all(isinstance(call, _STEADY_CALLS) for call in query.find_all(exp.Func))
+
+
+def _tree(condition: str | None) -> exp.Select | None:
+    """The condition within a query; None where there is none or sqlglot does not know it."""
+    tree = None if condition is None else _statement(condition)
+    return tree if isinstance(tree, exp.Select) and tree.args.get("where") else None
+
+
+def _statement(condition: str) -> exp.Expr | None:
+    try:
+        return sqlglot.parse_one(f"SELECT 1 WHERE {condition}\n", dialect="spark")
+    except (SqlglotError, RecursionError):
+        return None
+
+
+def parse_target(cursor: Cursor, *stops: str) -> Target:
+    """Read `name [hint] [[AS] alias]` up to one of the stop words or the end."""
+    start = cursor.at
+    parts = cursor.table()
+    source = cursor.text[cursor.tokens[start].start : cursor.tokens[cursor.at - 1].end]
+    end = cursor.tokens[cursor.at - 1].end
+    alias = None
+    if cursor.accept("AS"):
+        alias = cursor.identifier()
+    elif not (cursor.done or any(cursor.sees(stop) for stop in stops)):
+        token = cursor.peek()
+        if token is not None and token.kind == "word" and token.value.upper() in _NO_ALIAS:
+            cursor.fail("unexpected text")
+        alias = cursor.identifier()
+        if cursor.done:  # a slip of the pen rather than a name that nothing uses: the whole table is at stake
+            cursor.at -= 1
+            cursor.fail("unexpected text")
+    following = cursor.peek()
+    until = following.start if following is not None else len(cursor.text)
+    hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if end <= hint.start < until]
+    options = {key: value for hint in hints for key, value in hint.options.items()}
+    return Target(parts, source, alias, "".join(cursor.text[h.start : h.end] for h in hints), options)
+
+
+def parse_condition(cursor: Cursor) -> str | None:
+    """Read `[WHERE …]` to the end of the statement: one condition, in brackets, so that whoever reads it next takes it
+    for one."""
+    if cursor.done:
+        return None
+    cursor.expect("WHERE")
+    if cursor.done:
+        cursor.fail("WHERE needs a condition")
+    start = cursor.at
+    text = cursor.expression()
+    cursor.at, after = start, cursor.at
+    tree = _statement(text)
+    if tree is not None and (not isinstance(tree, exp.Select) or set(_given(tree)) != {"expressions", "where"}):
+        cursor.fail("WHERE takes a condition and nothing after it")
+    cursor.at = after
+    return f"({text})"
+
+
+def _given(tree: exp.Expr) -> list[str]:
+    return [key for key, value in tree.args.items() if value]

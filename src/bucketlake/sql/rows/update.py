@@ -1,0 +1,150 @@
+"""UPDATE: the rows that the condition finds, with the expressions of SET in place of their columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.change.row_changes import refuse_update
+from bucketlake.schema.default import default_sql
+from bucketlake.spark import changes
+from bucketlake.spark.types import quoted
+from bucketlake.sql.rows.target import Target, parse_condition, parse_target
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import Root
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.schema.schema import TableSchema
+    from bucketlake.spark.session import Lake
+
+_MEMBER = "__bucketlake_member_"
+
+
+@dataclass(slots=True)
+class Update:
+    """A parsed UPDATE. `assignments`: (column's name as written, SQL text), in order."""
+
+    target: Target
+    assignments: list[tuple[tuple[str, ...], str]]
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """At most one commit.
+
+        Spec: docs/spec/row_changes.md#update
+        """
+        target = self.target
+        table = target.table(lake, name)
+        schema = table.schema
+        assigned = _assigned(schema, self)
+        refuse_update(schema, assigned.names)
+        columns = {
+            item: f"({assigned.columns[item]})" if item in assigned.columns else target.column(item)
+            for item in schema.field_names
+        }
+        for place, (_, _, text) in enumerate(assigned.members):
+            columns[f"{_MEMBER}{place}"] = f"({text})"
+        target.check(lake, table, columns)
+        if not schema.primary_keys:
+            changes.update_places(
+                lake.spark,
+                table.table.for_writing(),
+                target.predicate(lake, table),
+                lambda rows: target.places(lake, rows),
+                lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
+            )
+            return
+        if changes.moves(schema, assigned.names):
+            columns |= {changes.OLD + item: target.column(item) for item in schema.field_names}
+        changes.update_rows(
+            lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), assigned)
+        )
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """The assignments by column. `members`: (column, member path, SQL text) of assignments into ROW columns."""
+
+    columns: dict[str, str] = field(default_factory=dict)
+    members: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that change."""
+        return list(dict.fromkeys([*self.columns, *(column for column, _, _ in self.members)]))
+
+
+def parse(cursor: Cursor) -> Statement:
+    """Read `UPDATE t [[AS] a] SET c = expression, … [WHERE …]`."""
+    cursor.expect("UPDATE")
+    target = parse_target(cursor, "SET")
+    cursor.expect("SET")
+
+    def assignment() -> tuple[tuple[str, ...], str]:
+        name = cursor.name()
+        cursor.expect("=")
+        return name, cursor.expression(",", "WHERE")
+
+    assignments = cursor.listed(assignment)
+    target.condition = parse_condition(cursor)
+    return Update(target, assignments)
+
+
+def _with_members(frame: DataFrame, assigned: _Assigned) -> DataFrame:
+    for place, (column, path, _) in enumerate(assigned.members):
+        member = F.col(f"{_MEMBER}{place}")
+        frame = frame.withColumn(column, F.col(quoted(column)).withField(path, member)).drop(f"{_MEMBER}{place}")
+    return frame
+
+
+def _assigned(schema: TableSchema, update: Update) -> _Assigned:
+    """The assignments by the table's columns; InvalidError for unknown ones and for two that set the same."""
+    found = _Assigned()
+    paths: list[tuple[str, ...]] = []
+    for written, text in update.assignments:
+        path = _path(schema, update.target, written)
+        for other in paths:
+            shorter = min(len(path), len(other))
+            if path[:shorter] == other[:shorter]:
+                raise InvalidError(f"Conflicting assignments for '{path[0]}'", remedy="assign each column once")
+        paths.append(path)
+        value = _default(schema, path, text)
+        if len(path) == 1:
+            found.columns[path[0]] = value
+        else:
+            found.members.append((path[0], ".".join(quoted(part) for part in path[1:]), value))
+    return found
+
+
+def _path(schema: TableSchema, target: Target, written: tuple[str, ...]) -> tuple[str, ...]:
+    """Column and member names as the table has them, without the table's own name in front."""
+    known = {name.lower(): name for name in schema.field_names}
+    qualifiers = (target.alias,) if target.alias is not None else target.parts
+    parts = written
+    while parts and parts[0].lower() not in known and parts[0].lower() in {q.lower() for q in qualifiers if q}:
+        parts = parts[1:]
+    if not parts or parts[0].lower() not in known:
+        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names))
+    path = [known[parts[0].lower()]]
+    kind = schema.field(path[0]).type
+    for part in parts[1:]:
+        members = {item.name.lower(): item for item in kind.fields} if kind.root is Root.ROW else {}
+        member = members.get(part.lower())
+        if member is None:
+            raise InvalidError("UPDATE sets columns and members of ROW columns", column=".".join(written))
+        path.append(member.name)
+        kind = member.type
+    return tuple(path)
+
+
+def _default(schema: TableSchema, path: tuple[str, ...], text: str) -> str:
+    """The text, for the word DEFAULT the column's default."""
+    if text.upper() != "DEFAULT":
+        return text
+    return default_sql(schema.field(path[0])) if len(path) == 1 else "NULL"

@@ -1,0 +1,173 @@
+"""CREATE TABLE as far as the schema, in Spark's spelling (USING … TBLPROPERTIES) and Flink's (PRIMARY KEY … WITH)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import DataType, parse_type_text
+
+LAKE_PROVIDERS = ("paimon", "bucketlake")
+_REPEATED = ("TBLPROPERTIES", "OPTIONS", "WITH")
+_COLUMN_END = (",", ")", "NOT", "NULL", "COMMENT", "DEFAULT", "PRIMARY", "GENERATED")
+
+
+@dataclass(slots=True)
+class ColumnClause:
+    """One column as the statement defines it; `type_text` still in its dialect."""
+
+    name: str
+    type_text: str
+    nullable: bool = True
+    comment: str | None = None
+    default: str | None = None
+
+
+@dataclass(slots=True)
+class CreateTable:
+    """A parsed CREATE TABLE. `query` is the text after AS in place (CTAS), `provider` the word after USING."""
+
+    name: tuple[str, ...]
+    if_not_exists: bool = False
+    replace: bool = False
+    columns: list[ColumnClause] = field(default_factory=list)
+    primary_keys: list[str] = field(default_factory=list)
+    partition_keys: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    location: str | None = None
+    provider: str | None = None
+    flink: bool = False
+    like: tuple[str, ...] | None = None
+    query: str | None = None
+
+    def column_types(self) -> list[tuple[ColumnClause, DataType]]:
+        """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
+        dialect: Literal["flink", "spark"] = "flink" if self.flink else "spark"
+        keys = set(self.primary_keys)
+        typed = []
+        for column in self.columns:
+            parsed = parse_type_text(column.type_text, dialect)
+            typed.append(
+                (column, parsed.with_nullable(parsed.nullable and column.nullable and column.name not in keys))
+            )
+        return typed
+
+
+def parse_create_table(cursor: Cursor) -> CreateTable:
+    """Read `[OR REPLACE] TABLE [IF NOT EXISTS] name …` to the end; the cursor stands after CREATE."""
+    replace = cursor.accept("OR", "REPLACE")
+    cursor.accept("EXTERNAL")
+    cursor.expect("TABLE")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace)
+    if cursor.accept("LIKE"):
+        found.like = cursor.name()
+    if cursor.sees("("):
+        cursor.bracketed(lambda: _item(cursor, found), empty=True)
+    seen: set[str] = set()
+    while not cursor.done:
+        start = cursor.at
+        _clause(cursor, found)
+        clause = cursor.tokens[start].value.upper()
+        if clause in seen and clause not in _REPEATED:
+            cursor.at = start
+            cursor.fail(f"{clause} is given twice")
+        seen.add(clause)
+    if found.like is not None and (found.columns or found.partition_keys or found.query is not None):
+        cursor.fail("CREATE TABLE … LIKE takes its columns and keys from the other table")
+    return found
+
+
+def _item(cursor: Cursor, found: CreateTable) -> None:
+    """One column or constraint of the list."""
+    if cursor.sees("PRIMARY", "KEY") or cursor.sees("CONSTRAINT"):
+        _table_constraint(cursor, found)
+    elif cursor.sees("WATERMARK", "FOR"):
+        cursor.until(",", ")")  # Flink's event time: no meaning for storage
+    else:
+        _column(cursor, found)
+
+
+def _table_constraint(cursor: Cursor, found: CreateTable) -> None:
+    if cursor.accept("CONSTRAINT"):
+        cursor.identifier()
+    cursor.expect("PRIMARY", "KEY")
+    _set_primary_keys(cursor, found, cursor.names())
+    if cursor.accept("NOT", "ENFORCED"):
+        found.flink = True
+
+
+def _set_primary_keys(cursor: Cursor, found: CreateTable, names: list[str]) -> None:
+    if found.primary_keys:
+        cursor.fail("a second PRIMARY KEY")
+    found.primary_keys = names
+
+
+def _column(cursor: Cursor, found: CreateTable) -> None:
+    name = cursor.identifier()
+    kind = cursor.until(*_COLUMN_END)
+    if not kind:
+        cursor.fail(f"column {name} needs a type")
+    column = ColumnClause(name, kind)
+    while True:
+        if cursor.accept("NOT", "NULL"):
+            column.nullable = False
+        elif cursor.accept("NULL"):
+            column.nullable = True
+        elif cursor.accept("COMMENT"):
+            column.comment = cursor.string()
+        elif cursor.accept("DEFAULT"):
+            column.default = cursor.expression(",", ")", "NOT", "COMMENT", "PRIMARY")
+        elif cursor.accept("PRIMARY", "KEY"):
+            _set_primary_keys(cursor, found, [name])
+            found.flink = cursor.accept("NOT", "ENFORCED") or found.flink
+        elif cursor.sees("GENERATED"):
+            cursor.fail("generated columns are not part of Paimon")
+        else:
+            break
+    found.columns.append(column)
+
+
+def _clause(cursor: Cursor, found: CreateTable) -> None:
+    """One clause after the column list."""
+    if cursor.accept("USING"):
+        found.provider = cursor.identifier().lower()
+    elif cursor.accept("COMMENT"):
+        found.comment = cursor.string()
+    elif cursor.accept("PARTITIONED", "BY"):
+        _partitions(cursor, found)
+    elif cursor.accept("LOCATION"):
+        found.location = cursor.string()
+    elif cursor.accept("TBLPROPERTIES") or cursor.accept("OPTIONS"):
+        found.options.update(cursor.options())
+    elif cursor.accept("WITH"):
+        found.flink = True
+        found.options.update(cursor.options())
+    elif cursor.accept("AS") or cursor.sees("SELECT"):
+        found.query = cursor.rest()
+    else:
+        cursor.fail("clause is not part of CREATE TABLE for lake tables")
+
+
+def _partitions(cursor: Cursor, found: CreateTable) -> None:
+    """`(dt, hour)` or Hive's `(dt STRING COMMENT '…')`, which also defines the columns."""
+
+    def column() -> None:
+        name = cursor.identifier()
+        if cursor.sees("("):
+            raise InvalidError(
+                "partition transforms are not part of Paimon",
+                transform=name,
+                remedy="partition by a column of the table",
+            )
+        kind = cursor.until(",", ")", "COMMENT")
+        if kind:
+            found.columns.append(ColumnClause(name, kind))
+            if cursor.accept("COMMENT"):
+                found.columns[-1].comment = cursor.string()
+        found.partition_keys.append(name)
+
+    cursor.bracketed(column)

@@ -1,0 +1,175 @@
+"""CREATE TABLE carried out: an empty table, one like another, or one with a query's rows (CTAS).
+
+CTAS writes the rows' files first, then publishes the schema, which one job alone can, and commits the rows last: a
+query that fails leaves no table, and no table has to be dropped that another job may have made or filled.
+
+Spec: docs/spec/catalog.md#create-table-as-select
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    CommitUnknownError,
+    InvalidError,
+    NotFoundError,
+    UnsupportedError,
+)
+from bucketlake.schema.default import stored_default
+from bucketlake.spark.types import field_types
+from bucketlake.spark.write.writer import WriteRequest, write
+from bucketlake.sql.query import query
+from bucketlake.sql.tables.create import CreateTable
+from bucketlake.sql.text import names
+from bucketlake.types.model import DataField
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.env.env import Env
+    from bucketlake.spark.session import Lake
+    from bucketlake.table import Table
+
+COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
+
+
+@dataclass(slots=True)
+class _Definition:
+    """What a table is made of, as `Catalog.draft_table` takes it."""
+
+    fields: list[DataField]
+    partition_keys: list[str]
+    primary_keys: list[str]
+    options: dict[str, str]
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCreation:
+    """A CREATE TABLE that is the lake's."""
+
+    clause: CreateTable
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """Make the table, with the query's rows if there is one."""
+        clause = self.clause
+        name = names.target(lake, clause.name)
+        if clause.location is not None:
+            raise UnsupportedError(
+                "LOCATION: tables of a warehouse lie in it", table=name.full, remedy="leave LOCATION out"
+            )
+        exists = lake.catalog.table_exists(name.full)
+        if exists and clause.if_not_exists:
+            return
+        if exists and clause.replace:
+            raise UnsupportedError(
+                "CREATE OR REPLACE TABLE over an existing table", table=name.full, remedy="drop it first"
+            )
+        frame = query.run(lake, clause.query) if clause.query is not None else None
+        made = _definition(lake, clause, frame)
+        draft = lake.catalog.draft_table(
+            name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
+        )
+        if frame is not None:
+            _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), clause.if_not_exists)
+        elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
+            raise _taken(draft)
+
+
+def _taken(draft: Table) -> AlreadyExistsError:
+    return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
+
+
+def _filled(lake: Lake, draft: Table, frame: DataFrame, if_not_exists: bool) -> None:
+    """Publish the table with the frame's rows; nothing where another job published one of its name first and that is
+    asked for.
+
+    After a commit that may have landed the table stays, and after one that certainly failed it goes, unless anybody
+    has used it: it was made by this call, because `publish_table` said so.
+    """
+    published = False
+
+    def publish() -> None:
+        nonlocal published
+        published = lake.catalog.publish_table(draft)
+        if not published:
+            raise _taken(draft)
+
+    env, path = lake.catalog.env, draft.path
+    try:
+        write(lake.spark, draft, frame, WriteRequest(before_commit=publish))
+    except BucketlakeError as error:
+        gone = not published
+        if published and not isinstance(error, CommitUnknownError) and draft.latest_snapshot() is None:
+            gone = lake.catalog.withdraw_table(draft)
+        if gone:
+            _sweep(env, path)
+        if published or not isinstance(error, AlreadyExistsError) or not if_not_exists:
+            raise
+    except BaseException:
+        if not published:
+            _sweep(env, path)
+        raise
+
+
+def _sweep(env: Env, path: str) -> None:
+    """Remove the empty folders that a write left, best effort; folders that hold a file stay, whoever's it is."""
+    for info in env.storage.list(path):
+        if info.is_dir:
+            _sweep(env, f"{path}/{info.name}")
+    env.storage.delete_empty(path)
+
+
+def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _Definition:
+    options = dict(clause.options)
+    comment = options.pop(COMMENT, None)
+    made = _Definition(
+        [],
+        clause.partition_keys or _listed(options.pop("partition", "")),
+        clause.primary_keys or _listed(options.pop("primary-key", "")),
+        options,
+        clause.comment if clause.comment is not None else comment,
+    )
+    if clause.like is not None:
+        return _like(lake, clause.like, made)
+    if frame is not None:
+        if clause.columns:
+            raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
+        made.fields = field_types(frame.schema)
+        return made
+    if not clause.columns:
+        raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")
+    made.fields = [
+        _with_default(DataField(place, column.name, kind, column.comment), column.default)
+        for place, (column, kind) in enumerate(clause.column_types())
+    ]
+    return made
+
+
+def _with_default(field: DataField, text: str | None) -> DataField:
+    if text is None:
+        return field
+    return DataField(field.id, field.name, field.type, field.description, stored_default(text, field))
+
+
+def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition:
+    """Columns, keys, options and comment of another table; what the statement gives itself goes before."""
+    source = names.find(lake, parts)
+    if source is None:
+        raise NotFoundError("no such table", table=".".join(parts), remedy="name a table of the lake")
+    schema = lake.table(source.full).schema
+    return _Definition(
+        list(schema.fields),
+        list(schema.partition_keys),
+        list(schema.primary_keys),
+        {**schema.options, **given.options},
+        given.comment if given.comment is not None else schema.comment,
+    )
+
+
+def _listed(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]

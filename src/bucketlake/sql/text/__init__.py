@@ -1,0 +1,1 @@
+"""Statements as text and tokens: cut as Spark cuts them, read to their end, spliced."""

@@ -1,0 +1,96 @@
+"""Which table a name means: a temp view of the session, a table of the lake, or a table of Spark's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.text.text import Cursor
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+CATALOG_NAMES = ("bucketlake", "paimon")
+DEFAULT_DATABASE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeName:
+    """A table of the lake: `table` may carry `$branch_…` or a system table's `$…` suffix."""
+
+    database: str
+    table: str
+
+    @property
+    def full(self) -> str:
+        """`db.t`, as `Lake.table` takes it."""
+        return f"{_quoted(self.database)}.{_quoted(self.table)}"
+
+    @property
+    def base(self) -> str:
+        """The table's name without its suffix."""
+        return self.table.split("$", 1)[0]
+
+
+def _quoted(part: str) -> str:
+    return f"`{part}`" if "." in part else part
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The parts of a table's name that a literal holds, in backticks or without, `$` in them too; InvalidError."""
+    if "`" not in text:
+        return tuple(part.strip() for part in text.split("."))
+    cursor = Cursor(text)
+    parts = cursor.name()
+    cursor.end()
+    return parts
+
+
+def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
+    """The lake table that a statement is to create, change or write, whether or not it exists."""
+    if len(parts) == 1:
+        return LakeName(lake.current_database, parts[0])
+    if len(parts) == 2:
+        return LakeName(parts[0], parts[1])
+    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+        return LakeName(parts[1], parts[2])
+    raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db.table or {CATALOG_NAMES[0]}.db.table")
+
+
+def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
+    """The lake table that a query's name means; None if it is a temp view's or Spark's.
+
+    Temp views hide lake tables of the same unqualified name; lake tables hide Spark's."""
+    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
+        return None
+    if len(parts) == 1 and is_temp_view(lake, parts[0]):
+        return None
+    name = target(lake, parts)
+    return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
+
+
+def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether Spark itself has a table or view of this name."""
+    return bool(lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts)))
+
+
+def is_temp_view(lake: Lake, name: str) -> bool:
+    """Whether the session has a temporary view of this name."""
+    if "$" in name:
+        return False
+    found = lake.spark.sql(f"SHOW VIEWS LIKE '{_like(name)}'").collect()
+    return any(row.isTemporary and row.viewName.lower() == name.lower() for row in found)
+
+
+def _like(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("'", "\\'").replace("|", "?")
+
+
+def database(lake: Lake, parts: tuple[str, ...]) -> str:
+    """The database that `db` or `catalog.db` names."""
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) == 2 and parts[0].lower() in CATALOG_NAMES:
+        return parts[1]
+    raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db or {CATALOG_NAMES[0]}.db")

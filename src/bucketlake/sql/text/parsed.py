@@ -1,0 +1,59 @@
+"""Statements as values: read to their end first, from text alone, and only then run.
+
+What reads a statement gets a cursor and no lake, so that nothing can have happened when its text turns out to be wrong.
+`execute` is the only way from text to effect: it asks that every token was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Cursor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+
+
+class Statement(Protocol):
+    """All that a statement will do, nothing done yet."""
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
+        """Do it; its rows, None for a statement that has none. `name`: the table that the statement is about."""
+
+
+Parse = Callable[[Cursor], Statement | None]
+"""Reads a statement; None for one that is Spark's. InvalidError or UnsupportedError for what cannot be meant."""
+NO_TABLE = names.LakeName("", "")  # of statements that are about no table that is there
+
+
+def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], DataFrame]) -> DataFrame | None:
+    """Read the statement to its end, then run it; `foreign` runs what is Spark's: its own statements and tables.
+
+    Errors: InvalidError for text that is left over, before anything was done.
+    """
+    cursor = Cursor(statement)
+    try:
+        found = parse(cursor)
+        if found is not None:
+            cursor.end()
+    except (InvalidError, UnsupportedError):
+        if cursor.subject is None or not _is_foreign(lake, cursor.subject):
+            raise
+        return foreign()  # the table language is ours, of Spark's tables Spark knows more
+    if found is None:
+        return foreign()
+    if cursor.subject is None:
+        return found.run(lake, NO_TABLE)
+    name = names.find(lake, cursor.subject)
+    if name is None and names.is_sparks(lake, cursor.subject):
+        return foreign()
+    return found.run(lake, name or names.target(lake, cursor.subject))
+
+
+def _is_foreign(lake: Lake, parts: tuple[str, ...]) -> bool:
+    return names.find(lake, parts) is None and names.is_sparks(lake, parts)

@@ -1,0 +1,597 @@
+"""Paimon's data types as plain values, and their two borders: schema JSON and Arrow.
+
+A type is one frozen `DataType`; which attributes count is decided by `root`. Arrow data inside the engine is
+always in the canonical layout of `arrow_type` (what arrives in another layout passes `canonical_batch` once).
+
+Spec: docs/spec/types.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types.arrow import canonical_array
+
+
+class Root(str, Enum):
+    """The name that a type's text starts with."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    DECIMAL = "DECIMAL"
+    CHAR = "CHAR"
+    VARCHAR = "VARCHAR"  # STRING is VARCHAR(2147483647)
+    BINARY = "BINARY"
+    VARBINARY = "VARBINARY"  # BYTES is VARBINARY(2147483647)
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_LTZ = "TIMESTAMP WITH LOCAL TIME ZONE"
+    ARRAY = "ARRAY"
+    MAP = "MAP"
+    ROW = "ROW"
+    MULTISET = "MULTISET"
+    VARIANT = "VARIANT"
+    BLOB = "BLOB"
+    VECTOR = "VECTOR"
+
+
+MAX_LENGTH = 2147483647
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One Paimon type. `length` for CHAR/VARCHAR/BINARY/VARBINARY; `precision` for DECIMAL, TIME and timestamps;
+    `scale` for DECIMAL; `key` for MAP; `element` for ARRAY, MULTISET and the value of MAP; `fields` for ROW."""
+
+    root: Root
+    nullable: bool = True
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    key: DataType | None = None
+    element: DataType | None = None
+    fields: tuple[DataField, ...] = ()
+
+    def with_nullable(self, nullable: bool) -> DataType:
+        """The same type, nullable or not."""
+        return self if nullable == self.nullable else replace(self, nullable=nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class DataField:
+    """One column or ROW member; `id` is unique in its table, nested fields included, and survives renames."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default: str | None = None
+
+
+STRING = DataType(Root.VARCHAR, length=MAX_LENGTH)
+BYTES = DataType(Root.VARBINARY, length=MAX_LENGTH)
+TINYINT = DataType(Root.TINYINT)
+INT = DataType(Root.INT)
+BIGINT = DataType(Root.BIGINT)
+
+MOST_DEPTH, SHOWN = 50, 500  # types within types, as everything that handles them recurses; characters in an error
+Dialect = Literal["spark", "flink"]
+
+_SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
+_TIMED = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
+_UNDELIVERED = {Root.MULTISET, Root.VARIANT, Root.BLOB, Root.VECTOR}
+
+
+def decimal_type(precision: int, scale: int, *, nullable: bool = True) -> DataType:
+    """DECIMAL(precision, scale), checked: precision 1 to 38, scale 0 to precision."""
+    return _checked(DataType(Root.DECIMAL, nullable, precision=precision, scale=scale))
+
+
+# ---------------------------------------------------------------------------------------------- schema JSON
+
+
+def parse_type(json: str | Mapping[str, Any]) -> DataType:
+    """The type that a schema JSON value stands for: a text for atomic types, an object for constructed ones.
+
+    ROW members without an "id" are numbered in order of appearance.
+    Raises: InvalidError for what is no type.
+    Spec: docs/spec/types.md#schema-json
+    """
+    return _from_json(json, iter(range(1 << 31)))
+
+
+def _from_json(json: Any, ids: Iterator[int]) -> DataType:
+    if isinstance(json, str):
+        return parse_type_text(json, "flink")
+    if isinstance(json, Mapping) and isinstance(json.get("type"), str):
+        head, _, rest = json["type"].partition(" ")
+        nullable = "NOT NULL" not in rest
+        if head in ("ARRAY", "MULTISET"):
+            return DataType(Root(head), nullable, element=_from_json(json["element"], ids))
+        if head == "VECTOR":
+            return DataType(Root.VECTOR, nullable, int(json["length"]), element=_from_json(json["element"], ids))
+        if head == "MAP":
+            key = _from_json(json["key"], ids)
+            return DataType(Root.MAP, nullable, key=key, element=_from_json(json["value"], ids))
+        if head == "ROW":
+            return DataType(Root.ROW, nullable, fields=tuple(_field_from_json(f, ids) for f in json["fields"]))
+    raise InvalidError("cannot parse type", type=json, remedy="use a type of Paimon's schema files")
+
+
+def parse_field(json: Mapping[str, Any]) -> DataField:
+    """One element of "fields" in a schema file."""
+    return _field_from_json(json, iter(range(1 << 31)))
+
+
+def _field_from_json(json: Mapping[str, Any], ids: Iterator[int]) -> DataField:
+    number = json["id"] if "id" in json else next(ids)
+    return DataField(
+        int(number), json["name"], _from_json(json["type"], ids), json.get("description"), json.get("defaultValue")
+    )
+
+
+def format_type(t: DataType) -> str | dict[str, Any]:
+    """The schema JSON value of a type, as Paimon 2.0.0 writes it (object keys in its order).
+
+    Spec: docs/spec/types.md#schema-json
+    """
+    head = t.root.value + ("" if t.nullable else " NOT NULL")
+    if t.root is Root.ROW:
+        return {"type": head, "fields": [format_field(f) for f in t.fields]}
+    if t.root is Root.MAP:
+        return {"type": head, "key": format_type(_part(t.key)), "value": format_type(_part(t.element))}
+    if t.root in (Root.ARRAY, Root.MULTISET):
+        return {"type": head, "element": format_type(_part(t.element))}
+    if t.root is Root.VECTOR:
+        return {"type": head, "element": format_type(_part(t.element)), "length": t.length}
+    return type_text(t)
+
+
+def format_field(field: DataField) -> dict[str, Any]:
+    """One element of "fields" in a schema file."""
+    json: dict[str, Any] = {"id": field.id, "name": field.name, "type": format_type(field.type)}
+    if field.description is not None:
+        json["description"] = field.description
+    if field.default is not None:
+        json["defaultValue"] = field.default
+    return json
+
+
+def _part(t: DataType | None) -> DataType:
+    if t is None:
+        raise InvalidError("constructed type without its part", remedy="give it its element types")
+    return t
+
+
+# ---------------------------------------------------------------------------------------------- SQL text
+
+
+def type_text(t: DataType) -> str:
+    """The SQL text of a type in Paimon's spelling, e.g. "DECIMAL(10, 2) NOT NULL"."""
+    suffix, root, name = "" if t.nullable else " NOT NULL", t.root, t.root.value
+    if root is Root.VARCHAR and t.length == MAX_LENGTH:
+        text = "STRING"
+    elif root is Root.VARBINARY and t.length == MAX_LENGTH:
+        text = "BYTES"
+    elif root in _SIZED:
+        text = f"{name}({t.length})"
+    elif root is Root.DECIMAL:
+        text = f"DECIMAL({t.precision}, {t.scale})"
+    elif root is Root.TIMESTAMP_LTZ:
+        text = f"TIMESTAMP({t.precision}) WITH LOCAL TIME ZONE"
+    elif root in _TIMED:
+        text = f"{name}({t.precision})"
+    elif root in (Root.ARRAY, Root.MULTISET):
+        text = f"{name}<{type_text(_part(t.element))}>"
+    elif root is Root.MAP:
+        text = f"MAP<{type_text(_part(t.key))}, {type_text(_part(t.element))}>"
+    elif root is Root.VECTOR:
+        text = f"VECTOR<{type_text(_part(t.element))}, {t.length}>"
+    elif root is Root.ROW:
+        text = f"ROW<{', '.join(_member_text(f) for f in t.fields)}>"
+    else:
+        text = name
+    return text + suffix
+
+
+def _member_text(field: DataField) -> str:
+    text = f"{quote_identifier(field.name)} {type_text(field.type)}"
+    if field.description:
+        text += " COMMENT '" + field.description.replace("'", "''") + "'"
+    return text if field.default is None else f"{text} DEFAULT {field.default}"
+
+
+def quote_identifier(name: str) -> str:
+    """A name in backticks, as Spark and Paimon quote."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
+    """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
+
+    Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in "flink";
+    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". ROW members get ids in order.
+    Raises: InvalidError with the position; UnsupportedError for INTERVAL and the like.
+    Spec: docs/spec/types.md#sql-text
+    """
+    return _TypeText(sql, dialect).parse()
+
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^']|'')*')|(\d+)|([^\W\d]\w*)|([<>(),:]))")
+_NAMES = {
+    "INTEGER": Root.INT,
+    "LONG": Root.BIGINT,
+    "SHORT": Root.SMALLINT,
+    "BYTE": Root.TINYINT,
+    "REAL": Root.FLOAT,
+    "DEC": Root.DECIMAL,
+    "NUMERIC": Root.DECIMAL,
+    "CHARACTER": Root.CHAR,
+    "STRUCT": Root.ROW,
+}
+_PLAIN = {Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DATE}
+
+
+class _TypeText:
+    """A recursive-descent parser over the tokens of one type text."""
+
+    def __init__(self, sql: str, dialect: Dialect) -> None:
+        self.sql, self.dialect = sql, dialect
+        self.tokens: list[tuple[str, int]] = []
+        self.at = self.depth = 0
+        self.ids = iter(range(1 << 31))
+        cursor = 0
+        end = len(sql.rstrip())
+        while cursor < end:
+            found = _TOKEN.match(sql, cursor)
+            if found is None:
+                raise self.error("unexpected character", cursor)
+            self.tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0)))
+            cursor = found.end()
+
+    def error(self, what: str, position: int | None = None) -> InvalidError:
+        if position is None:
+            position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
+        return InvalidError(f"cannot parse type: {what}", type=self.sql[:SHOWN], position=position)
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
+
+    def next(self) -> str:
+        if self.at >= len(self.tokens):
+            raise self.error("unexpected end")
+        self.at += 1
+        return self.tokens[self.at - 1][0]
+
+    def accept(self, *words: str) -> bool:
+        ahead = tuple(token.upper() for token, _ in self.tokens[self.at : self.at + len(words)])
+        if ahead != words:
+            return False
+        self.at += len(words)
+        return True
+
+    def expect(self, word: str) -> None:
+        if not self.accept(word):
+            raise self.error(f"expected {word}")
+
+    def parse(self) -> DataType:
+        parsed = self.nullable_type()
+        if self.peek():
+            raise self.error(f"unexpected {self.peek()}")
+        return parsed
+
+    def nullable_type(self) -> DataType:
+        outside, self.depth = self.depth, self.depth + 1
+        parsed = self.nullability(self.base())
+        while self.peek().upper() in ("ARRAY", "MULTISET"):
+            self.depth += 1
+            parsed = self.nullability(DataType(Root(self.next().upper()), element=parsed))
+        self.depth = outside
+        return parsed
+
+    def nullability(self, parsed: DataType) -> DataType:
+        if self.depth > MOST_DEPTH:
+            raise self.error(f"nested more than {MOST_DEPTH} deep")
+        if self.accept("NOT", "NULL"):
+            return parsed.with_nullable(False)
+        self.accept("NULL")
+        return parsed
+
+    def numbers(self) -> list[int]:
+        if not self.accept("("):
+            return []
+        found = [self.number()]
+        while self.accept(","):
+            found.append(self.number())
+        self.expect(")")
+        return found
+
+    def number(self) -> int:
+        if not self.peek().isdecimal() or len(self.peek()) > 10:
+            raise self.error("expected a number")
+        return int(self.next())
+
+    def base(self) -> DataType:
+        start = self.at
+        word = self.next().upper() if self.depth <= MOST_DEPTH else ""
+        if word == "STRING":
+            return STRING
+        if word == "BYTES":
+            return BYTES
+        if word in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME"):
+            return self.time(word)
+        try:
+            root = _NAMES.get(word) or Root(word)
+        except ValueError:
+            self.at = start
+            raise self.error(f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep") from None
+        if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
+            if root is Root.DOUBLE:
+                self.accept("PRECISION")
+            return DataType(root)
+        if root is Root.DECIMAL:
+            precision, scale, *_ = [*self.numbers(), 0, 0] if self.peek() == "(" else [10, 0]
+            return _checked(DataType(root, precision=precision, scale=scale))
+        if root in _SIZED:
+            if root is Root.BINARY and self.dialect == "spark" and self.peek() != "(":
+                return BYTES
+            return _checked(DataType(root, length=(self.numbers() or [1])[0]))
+        return self.constructed(root)
+
+    def time(self, word: str) -> DataType:
+        default = 0 if word == "TIME" else 6
+        precision = (self.numbers() or [default])[0]
+        root = Root.TIME if word == "TIME" else Root.TIMESTAMP
+        if word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
+            root = Root.TIMESTAMP_LTZ
+        if self.accept("WITHOUT", "TIME", "ZONE"):
+            root = Root.TIME if word == "TIME" else Root.TIMESTAMP
+        elif word == "TIMESTAMP" and self.accept("WITH", "LOCAL", "TIME", "ZONE"):
+            root = Root.TIMESTAMP_LTZ
+        return _checked(DataType(root, precision=precision))
+
+    def constructed(self, root: Root) -> DataType:
+        closing = ")" if root is Root.ROW and self.peek() == "(" else ">"
+        self.expect("(" if closing == ")" else "<")
+        if root is Root.ROW:
+            members: list[DataField] = []
+            while not self.accept(closing):
+                if members:
+                    self.expect(",")
+                members.append(self.member())
+            return DataType(root, fields=tuple(members))
+        element = self.nullable_type()
+        if root is Root.MAP:
+            self.expect(",")
+            parsed = DataType(root, key=element, element=self.nullable_type())
+        elif root is Root.VECTOR:
+            self.expect(",")
+            parsed = DataType(root, length=self.number(), element=element)
+        else:
+            parsed = DataType(root, element=element)
+        self.expect(closing)
+        return parsed
+
+    def member(self) -> DataField:
+        number = next(self.ids)
+        name = self.next()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        self.accept(":")
+        kind = self.nullable_type()
+        self.accept("COMMENT")
+        comment = self.next()[1:-1].replace("''", "'") if self.peek().startswith("'") else None
+        return DataField(number, name, kind, comment)
+
+
+def _checked(t: DataType) -> DataType:
+    if t.root is Root.DECIMAL:
+        precision, scale = t.precision or 0, t.scale or 0
+        if not 1 <= precision <= 38:
+            raise InvalidError("Decimal precision must be between 1 and 38 (both inclusive).", precision=precision)
+        if not 0 <= scale <= precision:
+            raise InvalidError(f"Decimal scale must be between 0 and the precision {precision} (both inclusive).")
+    elif t.root in _TIMED and not 0 <= (t.precision or 0) <= 9:
+        raise InvalidError(f"{t.root.value} precision must be between 0 and 9 (both inclusive).", precision=t.precision)
+    elif t.root in _SIZED and not 1 <= (t.length or 0) <= MAX_LENGTH:
+        raise InvalidError(
+            f"{t.root.value} length must be between 1 and {MAX_LENGTH} (both inclusive).", length=t.length
+        )
+    return t
+
+
+_SPARK_NAMES = {Root.TIME: "INT", Root.TIMESTAMP: "TIMESTAMP_NTZ", Root.TIMESTAMP_LTZ: "TIMESTAMP"}
+
+
+def spark_ddl(t: DataType) -> str:
+    """The type that Spark's DataFrames have for it, as Spark DDL without nullability.
+
+    CHAR and VARCHAR are STRING, TIME is INT (milliseconds), TIMESTAMP is TIMESTAMP_NTZ, the local-zoned one TIMESTAMP.
+    Raises: UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR.
+    """
+    refuse_type(t)
+    root = t.root
+    if root in (Root.CHAR, Root.VARCHAR):
+        return "STRING"
+    if root in (Root.BINARY, Root.VARBINARY):
+        return "BINARY"
+    if root is Root.DECIMAL:
+        return f"DECIMAL({t.precision},{t.scale})"
+    if root is Root.ARRAY:
+        return f"ARRAY<{spark_ddl(_part(t.element))}>"
+    if root is Root.MAP:
+        return f"MAP<{spark_ddl(_part(t.key))},{spark_ddl(_part(t.element))}>"
+    if root is Root.ROW:
+        return f"STRUCT<{','.join(f'{quote_identifier(f.name)}:{spark_ddl(f.type)}' for f in t.fields)}>"
+    return _SPARK_NAMES.get(root, str(root.value))
+
+
+def refuse_type(t: DataType) -> None:
+    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VARIANT, BLOB, VECTOR)."""
+    if t.root in _UNDELIVERED:
+        raise UnsupportedError(f"{t.root.value} columns are not supported", type=type_text(t))
+    for part in (t.key, t.element, *(f.type for f in t.fields)):
+        if part is not None:
+            refuse_type(part)
+
+
+# ---------------------------------------------------------------------------------------------- Arrow types
+
+_ARROW: dict[Root, pa.DataType] = {
+    Root.BOOLEAN: pa.bool_(),
+    Root.TINYINT: pa.int8(),
+    Root.SMALLINT: pa.int16(),
+    Root.INT: pa.int32(),
+    Root.BIGINT: pa.int64(),
+    Root.FLOAT: pa.float32(),
+    Root.DOUBLE: pa.float64(),
+    Root.CHAR: pa.string(),
+    Root.VARCHAR: pa.string(),
+    Root.BINARY: pa.binary(),
+    Root.VARBINARY: pa.binary(),
+    Root.DATE: pa.date32(),
+    Root.TIME: pa.time32("ms"),
+}
+
+
+def arrow_type(t: DataType) -> pa.DataType:
+    """The canonical Arrow type; nullability belongs to the field that holds it (`arrow_field`).
+
+    Raises: UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR.
+    Spec: docs/spec/types.md#arrow
+    """
+    plain = _ARROW.get(t.root)
+    if plain is not None:
+        return plain
+    refuse_type(t)
+    if t.root is Root.DECIMAL:
+        return pa.decimal128(t.precision, t.scale)
+    if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        precision = 6 if t.precision is None else t.precision
+        unit = "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+        return pa.timestamp(unit, tz="UTC" if t.root is Root.TIMESTAMP_LTZ else None)
+    if t.root is Root.ARRAY:
+        return pa.list_(arrow_field("element", _part(t.element)))
+    if t.root is Root.MAP:
+        key = arrow_field("key", _part(t.key).with_nullable(False))
+        return pa.map_(key, arrow_field("value", _part(t.element)))
+    return pa.struct([arrow_field(f.name, f.type) for f in t.fields])
+
+
+def arrow_field(name: str, t: DataType) -> pa.Field:
+    """The canonical Arrow field: nullable as the type is."""
+    return pa.field(name, arrow_type(t), nullable=t.nullable)
+
+
+def arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
+    """The canonical Arrow schema of columns, in their order."""
+    return pa.schema([arrow_field(f.name, f.type) for f in fields])
+
+
+_FROM_ARROW = {
+    "bool": Root.BOOLEAN,
+    "int8": Root.TINYINT,
+    "int16": Root.SMALLINT,
+    "uint8": Root.SMALLINT,
+    "int32": Root.INT,
+    "uint16": Root.INT,
+    "int64": Root.BIGINT,
+    "uint32": Root.BIGINT,
+    "halffloat": Root.FLOAT,
+    "float": Root.FLOAT,
+    "double": Root.DOUBLE,
+    "date32[day]": Root.DATE,
+    "date64[ms]": Root.DATE,
+}
+_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+
+
+def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
+    """The narrowest Paimon type that holds every value of an Arrow type; ROW members get ids in order.
+
+    Raises: UnsupportedError for Arrow types without a counterpart (null, union, interval, duration, …).
+    """
+    return _from_arrow(arrow, nullable, iter(range(1 << 31)))
+
+
+def _from_arrow(arrow: pa.DataType, nullable: bool, ids: Iterator[int]) -> DataType:
+    kinds = pa.types
+    root = _FROM_ARROW.get(str(arrow))
+    if root is not None:
+        return DataType(root, nullable)
+    if kinds.is_string(arrow) or kinds.is_large_string(arrow) or kinds.is_string_view(arrow):
+        return STRING.with_nullable(nullable)
+    if kinds.is_binary(arrow) or kinds.is_large_binary(arrow) or kinds.is_binary_view(arrow):
+        return BYTES.with_nullable(nullable)
+    if kinds.is_fixed_size_binary(arrow):
+        return DataType(Root.BINARY, nullable, length=arrow.byte_width)
+    if kinds.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return DataType(Root.DECIMAL, nullable, precision=arrow.precision, scale=arrow.scale)
+    if kinds.is_uint64(arrow):
+        return DataType(Root.DECIMAL, nullable, precision=20, scale=0)
+    if kinds.is_timestamp(arrow):
+        root = Root.TIMESTAMP if arrow.tz is None else Root.TIMESTAMP_LTZ
+        return DataType(root, nullable, precision=_PRECISION[arrow.unit])
+    if kinds.is_time(arrow):
+        return DataType(Root.TIME, nullable, precision=_PRECISION[arrow.unit])
+    if kinds.is_dictionary(arrow) or kinds.is_run_end_encoded(arrow):
+        return _from_arrow(arrow.value_type, nullable, ids)
+    if kinds.is_map(arrow):
+        key = _from_arrow(arrow.key_type, False, ids)
+        return DataType(
+            Root.MAP, nullable, key=key, element=_from_arrow(arrow.item_type, arrow.item_field.nullable, ids)
+        )
+    if kinds.is_struct(arrow):
+        members = [
+            DataField(next(ids), arrow.field(i).name, _from_arrow(arrow.field(i).type, arrow.field(i).nullable, ids))
+            for i in range(arrow.num_fields)
+        ]
+        return DataType(Root.ROW, nullable, fields=tuple(members))
+    if hasattr(arrow, "value_field"):
+        return DataType(Root.ARRAY, nullable, element=_from_arrow(arrow.value_type, arrow.value_field.nullable, ids))
+    raise UnsupportedError("no column type for Arrow type", arrow=str(arrow))
+
+
+def canonical_batch(batch: pa.RecordBatch, fields: Sequence[DataField], *, trusted: bool = False) -> pa.RecordBatch:
+    """The named columns, in order and in canonical layout, with exactly `arrow_schema(fields)`.
+
+    Columns that `fields` does not name are left out. `trusted` is for data read from table files: lengths are not
+    checked and timestamps without a zone count as UTC.
+    Raises: InvalidError naming the column: missing, nulls in NOT NULL, overflow, too long, wrong type.
+    Spec: docs/spec/types.md#arrow
+    """
+    schema = arrow_schema(fields)
+    columns = []
+    for field, target in zip(fields, schema, strict=True):
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            raise InvalidError("column is missing", column=field.name, columns=batch.schema.names)
+        array = canonical_array(batch.column(index), target, field.name, trusted=trusted)
+        if not trusted:
+            _check_length(array, field)
+        columns.append(array)
+    return pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
+
+
+def _check_length(array: pa.Array, field: DataField) -> None:
+    t = field.type
+    if t.root not in _SIZED or t.length == MAX_LENGTH:
+        return
+    lengths = pc.utf8_length(array) if t.root in (Root.CHAR, Root.VARCHAR) else pc.binary_length(array)
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > (t.length or 0):
+        raise InvalidError("value is longer than its column", column=field.name, type=type_text(t), length=longest)
