@@ -165,6 +165,7 @@ class DynamicAssigner(Assigner):
             raise CorruptError(
                 "buckets of a dynamic table have data files but no hash index: their keys would be doubled",
                 table=self.store.paths.root,
+                index_manifest=self.index_base,
                 partition=self.store.paths.partition_texts(partition),
                 buckets=bare,
                 remedy="rewrite the partition with INSERT OVERWRITE, which builds its index anew",
