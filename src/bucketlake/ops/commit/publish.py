@@ -23,7 +23,6 @@ from bucketlake.errors import (
     StorageError,
 )
 from bucketlake.format.guard import decoding, json_object
-from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.format.metadata.stats import EMPTY_STATS
@@ -39,49 +38,12 @@ from bucketlake.ops.commit.manifests import (
 )
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.strays import Standing, remove_stray, standing
-from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.scan.scan import delta_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode
-
-ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
-MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What one snapshot changes."""
-
-    table: tuple[ManifestEntry, ...] = ()
-    changelog: tuple[ManifestEntry, ...] = ()
-    indexes: tuple[IndexEntry, ...] = ()
-
-    @property
-    def partitions(self) -> frozenset[bytes]:
-        """Every partition with a changed file or index."""
-        return frozenset([entry.partition for entry in self.table] + [entry.partition for entry in self.indexes])
-
-
-@dataclass
-class View:
-    """A base snapshot (None: an empty table) and what a commit reads of it."""
-
-    store: Store
-    snapshot: Snapshot | None
-    _read: dict[frozenset[bytes] | None, tuple[ManifestEntry, ...]] = field(default_factory=dict)
-
-    def entries(self, partitions: frozenset[bytes] | None) -> tuple[ManifestEntry, ...]:
-        """Live files of some partitions, None: of all."""
-        if self.snapshot is None or (partitions is not None and not partitions):
-            return ()
-        if partitions not in self._read:
-            self._read[partitions] = tuple(live_entries(self.store, self.snapshot, EntryFilter(partitions=partitions)))
-        return self._read[partitions]
-
-    @property
-    def indexes(self) -> tuple[IndexEntry, ...]:
-        """Live index files of the table."""
-        return self.store.index_manifest(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
@@ -312,16 +313,6 @@ def _split(store: Store, unit: AppendUnit, files: tuple[DataFile, ...]) -> Split
             file.file_name: unit.deletions[file.file_name] for file in files if file.file_name in unit.deletions
         },
     )
-
-
-def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
-    """Append files, one after the other, with their rows counted from `first`."""
-    result = []
-    for file in files:
-        last = first + file.row_count - 1
-        result.append(replace(file, min_sequence_number=first, max_sequence_number=last))
-        first = last + 1
-    return result
 
 
 def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:

@@ -18,7 +18,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pick
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_check
-from bucketlake.ops.compact.rewrite import Bucket, Outcome, Rewrite
+from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.rows.roll import local_millis

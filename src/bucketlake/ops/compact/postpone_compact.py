@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +24,15 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.buckets.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.commit.conflicts import max_sequences
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, renumber, sequence_floor, write_batches
+from bucketlake.ops.write.write import new_commit_user, sequence_floor, write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
 
@@ -163,7 +162,7 @@ def place_pending(
     compaction took them, or another commit gave a partition another bucket number, it is planned anew, a bounded
     number of times; then ConflictError.
     """
-    commit = Commit(store, new_commit_user(store), renumber=partial(renumber, store))
+    commit = Commit(store, new_commit_user(store))
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())

@@ -26,22 +26,25 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule
 from bucketlake.ops.buckets.dynamic import remove_index
-from bucketlake.ops.commit.conflicts import CommitName, max_sequences
+from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempts, Outcome, owned
-from bucketlake.ops.commit.publish import ROWS_STAY_PROPERTY, Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.units import run_units
-from bucketlake.ops.compact.append_compact import numbered
 from bucketlake.ops.compact.bucket import CompactUnit, Planner, compact_bucket
 from bucketlake.ops.compact.maintain import Wanted
 from bucketlake.ops.compact.maintain import compact as compact_table
+from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rescale.advise import numbers_due
-from bucketlake.ops.rescale.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
+from bucketlake.ops.rewrite.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
-from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
+from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion, max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, remove_files
+from bucketlake.ops.write.write import new_commit_user
 from bucketlake.schema.schema import BucketMode
 
 __all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "run_here"]

@@ -23,7 +23,7 @@ from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket
 from bucketlake.ops.compact.postpone_compact import PendingUnit, place_rows
 from bucketlake.ops.rescale import rescale as rescaling
-from bucketlake.ops.rescale.rebucket import MoveUnit, move
+from bucketlake.ops.rewrite.rebucket import MoveUnit, move
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
