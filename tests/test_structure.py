@@ -23,7 +23,7 @@ ROOMS = (
     *("format.index", "format.file_index", "format.data"),
     "paths",
     *("lsm.words", "lsm.keys", "lsm.aggregates", "lsm.engines", "lsm.merge", "lsm.levels", "lsm.compaction"),
-    *("lsm.changelog", "lsm.difference", "lsm.live", "lsm.key_run"),
+    *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
     *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write", "ops.rewrite", "ops.rebase"),
     *("ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean"),
     *("table", "catalog"),

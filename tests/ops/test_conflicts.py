@@ -51,7 +51,7 @@ def append(store: Any, user: str) -> Any:
 
 
 def rehash(messages: Any, view: Any) -> Any:
-    """What ops.rehash does to data files, done to metadata."""
+    """What ops.rebase.rescaled does to data files, done to metadata."""
     totals = {e.partition: e.total_buckets for e in view.entries(frozenset(m.partition for m in messages))}
     return tuple(replace(m, total_buckets=totals.get(m.partition, m.total_buckets)) for m in messages)
 

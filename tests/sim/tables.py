@@ -92,7 +92,7 @@ def entry(
 
 
 def renumber(moved: CommitMessage, first: int) -> CommitMessage:
-    """What ops.write does to data files, done to metadata: new names, shifted numbers."""
+    """What ops.rebase.numbers does to data files, done to metadata: new names, shifted numbers."""
     delta = first - min(file.min_sequence_number for file in moved.new_files)
     files = tuple(
         replace(

@@ -29,7 +29,7 @@ from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
 from bucketlake.ops.commit.manifests import (
-    Written,
+    WrittenList,
     combine_indexes,
     merge_manifests,
     write_index_manifest,
@@ -63,8 +63,8 @@ class _Scratch:
     """Files written for this commit and by no snapshot referenced, and what of them the next attempt may use."""
 
     changes: Changes | None = None
-    delta: Written | None = None
-    changelog: Written | None = None
+    delta: WrittenList | None = None
+    changelog: WrittenList | None = None
     index: str | None = None  # the attempt's index manifest
     before: tuple[ManifestFile, ...] = ()
     after: tuple[ManifestFile, ...] | None = None
@@ -234,7 +234,7 @@ class Publisher:
             scratch.changelog = self._write_tracked(changes.changelog, scratch)
         scratch.changes = changes
 
-    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> Written:
+    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> WrittenList:
         manifests = write_manifests(self._store, entries)
         names = [m.file_name for m in manifests]
         scratch.once += names
@@ -242,7 +242,7 @@ class Publisher:
         scratch.once = [name for name in scratch.once if name not in names]
         return written
 
-    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> Written:
+    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> WrittenList:
         current = () if base is None else self._store.data_manifests(base)
         if merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
@@ -273,7 +273,7 @@ class Publisher:
         base: Snapshot | None,
         changes: Changes,
         scratch: _Scratch,
-        base_list: Written,
+        base_list: WrittenList,
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
@@ -308,7 +308,7 @@ class Publisher:
         return snapshot
 
     def _properties(
-        self, request: Request, base: Snapshot | None, changes: Changes, base_list: Written
+        self, request: Request, base: Snapshot | None, changes: Changes, base_list: WrittenList
     ) -> dict[str, str]:
         properties = dict(request.properties)
         if self._store.options.get("write.sequence-number-init-mode") != "snapshot":
@@ -474,7 +474,12 @@ def _replace_run(
 
 
 def check_invariants(
-    store: Store, base: Snapshot | None, snapshot: Snapshot, base_list: Written, delta: Written, changes: Changes
+    store: Store,
+    base: Snapshot | None,
+    snapshot: Snapshot,
+    base_list: WrittenList,
+    delta: WrittenList,
+    changes: Changes,
 ) -> None:
     """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
 

@@ -336,13 +336,13 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
     try:
-        return compact_append(store, full=False, run=run or run_here, buckets=buckets)
+        return compact_append(store, full=False, run=run or merge_here, buckets=buckets)
     except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
 
-def run_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
     """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
     return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
 
@@ -351,7 +351,7 @@ def compact_append(
     store: Store,
     full: bool = True,
     partitions: PartitionFilter | None = None,
-    run: Run = run_here,
+    run: Run = merge_here,
     buckets: frozenset[BucketKey] | None = None,
 ) -> Snapshot | None:
     """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.

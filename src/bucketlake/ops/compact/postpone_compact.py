@@ -148,13 +148,13 @@ def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
             yield rows
 
 
-def run_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+def settle_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
     """Place units in this process, several at a time. On an error the files of all units are removed."""
     return run_units(store, units, place_rows)
 
 
 def place_pending(
-    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = run_here
+    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = settle_here
 ) -> Snapshot | None:
     """Move what is pending now into real buckets and commit it; the COMPACT snapshot, None where nothing is pending.
 

@@ -1,6 +1,6 @@
 """Partitions into another number of buckets while writers go on: copy, replay, switch.
 
-    rescale(store, RescaleRequest(bucket_num, partitions), run=run_here) -> Snapshot | None
+    rescale(store, RescaleRequest(bucket_num, partitions), run=move_here) -> Snapshot | None
 
 1. copy: the files of a snapshot, merged, into the new buckets;
 2. replay: what was appended since, file by file, until nothing is left;
@@ -47,7 +47,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user
 from bucketlake.schema.schema import BucketMode
 
-__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "run_here"]
+__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "move_here"]
 
 Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 """Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
@@ -86,7 +86,7 @@ def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Sn
     Spec: docs/spec/rescale.md
     """
     _check(store, request)
-    job = _Job(store, request, run or run_here)
+    job = _Job(store, request, run or move_here)
     outcome = Outcome()
     with owned(outcome, lambda: job.discard(published=False)):
         published = job.published(outcome)
@@ -130,7 +130,7 @@ def _check(store: Store, request: RescaleRequest) -> None:
         raise InvalidError(f"Table {store.paths.root} has no snapshot, no need to rescale.")
 
 
-def run_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+def move_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
     """Move rows in this process, several units at a time. On an error the files of all units are removed."""
     return run_units(store, units, move)
 
@@ -367,7 +367,7 @@ class _Job:
         """Everything out, everything in, as of a base: what came last is moved first."""
         if view.snapshot is None:
             raise _Overtaken(self.moving)
-        self._catch_up(view.snapshot, run_here)
+        self._catch_up(view.snapshot, move_here)
         partitions = frozenset(self.moving)
         old = [entry for entry in view.entries(partitions) if entry.bucket >= 0]
         self._settle({entry.file.file_name for entry in old if entry.file.level == 0})
