@@ -190,8 +190,13 @@ Rows = list[tuple[str, ...]]
 
 
 def _listed(found: pa.Table) -> Rows:
-    columns = [[repr(value) for value in column.to_pylist()] for column in found.columns]
+    columns = [[repr(value) for value in _shown(column).to_pylist()] for column in found.columns]
     return sorted(zip(*columns, strict=True))
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Timestamps as numbers: a damaged one may be none of Python's."""
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def _read(table: Table) -> dict[str, Rows]:
