@@ -29,6 +29,8 @@ CODECS = {
     "zlib": "zlib",
     "lz4": "lz4",
 }
+_BLOCKS = 1 << 16  # chunks are some of the library's buffers, and shorter than 8 MB
+_MOST_BLOCKS = 127
 _FAR = "out of range"  # what the library says of an instant that 64-bit nanoseconds do not hold
 
 
@@ -50,7 +52,7 @@ class OrcSink:
             raise UnsupportedError("compression is not supported in orc", compression=form.compression, remedy=remedy)
         self._how: dict[str, Any] = {
             "compression": codec,
-            "compression_block_size": form.number("orc.compress.size", 1 << 18),
+            "compression_block_size": _block(form.number("orc.compress.size", 1 << 18)),
             "row_index_stride": form.number("orc.row.index.stride", 10_000),
             "dictionary_key_size_threshold": float(form.setting("orc.dictionary.key.threshold") or 0.0),
         }
@@ -161,6 +163,11 @@ class _Tap(io.RawIOBase):
 
     def close(self) -> None:
         """Left to the owner."""
+
+
+def _block(size: int) -> int:
+    """A size of chunks that the library takes."""
+    return min(max(-(-size // _BLOCKS), 1), _MOST_BLOCKS) * _BLOCKS
 
 
 def _whole(array: pa.Array) -> pa.Array:
