@@ -39,7 +39,7 @@ MICROS = [second * SECOND + fraction for second in SECONDS for fraction in FRACT
     *(-SECOND + fraction for fraction in (0, 1, 999, 1_000, 500_000, 999_000)),
 ]
 NANOS = [-(2**63) + 1, -9_000_000_000_123_456_789, -2_000_000_001, -1_999_000_001, -1_000_000_001, -999_999_999]
-MANY = 3000
+MANY = 4000
 
 
 def _row(at: int, micros: int) -> tuple[Any, ...]:
@@ -83,7 +83,7 @@ def _cases() -> list[Case]:
         Case(f"orc_{codec}", "", COLUMNS, lambda m: m.write(*ROWS), options={**append, "file.compression": codec})
         for codec in CODECS["orc"]
     ]
-    many = {**append, "orc.row.index.stride": "500"}
+    many = {**append, "orc.row.index.stride": "1000"}
     found.append(Case("orc_many", "", COLUMNS, lambda m: m.write(*_many()), options=many))
     found.append(Case("orc_upserted", "", COLUMNS, upserted, keys=["id"], options=upsert))
     found.append(Case("orc_key", "", {"t9": "TIMESTAMP(9)", "id": "INT"}, _keyed, keys=["t9"], options=upsert))
