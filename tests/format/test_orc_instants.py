@@ -134,15 +134,48 @@ def test_far_instants_of_other_writers_are_read(tmp_path: Path, codec: str, vers
         read(tmp_path / "x.orc", [fields[0], DataField(1, "t", kind("TIMESTAMP(9)"))])
 
 
-def test_far_instants_of_another_zone_are_refused(tmp_path: Path) -> None:
+CLOCKS = {  # what is written in UTC, and what it is when the file says that it was in Athens
+    "0001-01-01T00:00:00.000001": "0001-01-01T00:00:00.000001",
+    "1677-01-01T00:00:00.000000": "1677-01-01T00:00:00.000000",
+    "1800-06-01T12:00:00.500000": "1800-06-01T12:00:00.500000",
+    "1960-01-01T00:00:00.000000": "1960-01-01T00:00:00.000000",
+    "2024-07-01T00:00:00.000000": "2024-07-01T01:00:00.000000",
+    "2100-01-31T00:00:00.000000": "2100-01-31T00:00:00.000000",
+    "2500-03-28T00:59:59.999999": "2500-03-28T00:59:59.999999",
+    "2500-03-28T03:00:00.000000": "2500-03-28T04:00:00.000000",
+    "9999-07-01T00:00:00.000000": "9999-07-01T01:00:00.000000",
+    "9999-12-31T23:59:59.999999": "9999-12-31T23:59:59.999999",
+}
+
+
+@pytest.mark.parametrize("far", [True, False])
+def test_clocks_of_another_zone_are_as_java_has_them(tmp_path: Path, far: bool) -> None:
+    """Standard time before 1900, the last rules for ever. Within nanoseconds the C library has local mean time."""
+    fields = named(i="INT", t="TIMESTAMP(6)", r="ROW<l ARRAY<TIMESTAMP(6)>>", z="TIMESTAMP(6) WITH LOCAL TIME ZONE")
+    kept = [clock for clock in CLOCKS if far or "1700" < clock < "2200"]
+    written, expected = (
+        [int(value) for value in np.array(clocks, "datetime64[us]").astype(np.int64)]
+        for clocks in (kept, [CLOCKS[clock] for clock in kept])
+    )
+    batches = [
+        rows_of(fields, i=range(len(kept)), t=values, r=[{"l": [value, None]} for value in values], z=written)
+        for values in (written, expected)
+    ]
+    out = io.BytesIO()
+    orc.write_table(pa.Table.from_batches([batches[0]]), out, compression="uncompressed")
+    (tmp_path / "x.orc").write_bytes(out.getvalue().replace(b"GMT", b"EET"))
+    assert read(tmp_path / "x.orc", fields).combine_chunks().equals(pa.Table.from_batches([batches[1]]))
+
+
+def test_far_clocks_of_an_unknown_zone_are_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     fields = named(i="INT", t="TIMESTAMP(6)")
     batch = rows_of(fields, i=[1, 2], t=[0, FAR[0]])
     orc.write_table(pa.Table.from_batches([batch]), out, compression="uncompressed")
-    (tmp_path / "x.orc").write_bytes(out.getvalue().replace(b"GMT", b"EST"))
-    with pytest.raises(UnsupportedError, match="another time zone") as failure:
+    (tmp_path / "x.orc").write_bytes(out.getvalue().replace(b"GMT", b"Moo"))
+    with pytest.raises(BucketlakeError) as failure:
         read(tmp_path / "x.orc", fields)
-    assert (failure.value.details["zone"], failure.value.details["column"]) == ("EST", "t")
+    assert failure.value.details["path"] == str(tmp_path / "x.orc")
     assert read(tmp_path / "x.orc", fields[:1]).to_pylist() == [{"i": 1}, {"i": 2}]
 
 

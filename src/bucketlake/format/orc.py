@@ -17,8 +17,19 @@ import pyarrow.orc as pa_orc
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.file_format import BatchSize, FileFormat
 from bucketlake.format.layout import ORC_ID, map_leaves, stored_schema
-from bucketlake.format.orc_instants import INSTANTS, Continued, check_held, exact_file, has_instants, is_plain, read_far
-from bucketlake.format.orc_tail import Tail, read_tail
+from bucketlake.format.orc_instants import (
+    INSTANTS,
+    UTC,
+    ZONES_AGREE,
+    Continued,
+    check_held,
+    exact_file,
+    has_instants,
+    is_plain,
+    oldest,
+    read_far,
+)
+from bucketlake.format.orc_tail import Tail, read_stripe, read_tail
 from bucketlake.types import DataField, DataType, Root, canonical_batch
 
 CODECS = {
@@ -216,22 +227,35 @@ class OrcSource:
 
     def _stripe(self, number: int, names: list[str]) -> Any:
         try:
-            return self._file.read_stripe(number, columns=names)
+            read = self._file.read_stripe(number, columns=names)
         except pa.ArrowInvalid as error:
             if _FAR not in str(error):
                 raise
-        columns = {item.name: self._column(number, item) for item in self._fields}
-        return pa.RecordBatch.from_pydict(columns)
+            return pa.RecordBatch.from_pydict({item.name: self._column(number, item) for item in self._fields})
+        if not any(self._is_shifted(number, read.column(item.name), item) for item in self._fields):
+            return read
+        return pa.RecordBatch.from_pydict({item.name: self._column(number, item) for item in self._fields})
 
     def _column(self, number: int, item: DataField) -> pa.Array:
-        """One column of a stripe in which instants are beyond 64-bit nanoseconds."""
+        """One column of a stripe in which there are instants that the library does not give rightly."""
         try:
-            return self._file.read_stripe(number, columns=[item.name]).column(item.name)
+            read = self._file.read_stripe(number, columns=[item.name]).column(item.name)
+            if not self._is_shifted(number, read, item):
+                return read
         except pa.ArrowInvalid as error:
             if _FAR not in str(error) or not has_instants(item.type):
                 raise
+        return read_far(self._opened, self._end(), number, item)
+
+    def _is_shifted(self, number: int, read: pa.Array, item: DataField) -> bool:
+        """Whether these are clocks of another zone than UTC, so old that the library has them otherwise than Java."""
+        if not has_instants(item.type) or oldest(read) >= ZONES_AGREE:
+            return False
+        return read_stripe(self._opened, self._end(), number, range(0)).zone not in UTC
+
+    def _end(self) -> Tail:
         self._tail = self._tail or read_tail(self._opened)
-        return read_far(self._opened, self._tail, number, item)
+        return self._tail
 
     def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {

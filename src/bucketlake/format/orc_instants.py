@@ -47,10 +47,13 @@ from bucketlake.format.orc_tail import (
     replaced,
     unpacked,
 )
+from bucketlake.format.orc_zones import epoch, wall_clock
 from bucketlake.types import DataField, DataType, Root, arrow_type
 
 INSTANTS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 EPOCH = 1_420_070_400  # 2015-01-01 in UTC, from which ORC counts seconds
+EPOCH_YEAR = 2015
+ZONES_AGREE = -2_208_988_800  # 1900-01-01: before, pyarrow's library has zones' local mean times, and Java has not
 UTC = ("UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "UCT", "Universal")
 _SECOND = 1_000_000_000
 _MILLISECOND = 1_000_000
@@ -240,8 +243,7 @@ def _index(nanoseconds: bytes, seconds: bytes) -> bytes:
 def read_far(file: BinaryIO, tail: Tail, number: int, item: DataField) -> pa.Array:
     """A column with instants of one stripe, in the canonical units, whatever they are.
 
-    Raises: CorruptError; UnsupportedError for what the type's unit does not hold in 64 bits, and where the writer's
-    time zone matters and is not UTC.
+    Raises: CorruptError; UnsupportedError for what the type's unit does not hold in 64 bits, and for an unknown zone.
     """
     kinds = tail.kinds()
     if item.name not in kinds[0].names:
@@ -251,25 +253,37 @@ def read_far(file: BinaryIO, tail: Tail, number: int, item: DataField) -> pa.Arr
     inside = range(tops[at], tops[at + 1])
     leaves = [one for one in inside if kinds[one].kind in (TIMESTAMP, TIMESTAMP_INSTANT)]
     stripe = read_stripe(file, tail, number, inside)
-    if any(kinds[one].kind == TIMESTAMP for one in leaves) and stripe.zone not in UTC:
-        raise UnsupportedError(
-            "orc timestamps beyond 64-bit nanoseconds of another time zone than UTC",
-            column=item.name,
-            zone=stripe.zone or None,
-            remedy="read them with the engine that wrote them, and write them as parquet",
-        )
     view = partial(_view, tail, stripe, item.name)
     seconds = _leaves(view(dict.fromkeys(leaves, LONG), {}), item.type)
     if len(seconds) != len(leaves):
         raise CorruptError("orc column is of another type", column=item.name)
     values = {leaf: len(array) - array.null_count for leaf, array in zip(leaves, seconds, strict=True)}
     nanos = view({}, values)
-    found = iter(seconds)
+    zones = [stripe.zone if kinds[one].kind == TIMESTAMP and stripe.zone not in UTC else None for one in leaves]
+    found = zip(seconds, zones, strict=True)
 
     def combined(array: pa.Array, t: DataType) -> pa.Array:
-        return _instant(next(found), array, t, item.name) if t.root in INSTANTS else array
+        if t.root not in INSTANTS:
+            return array
+        since, zone = next(found)
+        return _instant(since, array, t, item.name, zone)
 
     return map_leaves(nanos, item.type, combined)
+
+
+def oldest(array: pa.Array) -> int:
+    """The earliest timestamp without a zone, anywhere in values that pyarrow read, in seconds; 0 if there is none."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        least = pc.min(array.cast(pa.int64())).as_py() if kind.tz is None else None
+        return 0 if least is None else least // (_SECOND // _NANOS[kind.unit])
+    if pa.types.is_struct(kind):
+        parts = array.flatten()
+    elif pa.types.is_map(kind):
+        parts = [array.keys, array.items]
+    else:
+        parts = [array.flatten()] if pa.types.is_list(kind) else []
+    return min((oldest(part) for part in parts), default=0)
 
 
 def _leaves(array: pa.Array, t: DataType) -> list[pa.Array]:
@@ -320,8 +334,8 @@ def _zeros(tail: Tail, encoding: int, count: int) -> bytes:
     return tail.framed(data * -(-count // run))
 
 
-def _instant(seconds: pa.Array, nanos: pa.Array, t: DataType, column: str) -> pa.Array:
-    """What Java reads: see `_split`."""
+def _instant(seconds: pa.Array, nanos: pa.Array, t: DataType, column: str, zone: str | None) -> pa.Array:
+    """What Java reads: see `_split`. `zone`: whose clocks are to be read."""
     target = arrow_type(t)
     if seconds.type != pa.int64() or not pa.types.is_timestamp(nanos.type) or len(seconds) != len(nanos):
         raise CorruptError("orc column is of another type", column=column)
@@ -330,17 +344,20 @@ def _instant(seconds: pa.Array, nanos: pa.Array, t: DataType, column: str) -> pa
     rest[missing] = 0
     if (np.abs(rest) >= _SECOND).any():
         raise CorruptError("orc timestamp with more nanoseconds than a second has", column=column)
-    since = seconds.fill_null(-EPOCH).to_numpy()
-    floor = since + EPOCH
+    base = EPOCH if zone is None else epoch(zone, EPOCH_YEAR)
+    since = seconds.fill_null(-base).to_numpy()
+    floor = since + base
     later = (floor < 0) & (rest >= _MILLISECOND)
     floor -= later
+    if zone is not None:
+        floor = wall_clock(floor, zone)
     unit = _NANOS[target.unit]
     values = floor * (_SECOND // unit) + rest // unit
-    rough = (since.astype(np.float64) + EPOCH - later) * (_SECOND // unit)
+    rough = (since.astype(np.float64) + base) * (_SECOND // unit)
     outside = np.abs(values - rough) > _WRAPPED
     if outside.any():
         what = "nanoseconds" if unit == 1 else f"{target.unit}"
         raise UnsupportedError(
-            f"timestamp does not fit 64-bit {what}", column=column, seconds=int(since[outside][0]) + EPOCH
+            f"timestamp does not fit 64-bit {what}", column=column, seconds=int(since[outside][0]) + base
         )
     return pa.array(values, mask=missing).cast(target)
