@@ -17,6 +17,7 @@ ATOMIC = [
     "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE",
 ]  # fmt: skip
 NANOS = 2**63 - 1
+YEARS = (-62_135_596_800, 253_402_300_800)  # seconds: 1 to 9999
 WIDE = Context(prec=76)
 _INTS = {Root.TINYINT: 7, Root.SMALLINT: 15, Root.INT: 31, Root.BIGINT: 63}
 
@@ -53,10 +54,10 @@ def _plain(t: DataType, far: bool) -> st.SearchStrategy[Any]:
         unit = 10**6 if (t.precision or 0) <= 3 else 10**3 if (t.precision or 0) <= 6 else 1
         if not far:
             return st.integers(-NANOS // unit + 1, NANOS // unit)
-        bound = NANOS // (unit if unit == 1 else 1000)
         second = 10**9 // unit
+        low, high = (-NANOS + second, NANOS) if unit == 1 else (YEARS[0] * second, YEARS[1] * second - 1)
         near = st.integers(-3 * second, 3 * second)
-        return (near | st.integers(-bound, bound)).map(lambda v: v - second if -second < v < 0 else v)
+        return (near | st.integers(low, high)).map(lambda v: v - second if -second < v < 0 else v)
     found: dict[Root, st.SearchStrategy[Any]] = {
         Root.BOOLEAN: st.booleans(),
         Root.FLOAT: st.floats(width=32, allow_nan=False),
@@ -71,8 +72,8 @@ def _plain(t: DataType, far: bool) -> st.SearchStrategy[Any]:
 
 
 def values(t: DataType, far: bool = False) -> st.SearchStrategy[Any]:
-    """Python values that pa.array takes for the canonical type; None where the type is nullable. `far`: instants beyond
-    64-bit nanoseconds too, and many about 1970, but none of the last second before, which orc has in part."""
+    """Python values that pa.array takes for the canonical type; None where the type is nullable. `far`: instants of all
+    years too, and many about 1970, but none of the last second before, which orc has in part."""
     if t.root is Root.ARRAY and t.element is not None:
         plain: st.SearchStrategy[Any] = st.lists(values(t.element, far), max_size=3)
     elif t.root is Root.MAP and t.key is not None and t.element is not None:

@@ -37,7 +37,7 @@ def rows_of(fields: list[DataField], **columns: object) -> pa.RecordBatch:
 
 
 def write(path: Path, fields: list[DataField], batches: list[pa.RecordBatch], **form: object) -> None:
-    settings = {"orc.row.index.stride": "1000", "orc.compress.size": "10 kb"}
+    settings = {"orc.row.index.stride": "1000"}
     made = FileFormat("orc", settings=settings, **form)  # type: ignore[arg-type]
     writer = DataFileWriter(STORAGE, str(path), fields, made, [StatsMode("full")] * len(fields))
     for batch in batches:
@@ -204,6 +204,16 @@ def test_damage_is_named_or_harmless(tmp_path: Path) -> None:
                 read(path, fields)
             except BucketlakeError as error:
                 assert error.details["path"] == str(path)
+
+
+@pytest.mark.parametrize("size", ["1 b", "100 kb", "1 gb"])
+def test_any_size_of_chunks_is_taken(tmp_path: Path, size: str) -> None:
+    fields = named(n="INT")
+    form = FileFormat("orc", settings={"orc.compress.size": size})
+    writer = DataFileWriter(STORAGE, str(tmp_path / "x.orc"), fields, form, [StatsMode("full")])
+    writer.write(rows_of(fields, n=range(9)))
+    writer.close()
+    assert read(tmp_path / "x.orc", fields).column("n").to_pylist() == list(range(9))
 
 
 def test_parts_of_rows_that_are_slices_keep_their_places(tmp_path: Path) -> None:
