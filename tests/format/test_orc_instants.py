@@ -216,6 +216,18 @@ def test_any_size_of_chunks_is_taken(tmp_path: Path, size: str) -> None:
     assert read(tmp_path / "x.orc", fields).column("n").to_pylist() == list(range(9))
 
 
+def test_texts_that_are_none_are_noticed(tmp_path: Path) -> None:
+    fields = named(s="STRING", r="ARRAY<STRING>")
+    for column in fields:
+        path = tmp_path / f"{column.name}.orc"
+        other = {"s": ["x"], "r": [["x"]], column.name: ["needle"] if column.name == "s" else [["needle"]]}
+        write(path, fields, [rows_of(fields, **other)], compression="none")
+        path.write_bytes(path.read_bytes().replace(b"needle", b"need\xffe"))
+        with pytest.raises(CorruptError) as failure:
+            read(path, fields)
+        assert failure.value.details["path"] == str(path)
+
+
 def test_parts_of_rows_that_are_slices_keep_their_places(tmp_path: Path) -> None:
     """Batches are encoded in steps; the library takes a slice's members from the start where rows are null."""
     fields = named(r="ROW<s STRING, n INT, l ARRAY<STRING>>")
