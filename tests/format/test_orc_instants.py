@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.format.datafile_values import kind, tables
 
 from bucketlake.env import LocalStorage
-from bucketlake.errors import BucketlakeError, CorruptError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.datafile import DataFileWriter, FileFormat, read_data_file
 from bucketlake.format.stats import StatsMode
 from bucketlake.types import DataField, arrow_schema
@@ -214,6 +214,22 @@ def test_any_size_of_chunks_is_taken(tmp_path: Path, size: str) -> None:
     writer.write(rows_of(fields, n=range(9)))
     writer.close()
     assert read(tmp_path / "x.orc", fields).column("n").to_pylist() == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("orc.row.index.stride", "0"), ("orc.dictionary.key.threshold", "much"), ("orc.dictionary.key.threshold", "7")],
+)
+def test_options_that_orc_does_not_take_are_named(tmp_path: Path, key: str, value: str) -> None:
+    with pytest.raises(InvalidError, match="option of orc"):
+        DataFileWriter(
+            STORAGE,
+            str(tmp_path / "x.orc"),
+            named(n="INT"),
+            FileFormat("orc", settings={key: value}),
+            [StatsMode("full")],
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_that_are_none_are_noticed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as pa_orc
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.file_format import BatchSize, FileFormat
 from bucketlake.format.layout import ORC_ID, map_leaves, stored_schema
 from bucketlake.format.orc_instants import (
@@ -61,14 +61,18 @@ class OrcSink:
         if codec is None:
             remedy = f"use one of {', '.join(sorted(CODECS))}"
             raise UnsupportedError("compression is not supported in orc", compression=form.compression, remedy=remedy)
-        self._how: dict[str, Any] = {
-            "compression": codec,
-            "compression_block_size": _block(form.number("orc.compress.size", 1 << 18)),
-            "row_index_stride": form.number("orc.row.index.stride", 10_000),
-            "dictionary_key_size_threshold": float(form.setting("orc.dictionary.key.threshold") or 0.0),
-        }
         self._out = _Tap(out)
-        self._writer = pa_orc.ORCWriter(self._out, stripe_size=form.group_bytes, **self._how)
+        try:
+            self._how: dict[str, Any] = {
+                "compression": codec,
+                "compression_block_size": _block(form.number("orc.compress.size", 1 << 18)),
+                "row_index_stride": form.number("orc.row.index.stride", 10_000),
+                "dictionary_key_size_threshold": float(form.setting("orc.dictionary.key.threshold") or 0.0),
+            }
+            self._writer = pa_orc.ORCWriter(self._out, stripe_size=form.group_bytes, **self._how)
+        except (ValueError, OverflowError) as error:
+            what = "option of orc has an invalid value"
+            raise InvalidError(what, reason=str(error), remedy="correct the options that start with orc.") from error
         self._group_bytes = form.group_bytes
         self._continued: Continued | None = None
         self._pending: list[pa.Table] = []
