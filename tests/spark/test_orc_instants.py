@@ -32,3 +32,17 @@ def test_spark_reads_files_of_instants_before_1970(classic: Lake) -> None:
     through = classic.sql("SELECT id, unix_micros(CAST(t AS TIMESTAMP)) FROM t WHERE t < TIMESTAMP_NTZ '1969-12-01'")
     early = [(at, value) for at, value in enumerate(micros) if value is not None and value < -31 * 86_400 * SECOND]
     assert sorted(map(tuple, through.collect())) == early
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("file_format", ["orc", "parquet"])
+def test_nanoseconds_before_1970_are_rounded_down(classic: Lake, file_format: str) -> None:
+    """As Paimon's `Timestamp.toMicros`, which Spark is given."""
+    nanos = [-(10**9) - 1, -2 * 10**9 + 1, -(10**10) - 1999, 1999, -(2**63) + 10**9, None]
+    schema = pa.schema([("n", pa.timestamp("ns")), ("a", pa.list_(pa.timestamp("ns", "UTC")))])
+    table = classic.catalog.create_table("default.t", schema, (), (), {"bucket": "-1", "file.format": file_format})
+    arrays = [pa.array(nanos, schema.field("n").type), pa.array([[value] for value in nanos], schema.field("a").type)]
+    table.write_arrow(pa.Table.from_arrays(arrays, schema=schema))
+    found = classic.sql("SELECT unix_micros(CAST(n AS TIMESTAMP)), unix_micros(a[0]) FROM t").collect()
+    micros = [None if value is None else value // 1000 for value in nanos]
+    assert {tuple(row) for row in found} == {(value, value) for value in micros}
