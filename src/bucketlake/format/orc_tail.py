@@ -26,7 +26,8 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _LONGEST = 70  # bits of a varint: ten bytes of seven
 _HEADER = 3  # of a chunk
-_MOST_PLAIN = 256 << 20  # of one message
+_MOST_PLAIN = 64 << 20  # of one message
+_MOST_FIELDS = 1 << 18  # a footer has some for each column and stripe
 NONE, ZLIB, SNAPPY, LZ4, ZSTD = 0, 1, 2, 4, 5
 LONG, TIMESTAMP, TIMESTAMP_INSTANT = 4, 9, 18
 PRESENT, DATA, SECONDARY, ROW_INDEX, FIRST_INDEX = 0, 1, 5, 6, 6
@@ -40,6 +41,8 @@ def parse(data: bytes) -> Message:
     found: Message = []
     at = 0
     while at < len(data):
+        if len(found) >= _MOST_FIELDS:
+            raise CorruptError("orc message of too many fields", limit=_MOST_FIELDS)
         key, at = _varint(data, at)
         wire = key & 7
         if wire == VARINT:
