@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,6 @@ from bucketlake.types.model import DataField, Root, arrow_schema
 
 Positions = npt.NDArray[np.int64]
 MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
-KEPT_KINDS = pa.array([0, 2], pa.int8())  # +I, +U
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
 
@@ -424,8 +424,13 @@ def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
     return (*lost, CorruptError) if options.get("scan.ignore-corrupt-files") else lost
 
 
+@cache
+def _kept_kinds() -> pa.Array:
+    return pa.array([0, 2], pa.int8())  # +I, +U
+
+
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), KEPT_KINDS))
+    return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), _kept_kinds()))
 
 
 def _narrowest(written: TableSchema) -> str:
