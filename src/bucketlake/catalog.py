@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import Any
@@ -28,6 +28,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import SchemaChange, TableSchema, refuse_undelivered
 from bucketlake.table import Table, new_store, open_table
 from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.values import dataclass
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"

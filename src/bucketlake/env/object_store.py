@@ -23,7 +23,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
 
 from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
@@ -31,6 +31,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, S
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.lazy import obstore, obstore_errors, obstore_store
 from bucketlake.redaction import holds_password
+from bucketlake.values import dataclass
 
 READ_BUFFER = 1 << 18
 NEAR_BYTES = 1 << 18  # ranges that lie so near are read together

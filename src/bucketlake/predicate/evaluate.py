@@ -11,16 +11,15 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.lazy import pc
 from bucketlake.predicate.numbers import Beyond, compare_number, number_in, number_of
 from bucketlake.predicate.tree import (
     And,
@@ -40,6 +39,7 @@ from bucketlake.predicate.tree import (
     negate,
 )
 from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.values import dataclass
 
 _FIRST_NANOS = dt.datetime(1677, 9, 21, 0, 12, 43, 145225)
 _LAST_NANOS = dt.datetime(2262, 4, 11, 23, 47, 16, 854775)

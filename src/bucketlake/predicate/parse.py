@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -53,6 +53,7 @@ from bucketlake.predicate.tree import (
     negate,
 )
 from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.values import dataclass
 
 _NUMERIC = (*WHOLE, Root.DECIMAL, Root.FLOAT, Root.DOUBLE)
 _TEXT = (Root.CHAR, Root.VARCHAR)

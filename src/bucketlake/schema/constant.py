@@ -10,7 +10,6 @@ import datetime as dt
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.lazy import exp, spark_dialect, sqlglot, sqlglot_errors, sqlglot_tokens
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING, DataType, Root
+from bucketlake.values import dataclass
 
 LONGEST = 10_000
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import ORC_ID, map_leaves, stored_schema
-from bucketlake.lazy import pa_orc
+from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, canonical_batch
 
 CODECS = {

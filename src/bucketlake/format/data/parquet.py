@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
@@ -22,7 +21,7 @@ from bucketlake.format.data.parquet_encoding import dictionary_columns
 from bucketlake.format.data.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
 from bucketlake.format.metadata.stats import ColumnStats
 from bucketlake.format.row.binary_row import typed_value
-from bucketlake.lazy import pq
+from bucketlake.lazy import pc, pq
 from bucketlake.predicate.evaluate import Bounds, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.lazy import datasketches
+from bucketlake.lazy import datasketches, pc
 from bucketlake.lsm.aggregates import rbm64 as rbm64_bytes
 from bucketlake.lsm.aggregates.rows import About, Rows, first_of, take, valid
 

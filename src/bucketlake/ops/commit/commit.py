@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter, spec_filter
 from bucketlake.ops.table.store import Store
+from bucketlake.values import dataclass
 
 Renumber = Callable[[CommitMessage, int], CommitMessage]
 """Rewrites a message's new files so that the smallest sequence number is the one given, all shifted alike; returns the

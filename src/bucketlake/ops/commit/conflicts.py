@@ -15,7 +15,7 @@ Spec: docs/spec/commit.md#conflicts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
@@ -26,6 +26,7 @@ from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, fold
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.values import dataclass
 
 SHOWN_FILES = 5
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bucketlake.env.env import Buffered
 from bucketlake.errors import (
@@ -43,6 +43,7 @@ from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
 MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"

@@ -6,7 +6,7 @@ Spec: docs/spec/rescale.md#writers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.commit.conflicts import max_sequences
@@ -18,6 +18,7 @@ from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import remove_files
+from bucketlake.values import dataclass
 
 CHANGELOG = Rolling(changelog=True)
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, format_of, read_recorded
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.engines.engines import MergeEngine
@@ -47,6 +47,7 @@ from bucketlake.schema.schema import (
     read_mapping,
 )
 from bucketlake.types.model import DataField, Root, arrow_schema
+from bucketlake.values import dataclass
 
 Positions = npt.NDArray[np.int64]
 MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
 from bucketlake.format.file_index.container import FileIndexBuilder
 from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
 from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
+from bucketlake.lazy import pc
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import DataField, DataType
+from bucketlake.values import dataclass
 
 TARGET_KEYED = 128 << 20
 TARGET_APPEND = 256 << 20

@@ -11,16 +11,16 @@ Spec: docs/spec/incremental.md#system-tables, docs/system_tables.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import same_values
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.rows.read import column_names, exact_part, read_kinds, read_split
@@ -31,6 +31,7 @@ from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, restrict
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import STRING, DataField, DataType, Root, arrow_schema
+from bucketlake.values import dataclass
 
 __all__ = ["ROW_VIEWS", "RowView", "read_view", "view_of", "view_schema"]
 

@@ -14,18 +14,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
 from bucketlake.ops.buckets.assigner import assigners_of
@@ -46,6 +46,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
+from bucketlake.values import dataclass
 
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
 PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices

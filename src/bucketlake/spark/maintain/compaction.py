@@ -7,7 +7,6 @@ Spec: docs/spec/writing.md#compaction-tasks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -35,6 +34,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
 from bucketlake.table import Table
+from bucketlake.values import dataclass
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
 Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit

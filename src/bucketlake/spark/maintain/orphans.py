@@ -6,7 +6,6 @@ Spec: docs/procedures.md#remove_orphan_files
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -19,6 +18,7 @@ from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_o
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.table import Table
+from bucketlake.values import dataclass
 
 WAVES = 4  # groups of units for each task that runs at once: folders are not alike
 

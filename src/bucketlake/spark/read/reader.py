@@ -8,7 +8,7 @@ Spec: docs/spec/reading.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from bucketlake.spark.read import live, native, placed
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
 SMALL_BYTES = 8 << 20

@@ -8,7 +8,7 @@ Spec: docs/spec/writing.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.table import Table
+from bucketlake.values import dataclass
 
 CHANGES = ("DELETE", "UPDATE", "MERGE")  # operations on rows that were read
 
