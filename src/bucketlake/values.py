@@ -54,8 +54,11 @@ def _same(item: Any) -> Any:
 
 def _dataclass(*, frozen: bool = False, slots: bool = False, eq: bool = True) -> Callable[[type], type]:
     def make(given: type) -> type:
+        if any(dataclasses.is_dataclass(base) for base in given.__mro__[1:]):
+            return dataclasses.dataclass(frozen=frozen, slots=slots, eq=eq)(given)
         given.__doc__ = given.__doc__ or given.__name__
         made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(given)
+        made.__dataclass_params__.frozen = frozen  # asked by classes that inherit from this one
         own = vars(made)
         hashed = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
         wanted = {"__init__", "__repr__"} | ({"__eq__"} if eq else set()) | ({"__hash__"} if eq and frozen else set())

@@ -124,3 +124,21 @@ def test_each_method_compiles_them_all() -> None:
         object.__setattr__(one, "a", 3)
         getattr(one, name)(*([one] if name == "__eq__" else []))
         assert made(3) == one and repr(one) == "One(a=3)"
+
+
+@pytest.mark.parametrize("base", [dataclass, dataclasses.dataclass])
+@pytest.mark.parametrize("derived", [dataclass, dataclasses.dataclass])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_one_may_inherit_from_the_other(base: Any, derived: Any, frozen: bool) -> None:
+    @base(frozen=frozen, slots=True)
+    class Base:
+        a: int
+
+    @derived(frozen=frozen, slots=True)
+    class Derived(Base):
+        b: int = 2
+
+    assert Derived(1) == Derived(1, 2) != Derived(1, 3)
+    assert repr(Derived(1)).endswith("Derived(a=1, b=2)")
+    with pytest.raises(TypeError, match="frozen"):
+        derived(frozen=not frozen)(type("Other", (Base,), {"__annotations__": {}}))
