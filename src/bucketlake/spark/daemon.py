@@ -22,7 +22,7 @@ import numpy as np
 
 MODULE = "bucketlake.spark.daemon"
 AHEAD = (
-    *("pyarrow.compute", "pyarrow.pandas_compat", "pyarrow.parquet", "fastavro"),
+    *("pandas", "pyarrow.compute", "pyarrow.pandas_compat", "pyarrow.parquet", "fastavro"),
     *("bucketlake.spark.write.writer", "bucketlake.spark.read.reader", "bucketlake.spark.datasource"),
     *("bucketlake.spark.maintain.compaction", "bucketlake.spark.maintain.orphans"),
 )
