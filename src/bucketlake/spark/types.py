@@ -102,9 +102,7 @@ def table_type(kind: T.DataType, column: str) -> DataType:
         return DataType(Root.ROW, fields=tuple(members))
     found = _FROM_SPARK.get(type(kind))
     if found is None:
-        raise UnsupportedError(
-            "no table type for a Spark type", column=column, type=kind.simpleString(), remedy="cast the column"
-        )
+        raise UnsupportedError(f"Not a supported type: {kind.simpleString()}", column=column, remedy="cast the column")
     return found
 
 
@@ -142,6 +140,22 @@ def _spaced(column: Column, kind: DataType) -> Column:
     if kind.root is Root.VARCHAR:
         return F.when(F.char_length(column) > kind.length, cut.otherwise(column)).otherwise(column)
     return cut.otherwise(column)
+
+
+def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
+    """The frame with its CHAR(n) columns as Spark has them: padded, and marked, so that what is compared with them is
+    padded too."""
+    lengths = {item.name: item.type.length for item in fields if item.type.root is Root.CHAR and item.type.length}
+    if not lengths.keys() & set(frame.columns):
+        return frame
+    columns = []
+    for name in frame.columns:
+        column = F.col(quoted(name))
+        if name in lengths:
+            padded = F.when(F.char_length(column) < lengths[name], F.rpad(column, lengths[name], " ")).otherwise(column)
+            column = padded.alias(name, metadata={_CHAR_METADATA: f"char({lengths[name]})"})
+        columns.append(column)
+    return frame.select(*columns)
 
 
 def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:
