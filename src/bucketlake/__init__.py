@@ -48,9 +48,9 @@ def connect(
     `options`: as for `open`. Needs the extra `bucketlake[spark]`.
     """
     from bucketlake.spark.session import connect as connect_spark
-    from bucketlake.sql import run
+    from bucketlake.sql import FRONT
 
-    return connect_spark(warehouse, spark=spark, runner=run, options={**(options or {}), **more})
+    return connect_spark(warehouse, spark=spark, front=FRONT, options={**(options or {}), **more})
 
 
 def register(spark: SparkSession) -> None:

@@ -54,6 +54,8 @@ _SPARK = (
     Option("write.use-v2-write", "bool", "false", ENGINE, "Which of Spark's write interfaces is used."),
 )
 
+CONNECTOR_KEYS = frozenset(row.key for row in _SPARK)  # of a call, not of a table: no table is made with them
+
 _FLINK_KEPT = (
     *("changelog.precommit-compact.thread-num", "compaction.bucket-distribution-strategy", "end-input.watermark"),
     *("filesystem.job-level-settings.enabled", "lookup.async", "lookup.async-thread-number"),

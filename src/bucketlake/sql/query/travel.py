@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.text.names import CATALOG_NAMES, LakeName
+from bucketlake.options.session import options_of
+from bucketlake.sql.text.names import LakeName
 from bucketlake.sql.text.text import Cursor, Token
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_PREFIXES = ("spark.paimon.", "spark.bucketlake.")
 _STOPS = (
     *(",", ")", ";", "WHERE", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "ANTI", "SEMI", "NATURAL", "GROUP"),
     *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
@@ -95,21 +95,6 @@ def _ends(tokens: list[Token], at: int) -> bool:
 
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any); those
-    of a table go before."""
-    general: dict[str, str] = {}
-    special: dict[str, str] = {}
-    for key, value in (lake.spark.conf.getAll if settings is None else settings).items():
-        prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
-        if prefix is None:
-            continue
-        own = key[len(prefix) :]
-        catalog, _, rest = own.partition(".")
-        if catalog != "*" and catalog.lower() not in CATALOG_NAMES:
-            general[own] = value
-            continue
-        for table in (name.table, name.base):
-            for pattern in (f"{d}.{t}." for d in (name.database, "*") for t in (table, "*")):
-                if rest.startswith(pattern) and len(rest) > len(pattern):
-                    special[rest[len(pattern) :]] = value
-    return {**general, **special}
+    """The session's options for a table; `settings`: the session's, where they are known already."""
+    known = lake.spark.conf.getAll if settings is None else settings
+    return options_of(known, name.database, (name.table, name.base))

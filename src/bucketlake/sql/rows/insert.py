@@ -6,7 +6,7 @@ Spec: docs/sql/insert.md
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,7 +61,8 @@ class Insert:
             values = [F.expr(_static_cast(text, column, table.schema)).alias(column) for column, text in static.items()]
             frame = frame.select("*", *values) if values else frame
         else:
-            frame = _by_position(frame, self, table, static)
+            listed = _listed(self, _order(frame, self, table, static))
+            frame = positioned(frame, listed, table, static)
         partition = _static_values(lake, static, table) or None
         request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name)
         if self.replaced is not None:
@@ -127,18 +128,18 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
     return found
 
 
-def _by_position(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> DataFrame:
-    """The query under the names of the table's columns that it and the PARTITION clause give, at every level."""
+def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static: dict[str, str]) -> DataFrame:
+    """The frame under the names of the table's columns that it gives, place by place at every level, with the values
+    of the PARTITION clause; InvalidError for another number of columns."""
     schema = table.schema
-    listed = _listed(insert, _order(frame, insert, table, static))
     given = frame.schema.fields
     if len(given) != len(listed):
         raise InvalidError(
             f"Cannot write to `{table.name}`, the number of data columns ({len(given)}) doesn't match the table "
             f"schema's ({len(listed)})",
-            columns=listed,
+            columns=list(listed),
             remedy=f"give values for {', '.join(listed)}"
-            + (", or INSERT … BY NAME, which may add columns" if table.options.get(MERGE_SCHEMA) else ""),
+            + (", or match BY NAME, which may add columns" if table.options.get(MERGE_SCHEMA) else ""),
         )
     frame = frame.toDF(*[f"__column_{place}" for place in range(len(given))])  # its own may repeat
     columns: list[Column] = []

@@ -182,16 +182,18 @@ def _query_follows(cursor: Cursor) -> bool:
 
 def _without_defaults(query_text: str) -> str:
     """VALUES and the list of a SELECT with NULL for the word DEFAULT: a null becomes its column's default."""
-    tokens = tokenize(query_text)
-    if not tokens or not (tokens[0].is_word("VALUES") or tokens[0].is_word("SELECT")):
-        return query_text
-    values, depth, pieces = tokens[0].is_word("VALUES"), 0, []
+    tokens, depth = tokenize(query_text), 0
+    values: bool | None = None  # whether the query is VALUES, once its first word outside of brackets is met
+    pieces = []
     for at, token in enumerate(tokens):
         if token.kind == "sign":
             depth += token.value.count("(") - token.value.count(")")
-        elif not values and depth == 0 and token.is_word("FROM"):
+        elif values is None:
+            if depth == 0 and (token.is_word("VALUES") or token.is_word("SELECT")):
+                values = token.is_word("VALUES")
+        elif not values and depth == 0 and (token.is_word("FROM") or token.is_word("WHERE")):
             break
-        elif token.is_word("DEFAULT") and at and _stands_alone(tokens, at, depth, values):
+        elif token.is_word("DEFAULT") and _stands_alone(tokens, at, depth, values):
             pieces.append((token.start, token.end, "NULL".ljust(token.end - token.start)))
     return splice(query_text, pieces)
 
@@ -201,5 +203,5 @@ def _stands_alone(tokens: Sequence[Token], at: int, depth: int, values: bool) ->
     before, after = tokens[at - 1], tokens[at + 1] if at + 1 < len(tokens) else None
     if values:
         return before.value in ("(", ",") and after is not None and after.value in (")", ",")
-    ends = after is None or after.value == "," or after.is_word("FROM") or after.is_word("AS")
+    ends = after is None or after.value == "," or any(map(after.is_word, ("FROM", "WHERE", "AS")))
     return depth == 0 and ends and (before.value == "," or before.is_word("SELECT"))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.text.text import Cursor
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-CATALOG_NAMES = ("bucketlake", "paimon")
 DEFAULT_DATABASE = "default"
 
 
