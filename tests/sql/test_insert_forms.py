@@ -183,7 +183,9 @@ def test_write_table(classic: Lake) -> None:
     lake.write_table(sql("SELECT 4 AS a, 'w' AS b, 'p2' AS pt"), "t", mode="overwrite_partitions")
     assert rows(lake, "SELECT a FROM t") == [(1,), (4,)]
     with session(lake, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
-        lake.write_table(sql("SELECT 5 AS a, 'v' AS b, 'p2' AS pt, 1.5D AS n"), "t", "overwrite", write_merge_schema=True)
+        lake.write_table(
+            sql("SELECT 5 AS a, 'v' AS b, 'p2' AS pt, 1.5D AS n"), "t", "overwrite", write_merge_schema=True
+        )
     assert rows(lake, "SELECT a, n FROM t") == [(1, None), (5, 1.5)]
     lake.write_table(sql("SELECT 6 AS a, 'v' AS b, 'p3' AS pt"), "t", mode="overwrite")
     assert rows(lake, "SELECT a FROM t") == [(6,)]

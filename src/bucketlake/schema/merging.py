@@ -18,6 +18,8 @@ from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.model import DataField, DataType, Root, decimal_type, type_text
 
 MERGE_SCHEMA = "write.merge-schema"
+TYPE_WIDENING = "write.merge-schema.type-widening"
+EXPLICIT_CAST = "write.merge-schema.explicit-cast"
 _INSIDE = {Root.ARRAY: "element", Root.MAP: "value"}
 _LENGTHS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
 _TIMES = (Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
@@ -37,8 +39,7 @@ class Merging:
         """What the options of a write allow, None if they leave the schema alone."""
         if not options.get(MERGE_SCHEMA):
             return None
-        widen, explicit = options.get(f"{MERGE_SCHEMA}.type-widening"), options.get(f"{MERGE_SCHEMA}.explicit-cast")
-        return cls(bool(widen), bool(explicit), sensitive)
+        return cls(bool(options.get(TYPE_WIDENING)), bool(options.get(EXPLICIT_CAST)), sensitive)
 
 
 def merging(fields: Sequence[DataField], given: Sequence[DataField], rules: Merging) -> list[SchemaChange]:
@@ -107,7 +108,7 @@ def _widened(base: DataType, update: DataType, path: tuple[str, ...], rules: Mer
             raise _unmerged(base, update, path, "decimal types with different scale")
         return decimal_type(max(base.precision or 0, update.precision or 0), base.scale or 0, nullable=base.nullable)
     if not cast_allowed(base, update, explicit=rules.explicit):
-        raise _unmerged(base, update, path, f"{MERGE_SCHEMA}.explicit-cast allows more changes")
+        raise _unmerged(base, update, path, f"{EXPLICIT_CAST} allows more changes")
     if not rules.explicit and _narrows(base, update):
         raise _unmerged(base, update, path, "the target type has a smaller length or precision")
     return update.with_nullable(base.nullable)

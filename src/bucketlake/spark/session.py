@@ -121,7 +121,7 @@ def connect(
     """
     catalog = open_catalog(warehouse, options)
     session = spark or SparkSession.getActiveSession() or new_session()
-    register(session)
+    register(session, catalog.warehouse, options)
     return Lake(session, catalog, front)
 
 
