@@ -35,8 +35,9 @@ from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names, read_split
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.staging import stage, staged, unstage
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode

@@ -15,9 +15,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, prepare_write, remove_files, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 
 _KEPT = ("branch", "partition.default-name", "partition.legacy-name", "path")
 _LAYOUT = {"bucket": "-1", "file.format": "parquet", "file.compression": "lz4", "write-only": "true"}
