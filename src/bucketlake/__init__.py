@@ -61,7 +61,7 @@ def connect(
     `options`: as for `open`. Needs the extra `bucketlake[spark]`.
     """
     session, sql = import_module("bucketlake.spark.session"), import_module("bucketlake.sql")
-    lake: Lake = session.connect(warehouse, spark=spark, runner=sql.run, options={**(options or {}), **more})
+    lake: Lake = session.connect(warehouse, spark=spark, front=sql.FRONT, options={**(options or {}), **more})
     return lake
 
 

@@ -53,6 +53,34 @@ def test_policies(source: str, target: str, policies: str) -> None:
             assert allowed, policy
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "allowed"),
+    [
+        ("STRING", "INT", True),
+        ("STRING", "DATE", True),
+        ("STRING", "BOOLEAN", True),
+        ("BOOLEAN", "INT", True),
+        ("TIMESTAMP", "BIGINT", True),
+        ("ARRAY<STRING>", "ARRAY<INT>", True),
+        ("STRUCT<a: INT>", "STRING", True),
+        ("DATE", "INT", False),
+        ("INT", "DATE", False),
+        ("INT", "BINARY", False),
+        ("STRUCT<a: INT>", "INT", False),
+        ("INT", "STRUCT<a: INT>", False),
+        ("ARRAY<INT>", "MAP<INT,INT>", False),
+    ],
+)
+def test_a_session_takes_what_spark_casts(source: str, target: str, allowed: bool) -> None:
+    try:
+        check_assignment(parsed(source), parsed(target), "x", Rules("CAST"))
+    except InvalidError as error:
+        assert "cast" in str(error)
+        assert not allowed
+    else:
+        assert allowed
+
+
 def test_names_are_matched_by_case_or_not() -> None:
     assert matched(["B", "a"], ["a", "b", "c"], Rules()) == {"a": 1, "b": 0}
     assert matched(["a", "b"], ["a", "b"], Rules(sensitive=True)) == {"a": 0, "b": 1}
@@ -65,7 +93,7 @@ def test_names_are_matched_by_case_or_not() -> None:
     ):
         with pytest.raises(InvalidError):
             matched(given, ["a", "b"], rules)
-    with pytest.raises(InvalidError, match="no such column"):
+    with pytest.raises(InvalidError, match="extra columns: `A`"):
         matched(["A"], ["a", "A", "b"][:1] + ["B", "b"], Rules())
 
 

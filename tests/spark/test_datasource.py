@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from bucketlake.spark.session import Lake
 
@@ -55,3 +58,50 @@ def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
     with pytest.raises(Exception, match="no table"):
         lake.spark.read.format("bucketlake").load(table.path + "x").count()
     assert table.snapshots() == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("keys", [("id", "pt"), ("id",)], ids=["dynamic", "cross-partition"])
+def test_tables_whose_buckets_hang_on_all_rows(classic: Lake, keys: tuple[str, ...]) -> None:
+    """Tasks put their rows aside; nothing of that stays."""
+    lake = classic
+    lake.catalog.create_table("db.t", SCHEMA, ("pt",), keys, {"dynamic-bucket.target-row-num": "50"})
+    table = lake.table("db.t")
+    _frame(lake, 0, 300).repartition(3).write.format("bucketlake").mode("append").save(table.path)
+    more = _frame(lake, 200, 400).withColumn("v", F.lit(-1)).repartition(3)
+    more.write.format("bucketlake").mode("append").option("table", "db.t").save()
+    found = lake.spark.read.format("bucketlake").option("database", "db").option("table", "t").load()
+    counted = found.agg(F.count("*"), F.countDistinct("id"), F.sum(F.when(F.col("v") == -1, 1))).collect()[0]
+    assert tuple(counted) == (400, 400, 200)
+    assert len({(file.partition["pt"], file.bucket) for file in table.files()}) > 2
+    kept = {Path(file.path).name for file in table.files()} | {
+        Path(entry.path).name
+        for snapshot in table.snapshots()
+        for entry in table.files(**{"scan.snapshot-id": snapshot.id})
+    }
+    assert {path.name for path in Path(table.path).rglob("*.parquet")} <= kept
+    _frame(lake, 0, 10).where("pt = 'p0'").write.format("bucketlake").mode("overwrite").option(
+        "replaceWhere", "pt = 'p0'"
+    ).save(table.path)
+    assert table.read(where="pt = 'p0'").count() == 5
+    assert table.read(where="pt = 'p1'").count() == 200
+
+
+@pytest.mark.spark
+def test_columns_by_place_and_new_ones(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (a INT, b STRING, dt STRING) PARTITIONED BY (dt)")
+    path = lake.table("db.t").path
+    sql = lake.spark.sql
+
+    def save(text: str, **options: str) -> None:
+        sql(text).write.format("bucketlake").mode("append").options(**options).save(path)
+
+    save("SELECT 1 AS a, 'x' AS b, 'p' AS c")  # another name in its place
+    with pytest.raises(Exception, match="extra columns: `c`"):
+        save("SELECT 'x' AS b, 2 AS a, 'p' AS c")
+    with pytest.raises(Exception, match="extra columns: `n`"):
+        save("SELECT 2 AS a, 'x' AS b, 'p' AS dt, 5 AS n")
+    save("SELECT 2 AS A, 'x' AS b, 'p' AS dt, 5 AS n", **{"write.merge-schema": "true"})
+    found = sorted(tuple(row) for row in lake.sql("SELECT * FROM db.t").collect())
+    assert found == [(1, "x", "p", None), (2, "x", "p", 5)]

@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bucketlake import Table
 from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import placement
+from bucketlake.table import Table
 
 pytestmark = pytest.mark.spark
 PENDING = {"postpone.batch-write-fixed-bucket": "false"}
@@ -106,11 +106,14 @@ def test_sizes_are_estimated_as_rows_of_paimon(lake: Lake) -> None:
     assert {total for *_, total in places(table)} == by_driver
 
 
-def test_sparks_own_writer_needs_rows_that_it_need_not_count(classic: Lake) -> None:
+def test_sparks_own_writer(classic: Lake) -> None:
+    """Rows that have to be counted first are put aside, and counted where they are committed."""
     table = create(classic, {})
     writer = frame(classic, 10, 1).write.format("bucketlake").mode("append")
-    with pytest.raises(Exception, match="cannot count the rows"):
-        writer.save(table.path)
+    writer.save(table.path)
+    assert {(part, bucket >= 0) for part, bucket, _ in places(table)} == {("pt=p0", True), ("pt=p1", True)}
+    assert classic.spark.read.format("bucketlake").load(table.path).count() == 10
+    table.truncate()
     writer.options(**PENDING).save(table.path)
     assert places(table) == {("pt=p0", -2, -2), ("pt=p1", -2, -2)}
     seen = classic.spark.read.format("bucketlake").option("postpone.merge-on-read", "true").load(table.path)

@@ -2,15 +2,18 @@
 
 Rows cross between the JVM and Python here, both ways: `Lake.table(…)` is the fast way in. Spark tells a Python source
 neither the columns nor the filters of a query, so they are options: `columns` ("a,b"), `where` (a SQL condition), and
-every dynamic option of the table (`scan.snapshot-id`, …).
+every dynamic option of the table (`scan.snapshot-id`, …). A table of the warehouse that was connected last has a name
+too: options `table` ("t", "db.t") and `database`.
 
-Spec: docs/spec/reading.md#data-source
+Spec: docs/spec/reading.md#data-source, docs/dataframes.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -24,6 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, parse_name
 from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
@@ -32,30 +36,38 @@ from bucketlake.ops.rows.read import column_names, read_split
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Predicate, is_exact
+from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
-from bucketlake.spark.types import require_columns, spark_batch, spark_schema, spark_type
+from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
+from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FORMAT = "bucketlake"
-OWN_OPTIONS = ("path", "columns", "where")
+OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database")
 MOST_TASKS = 4096  # a source is not told how many tasks write: sequence numbers are dealt out for this many
 
 
-def register(spark: SparkSession) -> None:
-    """Make the format known to a session and the package to its executors."""
+def register(spark: SparkSession, warehouse: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+    """Make the format known to a session and the package to its executors. `warehouse`: where tables lie that are
+    given by name, `options`: as for `open`."""
     ensure_package(spark)
-    spark.dataSource.register(BucketlakeSource)
+    place = {"warehouse": warehouse, "catalog_options": dict(options or {})}
+    spark.dataSource.register(BucketlakeSource if warehouse is None else type("LakeSource", (BucketlakeSource,), place))
 
 
 class BucketlakeSource(DataSource):  # type: ignore[misc]
     """Spark's view of one table folder."""
+
+    warehouse: str | None = None
+    catalog_options: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def name(cls) -> str:
@@ -87,33 +99,29 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
         table = self._table().for_writing()
+        where = self.options.get("replaceWhere")
+        if where is not None and not overwrite:
+            raise InvalidError("replaceWhere goes with mode overwrite", table=table.name)
+        partition = None if where is None else replaced_partition(where, table)
+        if Merging.of(table.options) is not None:
+            table = table.evolved(field_types(schema)).with_options({MERGE_SCHEMA: False})
         store = table.store
-        if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
-            raise UnsupportedError(
-                "Spark's own writer cannot bring the rows of a key to one task, which dynamic buckets need",
-                table=table.name,
-                remedy="write with lake.table(…).write(…) or INSERT through lake.sql, or use a fixed bucket number",
-            )
         template = prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite)
-        if counts_rows(store.schema, template.total_buckets):
-            raise UnsupportedError(
-                "Spark's own writer cannot count the rows, which the bucket number of new partitions needs",
-                table=table.name,
-                remedy="write with lake.table(…).write(…) or INSERT through lake.sql, or with option "
-                "postpone.batch-write-fixed-bucket = false",
-            )
-        return CommitWriter(
-            table,
-            _sources(schema, store.schema.fields),
-            template,
-            "overwrite" if overwrite else "append",
-        )
+        mode = "append" if not overwrite else "overwrite" if where is None else "overwrite static"
+        assigns = store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)
+        sources = _sources(schema, store.schema.fields)
+        if assigns or counts_rows(store.schema, template.total_buckets):
+            return StagingWriter(table, sources, template, mode, partition)
+        return CommitWriter(table, sources, template, mode, partition)
 
     def _table(self) -> Table:
-        path = self.options.get("path")
+        path, name = self.options.get("path"), self.options.get("table")
+        given = {key: value for key, value in self.options.items() if key.lower() not in OWN_OPTIONS}
+        if not path and name and self.warehouse is not None:
+            found = parse_name(name, self.options.get("database") or DEFAULT_DATABASE)
+            return open_catalog(self.warehouse, self.catalog_options).table(found.text, given)
         if not path:
             raise InvalidError("no table", remedy='name its folder: .load("/warehouse/db.db/t")')
-        given = {key: value for key, value in self.options.items() if key not in OWN_OPTIONS}
         storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
@@ -171,24 +179,36 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Writes batches as data files, then commits what the tasks that counted have written."""
 
-    def __init__(self, table: Table, sources: dict[str, str], template: WriteTask, mode: str) -> None:
-        self._table, self._sources, self._template, self._mode = table, sources, template, mode
+    def __init__(
+        self,
+        table: Table,
+        sources: dict[str, str],
+        template: WriteTask,
+        mode: str,
+        partition: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._table, self._sources, self._template = table, sources, template
+        self._mode, self._partition = mode, partition
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """One task's files."""
-        store = self._table.store
+        number, batches = self._incoming(iterator)
+        return Written(write_batches(self._table.store, batches, replace(self._template, task=number)))
+
+    def _incoming(self, iterator: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """The task's number, and its rows in the table's columns."""
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
         if number >= MOST_TASKS:
             raise InvalidError("too many write tasks", most=MOST_TASKS, remedy="coalesce the DataFrame")
         names, sources = list(self._sources), list(self._sources.values())
-        batches = (batch.select(sources).rename_columns(names) for batch in iterator)
-        return Written(write_batches(store, batches, replace(self._template, task=number)))
+        return number, (batch.select(sources).rename_columns(names) for batch in iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the files as one snapshot, then compact what is due."""
         written = _collected(messages)
-        self._table.compacted(self._table.commit(written, self._template.commit_user, mode=self._mode), written)
+        done = self._table.commit(written, self._template.commit_user, mode=self._mode, partition=self._partition)
+        self._table.compacted(done, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of tasks that had finished, where another failed. Where all have, a commit was tried, and
@@ -197,14 +217,38 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
             discard(self._table.store, _collected(messages))
 
 
+class StagingWriter(CommitWriter):
+    """Puts rows aside in the tasks, and writes them to their buckets where it commits: one process, bounded memory."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One task's rows, put aside."""
+        number, batches = self._incoming(iterator)
+        return Written(stage(self._table.store, batches, number, MOST_TASKS))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write the rows of all tasks as one snapshot, then compact what is due."""
+        aside = _collected(messages)
+        mode = "append" if self._mode == "append" else "overwrite"
+        try:
+            self._table.write_arrow(staged(self._table.store, aside), mode=mode, partition=self._partition)
+        finally:
+            unstage(self._table.store, aside)
+
+
 def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMessage]:
     return [message for written in messages if isinstance(written, Written) for message in written.messages]
 
 
 def _sources(schema: T.StructType, fields: Sequence[DataField]) -> dict[str, str]:
     """The frame's column for each of the table's that is there, by name without regard to case; InvalidError for
-    unknown and ambiguous ones, and for values that the column cannot take."""
-    places = matched(schema.names, [item.name for item in fields], Rules())
+    unknown and ambiguous ones, and for values that the column cannot take. Where a frame has as many columns, each in
+    its place or of another name, those of other names are taken by place, as Paimon's connector takes all of them."""
+    own = [item.name.lower() for item in fields]
+    given = [name.lower() for name in schema.names]
+    names = schema.names
+    if len(own) == len(given) and all(a == b or a not in own for a, b in zip(given, own, strict=True)):
+        names = [item.name for item in fields]
+    places = matched(names, [item.name for item in fields], Rules())
     require_columns(places, fields)
     for item in fields:
         if item.name in places:

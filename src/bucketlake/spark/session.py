@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from os import PathLike
 from typing import Any
 
@@ -12,24 +13,50 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
 from bucketlake.errors import UnsupportedError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.options.options import option_keys
+from bucketlake.options.session import options_of
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.table import LakeTable
+from bucketlake.values import dataclass
 
 SqlRunner = Callable[["Lake", str, Any], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What stands before a lake, where it has SQL: its statements, its scripts, and tables made of DataFrames."""
+
+    sql: SqlRunner
+    script: Callable[[Lake, str], DataFrame | None]
+    save: Callable[[Lake, DataFrame, Saving], Snapshot | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """How `Lake.write_table` writes."""
+
+    name: str
+    mode: str = "append"
+    partition_by: tuple[str, ...] = ()
+    by_position: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
 GIB = 1 << 30
 
 
 class Lake:
     """The tables of one warehouse, through one Spark session. `current_database` resolves unqualified names."""
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, runner: SqlRunner | None = None) -> None:
+    def __init__(self, spark: SparkSession, catalog: Catalog, front: Front | None = None) -> None:
         self.spark = spark
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
-        self._runner = runner
+        self._front = front
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> LakeTable:
         """A table by `db.t` or `t`; `options` hold for this handle only. NotFoundError if there is none."""
@@ -38,9 +65,46 @@ class Lake:
 
     def sql(self, text: str, args: Any = None) -> DataFrame:
         """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language."""
-        if self._runner is None:
+        return self._fronted.sql(self, text, args)
+
+    def sql_script(self, text: str) -> DataFrame | None:
+        """Run the statements of a script, in order, up to the first that fails; the last one's rows."""
+        return self._fronted.script(self, text)
+
+    def read_table(self, name: str, **scan_options: Any) -> DataFrame:
+        """The rows of a table, branch or system table as of now, with the session's options (`spark.paimon.…`) as SQL
+        has them; `scan_options` go before these."""
+        found = parse_name(name, self.current_database)
+        names = (found.text.partition(".")[2], found.table)
+        options = options_of(self.spark.conf.getAll, found.database, names)
+        return self.table(name).read(**{**options, **option_keys(scan_options)})
+
+    def write_table(
+        self,
+        frame: DataFrame,
+        name: str,
+        mode: str = "append",
+        partition_by: str | Sequence[str] = (),
+        by_position: bool = False,
+        **options: Any,
+    ) -> Snapshot | None:
+        """Write a DataFrame's rows to a table, which is made for them where there is none; the new snapshot.
+
+        `mode`: "append"; "overwrite": all rows, with `replace_where="dt = '…'"` those of a partition, and where the
+        session overwrites dynamically the partitions that rows are in, as always with "overwrite_partitions"; "error"
+        or "create": a table that is there is an error; "ignore": nothing is done then; "replace", "create_or_replace":
+        another definition in its place. `options`: of the table where it is made (`primary_key="id"`, `bucket=4`,
+        `comment`), else of the write (`write_merge_schema=True`). Columns are matched by name, or `by_position`.
+        Spec: docs/dataframes.md
+        """
+        columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
+
+    @property
+    def _fronted(self) -> Front:
+        if self._front is None:
             raise UnsupportedError("this lake was made without SQL", remedy="make it by bucketlake.connect()")
-        return self._runner(self, text, args)
+        return self._front
 
     def __repr__(self) -> str:
         return f"Lake({self.catalog.warehouse!r})"
@@ -50,7 +114,7 @@ def connect(
     warehouse: str | PathLike[str],
     *,
     spark: SparkSession | None = None,
-    runner: SqlRunner | None = None,
+    front: Front | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Lake:
     """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults).
@@ -60,8 +124,8 @@ def connect(
     """
     catalog = open_catalog(warehouse, options)
     session = spark or SparkSession.getActiveSession() or new_session()
-    register(session)
-    return Lake(session, catalog, runner)
+    register(session, catalog.warehouse, options)
+    return Lake(session, catalog, front)
 
 
 def new_session(**settings: str) -> SparkSession:

@@ -16,7 +16,8 @@ from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
-from bucketlake.schema.schema import SchemaChange, TableSchema
+from bucketlake.schema.change import SchemaChange
+from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes
 from bucketlake.spark.maintain import compaction, orphans
 from bucketlake.spark.read import reader
@@ -98,7 +99,7 @@ class LakeTable:
         dynamic = None
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
-        request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic)
+        request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:

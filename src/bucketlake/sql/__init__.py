@@ -1,5 +1,9 @@
-"""`lake.sql`: Spark SQL with lake tables in it, and the table language. A thin translation to `table` and `spark`."""
+"""SQL over the tables of a lake: every statement of Spark, and the table language."""
 
+from bucketlake.spark.session import Front
 from bucketlake.sql.statements import run, run_script
+from bucketlake.sql.tables.save import save
 
-__all__ = ["run", "run_script"]
+FRONT = Front(run, run_script, save)
+
+__all__ = ["FRONT", "run", "run_script"]

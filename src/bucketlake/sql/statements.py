@@ -5,12 +5,13 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.rows import delete, insert, update
+from bucketlake.sql.rows import delete, insert_forms, update
 from bucketlake.sql.tables import alter, ddl, show
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -33,6 +34,10 @@ _FLINK_PREFIXES = (
     "state.",
     "taskmanager.",
     "restart-strategy",
+)
+_OPTION = re.compile(
+    r"\s*(?P<word>SET|RESET)\s+(?P<key>spark\.(?:paimon|bucketlake)\.[^\s=`;'\"]+)(?:\s*=\s*(?P<value>[^;]*?))?\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -84,25 +89,32 @@ def _undelivered(cursor: Cursor) -> Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class _FlinkSet:
+class _Set:
     key: str
-    value: str
+    value: str | None
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        if not self.key.startswith(_FLINK_PREFIXES):
+        if self.value is None:
+            lake.spark.conf.unset(self.key)
+        elif not self.key.startswith(_FLINK_PREFIXES):
             lake.spark.conf.set(self.key, self.value)
 
 
 def _set(cursor: Cursor) -> Statement | None:
-    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; so is Spark's
-    spelling."""
-    cursor.expect("SET")
+    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; and options of
+    lake tables, whose keys need no quotes here. Spark's spelling is Spark's."""
+    option = _OPTION.fullmatch(cursor.text)
+    if option is not None:
+        cursor.at = len(cursor.tokens)
+        reset = option["word"].upper() == "RESET"
+        return _Set(option["key"], None if reset else option["value"]) if reset == (option["value"] is None) else None
+    word = cursor.next()
     token = cursor.peek()
-    if token is None or token.kind != "string":
+    if token is None or token.kind != "string" or not word.is_word("SET"):
         return None
     key = cursor.string()
     cursor.expect("=")
-    return _FlinkSet(key, cursor.string())
+    return _Set(key, cursor.string())
 
 
 ROOMS: dict[str, Parse] = {
@@ -112,11 +124,14 @@ ROOMS: dict[str, Parse] = {
     "TRUNCATE": ddl.truncate,
     "USE": ddl.use,
     "COMMENT": ddl.comment_on,
-    "INSERT": insert.parse,
+    "INSERT": insert_forms.parse,
+    "WITH": insert_forms.parse_led,
+    "FROM": insert_forms.parse_led,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
     "SET": _set,
+    "RESET": _set,
     "SHOW": show.show,
     "DESC": show.describe,
     "DESCRIBE": show.describe,

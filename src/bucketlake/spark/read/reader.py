@@ -27,7 +27,7 @@ from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spar
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import native, placed
-from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -95,7 +95,8 @@ def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFr
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
     frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
-    return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
+    frame = frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
+    return char_columns(frame, table.schema.fields)
 
 
 def _enough(store: Store, found: Plan, limit: int) -> Plan:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import parse_duration
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.procedures import buckets, expiry
 from bucketlake.sql.procedures.arguments import Arguments, parse_options, table_name
 from bucketlake.sql.text import names
@@ -63,7 +64,7 @@ def parse(cursor: Cursor) -> Statement | None:
     """
     cursor.expect("CALL")
     name = cursor.name()
-    if name[-2:-1] != ("sys",) or len(name) > 3 or (len(name) == 3 and name[0].lower() not in names.CATALOG_NAMES):
+    if name[-2:-1] != ("sys",) or len(name) > 3 or (len(name) == 3 and name[0].lower() not in CATALOG_NAMES):
         return None
     procedure = _procedure(name[-1].lower())
     return _Call(procedure, _bound(name[-1], procedure, _arguments(cursor)))

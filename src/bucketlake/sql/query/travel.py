@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.options.session import options_of
 from bucketlake.sql.text.names import LakeName
 from bucketlake.sql.text.text import Cursor, Token
 from bucketlake.values import dataclass
@@ -13,7 +14,6 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_PREFIXES = ("spark.paimon.", "spark.bucketlake.")
 _STOPS = (
     *(",", ")", ";", "WHERE", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "ANTI", "SEMI", "NATURAL", "GROUP"),
     *("ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "LIMIT", "OFFSET", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS"),
@@ -95,16 +95,6 @@ def _ends(tokens: list[Token], at: int) -> bool:
 
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any)."""
-    general: dict[str, str] = {}
-    special: dict[str, str] = {}
-    for key, value in (lake.spark.conf.getAll if settings is None else settings).items():
-        prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
-        if prefix is None:
-            continue
-        parts = key[len(prefix) :].split(".", 3)
-        if len(parts) == 4 and parts[1] in ("*", name.database) and parts[2] in ("*", name.base):
-            special[parts[3]] = value
-        else:
-            general[key[len(prefix) :]] = value
-    return {**general, **special}
+    """The session's options for a table; `settings`: the session's, where they are known already."""
+    known = lake.spark.conf.getAll if settings is None else settings
+    return options_of(known, name.database, (name.table, name.base))

@@ -80,6 +80,18 @@ class TableCreation:
             raise _taken(draft)
 
 
+def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
+    """Make the table that the clause names, of a frame's columns and rows; AlreadyExistsError where another job has
+    just made one."""
+    name, made = names.target(lake, clause.name), _definition(lake, clause, frame)
+    if clause.replace and lake.catalog.table_exists(name.full):
+        raise UnsupportedError("replacing an existing table", table=name.full, remedy="drop it first")
+    draft = lake.catalog.draft_table(
+        name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
+    )
+    _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), if_not_exists=False)
+
+
 def _taken(draft: Table) -> AlreadyExistsError:
     return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
 

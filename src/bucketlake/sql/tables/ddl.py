@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import NotFoundError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema import schema as core
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
@@ -183,7 +184,7 @@ class _Use:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         parts = self.parts
-        if len(parts) == 1 and parts[0].lower() in names.CATALOG_NAMES and not lake.catalog.database_exists(parts[0]):
+        if len(parts) == 1 and parts[0].lower() in CATALOG_NAMES and not lake.catalog.database_exists(parts[0]):
             lake.current_database = names.DEFAULT_DATABASE
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]

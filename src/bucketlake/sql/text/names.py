@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-CATALOG_NAMES = ("bucketlake", "paimon")
 DEFAULT_DATABASE = "default"
 
 

@@ -1,0 +1,32 @@
+"""Options that a session sets: `spark.paimon.<key>` for all tables, `spark.paimon.<catalog>.<db>.<table>.<key>` for a
+table.
+
+Spec: docs/sql/insert.md#options
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CATALOG_NAMES = ("bucketlake", "paimon")
+_PREFIXES = ("spark.paimon.", "spark.bucketlake.")
+
+
+def options_of(settings: Mapping[str, str], database: str, tables: tuple[str, ...]) -> dict[str, str]:
+    """The options that settings hold for a table of one of these names; `*` matches any, and those of a table go before
+    those for all."""
+    general: dict[str, str] = {}
+    special: dict[str, str] = {}
+    for key, value in settings.items():
+        prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
+        if prefix is None:
+            continue
+        own = key[len(prefix) :]
+        catalog, _, rest = own.partition(".")
+        if catalog != "*" and catalog.lower() not in CATALOG_NAMES:
+            general[own] = value
+            continue
+        for pattern in (f"{d}.{t}." for d in (database, "*") for t in (*tables, "*")):
+            if rest.startswith(pattern) and len(rest) > len(pattern):
+                special[rest[len(pattern) :]] = value
+    return {**general, **special}

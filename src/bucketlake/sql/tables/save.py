@@ -1,0 +1,97 @@
+"""A DataFrame as a table: written to one that is there, or made into one.
+
+Spec: docs/dataframes.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.options.engines import CONNECTOR_KEYS
+from bucketlake.options.options import option_keys
+from bucketlake.spark.write.replacing import replaced_partition
+from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
+from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.rows.insert import positioned
+from bucketlake.sql.tables.create import CreateTable
+from bucketlake.sql.tables.create_table import COMMENT, create_as
+from bucketlake.sql.text import names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.spark.session import Lake, Saving
+
+_MODES = {
+    **{mode: mode for mode in ("append", "overwrite", "ignore", "create", "replace")},
+    **dict.fromkeys(("error", "errorifexists", "default"), "create"),
+    **dict.fromkeys(("create_or_replace", "createorreplace"), "create_or_replace"),
+    **dict.fromkeys(("overwrite_partitions", "overwritepartitions"), "overwrite_partitions"),
+}
+_WHERE = ("replace_where", "replaceWhere")
+
+
+def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
+    """Write the frame as `Lake.write_table` says; the new snapshot, None where there was nothing to commit."""
+    mode = _MODES.get(request.mode.lower())
+    if mode is None:
+        raise InvalidError("unknown save mode", mode=request.mode, remedy=f"use one of {', '.join(sorted(_MODES))}")
+    name = names.target(lake, names.parts_of(request.name))
+    kept = {key: value for key, value in request.options.items() if key in (*_WHERE, COMMENT) and value is not None}
+    options = option_keys({key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)})
+    request = replace(request, mode=mode, options={**options, **kept})
+    exists = lake.catalog.table_exists(names.LakeName(name.database, name.base).full)
+    if exists and mode == "ignore":
+        return None
+    if exists and mode == "create":
+        raise AlreadyExistsError("TABLE_OR_VIEW_ALREADY_EXISTS: table already exists", table=name.full)
+    if not exists and mode == "replace":
+        raise NotFoundError("no such table", table=name.full, remedy="use mode create_or_replace")
+    if not exists or mode in ("replace", "create_or_replace"):
+        if request.by_position:
+            raise NotFoundError("no such table", table=name.full, remedy="rows are taken by position of its columns")
+        try:
+            return _created(lake, frame, name, request)
+        except AlreadyExistsError:
+            if mode not in ("append", "overwrite", "overwrite_partitions", "ignore"):
+                raise  # another job has just made it
+        if mode == "ignore":
+            return None
+    return _written(lake, frame, name, request)
+
+
+def _created(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving) -> Snapshot | None:
+    """The table made with the frame's rows. Options of the write alone are no table's."""
+    options = {k: str(v) for k, v in request.options.items() if v is not None and k not in (*CONNECTOR_KEYS, *_WHERE)}
+    clause = CreateTable((name.database, name.table), partition_keys=list(request.partition_by), options=options)
+    clause.replace = request.mode in ("replace", "create_or_replace")
+    create_as(lake, clause, frame)
+    return lake.table(name.full).latest_snapshot()
+
+
+def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving) -> Snapshot | None:
+    own = {key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)}
+    options = {**session_options(lake, name), **own}
+    table = lake.table(name.full).with_options(options)
+    keys = list(table.schema.partition_keys)
+    if request.partition_by and list(request.partition_by) != keys:
+        raise InvalidError(
+            "the table is partitioned otherwise", table=name.full, partition_by=list(request.partition_by), is_by=keys
+        )
+    if request.by_position:
+        frame = positioned(frame, table.schema.field_names, table, {})
+    written = WriteRequest(evolves=not request.by_position)
+    where = next((request.options[key] for key in _WHERE if key in request.options), None)
+    if where is not None and request.mode != "overwrite":
+        raise UnsupportedError("replace_where goes with mode overwrite", mode=request.mode)
+    if where is not None:
+        written = replace(written, mode="overwrite", partition=replaced_partition(where, table.table), dynamic=False)
+    elif request.mode != "append":
+        mode = str(lake.spark.conf.get(OVERWRITE_MODE, "static"))
+        dynamic = str(options.get(DYNAMIC_OVERWRITE, mode.lower() == "dynamic")).lower() == "true"
+        dynamic = bool(keys) and (dynamic or request.mode == "overwrite_partitions")
+        written = replace(written, mode="overwrite", dynamic=dynamic)
+    return write(lake.spark, table.table, frame, written)

@@ -1,0 +1,212 @@
+"""Forms of INSERT, options of sessions and statements, columns that rows bring: what Paimon's connector does with each.
+
+One session, small tables; a case is a statement and what the table holds then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def session(lake: Lake, settings: dict[str, str]) -> Iterator[None]:
+    for key, value in settings.items():
+        lake.spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            lake.spark.conf.unset(key)
+
+
+def rows(lake: Lake, text: str) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in lake.sql(text).collect()), key=repr)
+
+
+MERGE = {"spark.paimon.write.merge-schema": "true"}
+WIDEN = {**MERGE, "spark.paimon.write.merge-schema.type-widening": "true"}
+
+
+def test_columns_that_a_query_brings(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (id INT, info STRUCT<f1: INT, f2: STRING>)")
+    lake.sql("INSERT INTO t VALUES (1, struct(10, 'a'))")
+    more = "INSERT INTO t BY NAME SELECT 2 AS ID, named_struct('F1', 20L, 'f3', 'new') AS info, array(1) AS extra"
+    with pytest.raises(InvalidError, match="extra columns: `extra`"):
+        lake.sql(more)
+    with session(lake, MERGE):
+        lake.sql(more)
+        lake.sql("INSERT INTO t VALUES (3, struct(30, 'c', 'd'), array(2))")
+        with pytest.raises(InvalidError, match="the number of data columns"):
+            lake.sql("INSERT INTO t VALUES (3, struct(30, 'c', 'd'), array(2), 4)")
+        with pytest.raises(InvalidError, match="cast"):
+            lake.sql("INSERT INTO t BY NAME SELECT 4 AS id, 5 AS info, 6 AS late")
+    assert rows(lake, "SELECT id, info.f1, info.f2, info.f3, extra FROM t") == [
+        (1, 10, "a", None, None),
+        (2, 20, None, "new", [1]),
+        (3, 30, "c", "d", [2]),
+    ]
+    assert [f.name for f in lake.table("t").schema.fields] == ["id", "info", "extra"]
+    schemas = lake.table("t").schema.id
+    with session(lake, WIDEN):
+        lake.sql("INSERT INTO t BY NAME SELECT 4L AS id, named_struct('f1', 40L) AS info")
+        for misfit in ("'x' AS id", "5 AS id, array(5L) AS extra", "named_struct('f1', DATE '2020-01-01') AS info"):
+            with pytest.raises(UnsupportedError, match="Failed to merge"):
+                lake.sql(f"INSERT INTO t BY NAME SELECT {misfit}")
+    assert lake.table("t").schema.id == schemas + 1
+    assert rows(lake, "SELECT typeof(id), typeof(info.f1) FROM t LIMIT 1") == [("bigint", "bigint")]
+    with session(lake, {**MERGE, "spark.sql.caseSensitive": "true"}):
+        lake.sql("INSERT INTO t BY NAME SELECT 5L AS id, 7 AS ID")
+    assert [f.name for f in lake.table("t").schema.fields] == ["id", "info", "extra", "ID"]
+
+
+def test_inserts_behind_with_and_from(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    for name in ("t", "u"):
+        lake.sql(f"CREATE TABLE {name} (a INT, b STRING DEFAULT 'd')")
+    lake.sql("WITH q AS (SELECT 1 AS a) INSERT INTO t BY NAME SELECT a FROM q")
+    lake.sql("WITH q AS (SELECT 2 AS a) INSERT INTO t WITH r AS (SELECT a + 1 AS a FROM q) SELECT a, 'x' FROM r")
+    lake.sql("FROM t INSERT INTO t SELECT a + 10, b WHERE a < 3 INSERT OVERWRITE u SELECT a, DEFAULT WHERE a < 9")
+    assert rows(lake, "SELECT * FROM t") == [(1, "d"), (11, "d"), (3, "x")]
+    assert rows(lake, "SELECT * FROM u") == [(1, "d"), (3, "d")]  # what there was before the first of them wrote
+    assert rows(lake, "FROM u SELECT a WHERE a > 1") == [(3,)]
+    assert rows(lake, "WITH q AS (SELECT 1 AS insert) SELECT insert FROM q") == [(1,)]
+    lake.sql("INSERT INTO u WITH ('data-file.prefix' = 'own-') SELECT 4, 'x'")
+    assert sum(found.file.file_name.startswith("own-") for found in lake.table("u").files()) == 1
+    before = lake.table("u").latest_snapshot()
+    for wrong in (
+        "WITH q AS (SELECT 1 AS a) INSERT INTO u (a) SELECT a FROM q INSERT INTO t (a) SELECT a FROM q",
+        "FROM t INSERT INTO u SELECT a, b INSERT INTO nope SELECT a",
+        "INSERT OVERWRITE u PARTITION (a = 1) IF NOT EXISTS SELECT 'x'",
+        "INSERT OVERWRITE u REPLACE WHERE a = 1 SELECT 1, 'x'",
+    ):
+        with pytest.raises((InvalidError, NotFoundError)):
+            lake.sql(wrong)
+    assert lake.table("u").latest_snapshot() == before
+
+
+def test_rows_that_a_condition_replaces(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (c INT, p1 STRING, p2 STRING) PARTITIONED BY (p1, p2)")
+    lake.sql("INSERT INTO t VALUES (1, 'a', '8'), (2, 'a', '9'), (3, 'b', '9')")
+    lake.sql("INSERT INTO t BY NAME REPLACE WHERE p1 <=> 'a' AND p2 = '9' SELECT 9 AS p2, 'a' AS p1, '7' AS c")
+    assert rows(lake, "SELECT * FROM t") == [(1, "a", "8"), (3, "b", "9"), (7, "a", "9")]
+    for condition, message in (
+        ("p1 <> 'a'", "Only support Overwrite filters with Equal and EqualNullSafe"),
+        ("p1 = p2", "does not support overwrite by expression"),
+        ("c = 1", "Only support Overwrite filters on partition column"),
+        ("p1 = 'a' AND p1 = 'b'", "one filter for each partition column"),
+        ("p1 = 'b'", "do not belong"),
+    ):
+        with pytest.raises((InvalidError, UnsupportedError), match=message):
+            lake.sql(f"INSERT INTO t REPLACE WHERE {condition} SELECT 0, 'a', '9'")
+    frame = lake.spark.sql("SELECT 5 AS c, 'b' AS p1, '1' AS p2")
+    lake.write_table(frame, "t", mode="overwrite", replace_where="p1 = 'b'")
+    assert rows(lake, "SELECT * FROM t") == [(1, "a", "8"), (5, "b", "1"), (7, "a", "9")]
+    lake.sql("INSERT INTO t REPLACE WHERE true VALUES (1, 'z', 'z')")
+    assert rows(lake, "SELECT * FROM t") == [(1, "z", "z")]
+
+
+def test_hives_order_of_partition_columns(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, dt STRING, name STRING, hr STRING) PARTITIONED BY (dt, hr)")
+    statement = "INSERT INTO db.t PARTITION (dt, hr) SELECT 1 AS id, {} "
+    lake.sql("SET spark.paimon.write.hive-style-dynamic-partition.enabled=true")
+    try:
+        lake.sql(statement.format("'n' AS name, 'd' AS dt, 'h' AS hr"))
+        lake.sql(statement.format("'d' AS dt, 'n' AS name, 'h' AS hr"))
+        lake.sql("INSERT INTO db.t PARTITION (dt = 'd', hr) SELECT 1, 'n', 'h'")
+    finally:
+        lake.sql("RESET spark.paimon.write.hive-style-dynamic-partition.enabled")
+    lake.sql(statement.format("'d', 'n', 'h'"))
+    assert rows(lake, "SELECT * FROM db.t") == [(1, "d", "n", "h")] * 4
+
+
+def test_options_of_one_table(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    for name in ("t", "u"):
+        lake.sql(f"CREATE TABLE {name} (a INT)")
+        lake.sql(f"INSERT INTO {name} VALUES (1)")
+        lake.sql(f"INSERT INTO {name} VALUES (2)")
+    both = "SELECT t.a, u.a FROM t JOIN u ON t.a = u.a"
+    one, key = [(1, 1)], "scan.snapshot-id"
+    for settings, expected in (
+        ({f"spark.paimon.{key}": "1"}, one),
+        ({f"spark.paimon.*.*.*.{key}": "1"}, one),
+        ({f"spark.paimon.paimon.db.t.{key}": "1"}, one),
+        ({f"spark.paimon.{key}": "1", f"spark.paimon.*.*.*.{key}": "2"}, [*one, (2, 2)]),
+        ({f"spark.paimon.*.other.t.{key}": "1"}, [*one, (2, 2)]),
+    ):
+        with session(lake, settings):
+            assert rows(lake, both) == expected, settings
+            assert lake.read_table("t").count() == len(expected)
+    with session(lake, {"spark.paimon.bucket": "1"}), pytest.raises(InvalidError, match="bucket"):
+        lake.sql("SELECT * FROM t")
+
+
+def test_char_is_padded_and_compared_so(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (c CHAR(4), v VARCHAR(2))")
+    lake.sql("INSERT INTO db.t VALUES ('ab', 'x'), ('abcd   ', 'xy '), (NULL, NULL)")
+    assert rows(lake, "SELECT c, v FROM db.t") == [("ab  ", "x"), ("abcd", "xy"), (None, None)]
+    assert rows(lake, "SELECT v FROM db.t WHERE c = 'ab'") == [("x",)]
+    with pytest.raises(InvalidError, match="longer"):
+        lake.sql("INSERT INTO db.t VALUES ('abcde', 'x')")
+
+
+def test_write_table(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    sql = lake.spark.sql
+    made = {"primary_key": "a,pt", "bucket": "2", "comment": "mine", "write_merge_schema": True}
+    lake.write_table(sql("SELECT 1 AS a, 'x' AS b, 'p1' AS pt"), "t", partition_by="pt", **made)
+    schema = lake.table("t").schema
+    assert (schema.partition_keys, schema.primary_keys, schema.comment) == (["pt"], ["a", "pt"], "mine") or (
+        list(schema.partition_keys),
+        list(schema.primary_keys),
+    ) == (["pt"], ["a", "pt"])
+    assert "write.merge-schema" not in schema.options
+    lake.write_table(sql("SELECT 'p2' AS pt, 2 AS A, 'y' AS b"), "t")
+    lake.write_table(sql("SELECT 3, 'z', 'p2'"), "db.t", by_position=True)
+    assert rows(lake, "SELECT * FROM t") == [(1, "x", "p1"), (2, "y", "p2"), (3, "z", "p2")]
+    lake.write_table(sql("SELECT 4 AS a, 'w' AS b, 'p2' AS pt"), "t", mode="overwrite_partitions")
+    assert rows(lake, "SELECT a FROM t") == [(1,), (4,)]
+    with session(lake, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+        lake.write_table(
+            sql("SELECT 5 AS a, 'v' AS b, 'p2' AS pt, 1.5D AS n"), "t", "overwrite", write_merge_schema=True
+        )
+    assert rows(lake, "SELECT a, n FROM t") == [(1, None), (5, 1.5)]
+    lake.write_table(sql("SELECT 6 AS a, 'v' AS b, 'p3' AS pt"), "t", mode="overwrite")
+    assert rows(lake, "SELECT a FROM t") == [(6,)]
+    assert lake.write_table(sql("SELECT 7 AS a, 'v' AS b, 'p3' AS pt"), "t", mode="ignore") is None
+    for wrong, error in (
+        ({"mode": "create"}, AlreadyExistsError),
+        ({"mode": "maybe"}, InvalidError),
+        ({"partition_by": "a"}, InvalidError),
+        ({"mode": "append", "replace_where": "pt = 'p3'"}, UnsupportedError),
+    ):
+        with pytest.raises(error):
+            lake.write_table(sql("SELECT 7 AS a, 'v' AS b, 'p3' AS pt"), "t", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError):
+        lake.write_table(sql("SELECT 1 AS a"), "missing", mode="replace")
+    with pytest.raises(UnsupportedError, match="Not a supported type: void"):
+        lake.write_table(sql("SELECT 1 AS a, NULL AS bad"), "bad", mode="overwrite")
+    assert lake.catalog.list_tables("db") == ["t"]
+    assert rows(lake, "SELECT a FROM t") == [(6,)]
+
+
+def test_scripts(classic: Lake) -> None:
+    last = classic.sql_script("CREATE TABLE db.t (a INT); INSERT INTO db.t VALUES (1); SELECT a FROM db.t;")
+    assert last is not None
+    assert [tuple(row) for row in last.collect()] == [(1,)]
