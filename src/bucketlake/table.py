@@ -24,6 +24,7 @@ from bucketlake.errors import (
 from bucketlake.file_names import check_path_options, number_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.history import History
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import RowsRead, write_changes
@@ -91,7 +92,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(History):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows that this handle reads, None: the table itself."""
@@ -499,6 +500,12 @@ class Table:
         """
         store = self.for_writing().store
         return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
+
+    def _history(self, writing: bool = False) -> Store:
+        return self.for_writing().store if writing else self.store
+
+    def _branch_store(self, name: str) -> Store:
+        return self.with_options(branch=name).for_writing().store
 
     def alter(self, *changes: SchemaChange) -> Table:
         """Publish the next schema and return the table with it; no data file is touched.

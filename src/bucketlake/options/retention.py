@@ -13,8 +13,6 @@ from bucketlake.options.model import (
     EXPIRY_PART,
     HONOURED,
     SPEED,
-    TAGS,
-    TAGS_PART,
     WRITES,
     Option,
 )
@@ -99,12 +97,12 @@ ROWS = (
     Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Most snapshots to keep.", least=1),
     Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep.", least=1),
     Option("snapshot.time-retained", "duration", "1 h", HONOURED, "How long snapshots are kept."),
-    Option("tag.automatic-completion", "bool", "false", TAGS_PART, "Make up for automatic tags that were missed."),
+    Option("tag.automatic-completion", "bool", "false", HONOURED, "Make up for automatic tags that were missed."),
     Option(
         "tag.automatic-creation",
         "enum",
         "none",
-        TAGS,
+        HONOURED,
         "What makes tags by itself.",
         values=(
             "none",
@@ -113,11 +111,11 @@ ROWS = (
             "batch",
         ),
     ),
-    Option("tag.batch.customized-name", "string", None, TAGS_PART, "Name of the tag that a batch write makes."),
+    Option("tag.batch.customized-name", "string", None, HONOURED, "Name of the tag that a batch write makes."),
     Option("tag.callback.#.param", "string", None, WRITES, "Argument of a tag call-back class."),
     Option("tag.callbacks", "string", None, WRITES, "Java classes called after a tag is made."),
-    Option("tag.create-success-file", "bool", "false", TAGS_PART, "Write a success file beside an automatic tag."),
-    Option("tag.creation-delay", "duration", "0 ms", TAGS_PART, "How late automatic tags are made."),
+    Option("tag.create-success-file", "bool", "false", HONOURED, "Write a success file beside an automatic tag."),
+    Option("tag.creation-delay", "duration", "0 ms", HONOURED, "How late automatic tags are made."),
     Option(
         "tag.creation-period",
         "enum",
@@ -131,8 +129,8 @@ ROWS = (
         ),
     ),
     Option("tag.creation-period-duration", "duration", None, HONOURED, "The same, as a duration."),
-    Option("tag.default-time-retained", "duration", None, TAGS, "Life of tags that name none."),
-    Option("tag.num-retained-max", "int", None, TAGS_PART, "Most automatic tags to keep."),
+    Option("tag.default-time-retained", "duration", None, HONOURED, "Life of tags that name none."),
+    Option("tag.num-retained-max", "int", None, HONOURED, "Most automatic tags to keep.", least=1),
     Option(
         "tag.period-formatter",
         "enum",
@@ -145,5 +143,5 @@ ROWS = (
             "without_dashes_and_spaces",
         ),
     ),
-    Option("tag.time-expire-enabled", "bool", "true", TAGS, "Drop tags whose life is over."),
+    Option("tag.time-expire-enabled", "bool", "true", HONOURED, "Drop tags whose life is over."),
 )

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.history import History
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import SchemaChange, TableSchema
@@ -26,7 +28,7 @@ from bucketlake.table import Table, TableFile
 
 
 @dataclass(frozen=True)
-class LakeTable:
+class LakeTable(History):
     """A handle on one table: the schema and options as it was opened. Immutable."""
 
     spark: SparkSession
@@ -206,6 +208,12 @@ class LakeTable:
         if distributed:
             return orphans.remove_orphan_files(self.spark, self.table, older_than, dry_run, threads)
         return self.table.remove_orphan_files(older_than, dry_run, threads)
+
+    def _history(self, writing: bool = False) -> Store:
+        return self.table._history(writing)
+
+    def _branch_store(self, name: str) -> Store:
+        return self.table._branch_store(name)
 
     # ---- look
 
