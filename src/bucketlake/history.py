@@ -15,15 +15,20 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean import consumers as reading
 from bucketlake.ops.clean import partitions
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
+from bucketlake.ops.clean.missing import remove_missing_files, repair_earliest
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.manifest_compact import compact_manifests
+from bucketlake.ops.compact.reindex import Reindexed, reindex
 from bucketlake.ops.refs import branches as branching
 from bucketlake.ops.refs import rollback, upkeep
 from bucketlake.ops.refs import tags as tagging
+from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user
 from bucketlake.options.options import parse_duration
+from bucketlake.predicate.parse import parse_where
 
 Lifetime = (
     str | timedelta | None
@@ -178,6 +183,28 @@ class History:
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
         partitions.mark_partitions_done(self._history(writing=True), specs)
+
+    def compact_manifests(self) -> Snapshot | None:
+        """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
+        return compact_manifests(self._history(writing=True))
+
+    def rewrite_file_index(self, where: str | None = None) -> Reindexed:
+        """Build the file indexes that the table's options ask for on files that are there: of all partitions, or of
+        those that a condition over partition columns is true for.
+
+        Spec: docs/spec/file_index.md#rewriting
+        """
+        store = self._history(writing=True)
+        predicate = None if where is None else parse_where(where, store.schema.fields)
+        return reindex(store, chosen_partitions(store, None, predicate))
+
+    def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
+        """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
+        return remove_missing_files(self._history(writing=True), dry_run, threads)
+
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Let the history begin with a snapshot that follows a gap; the id that it began with."""
+        return repair_earliest(self._history(writing=True), snapshot_id)
 
     def purge(self) -> None:
         """Remove all rows for good: branches, tags, consumers, snapshots but the newest (an empty one), files.

@@ -14,6 +14,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.compact.reindex import Reindexed
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.table.store import Store
@@ -159,6 +160,10 @@ class LakeTable(History):
         """
         request = compaction.Request(partitions, where)
         return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request)
+
+    def rewrite_file_index(self, where: str | None = None) -> Reindexed:
+        """As `Table.rewrite_file_index`; by tasks if the files are large."""
+        return compaction.rewrite_file_index(self.spark, self.table, where)
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """What every partition holds and how many buckets it should have, as `Table.advise_buckets` gives it."""

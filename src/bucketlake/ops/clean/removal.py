@@ -115,8 +115,8 @@ def changelogs_removal(store: Store, span: Span, earliest: Snapshot, tags: Seque
 
 
 def tag_removal(store: Store, tag: Snapshot) -> Removal:
-    """What goes with a tag whose name is gone and whose snapshot has expired: what no branch, its own included, has in a
-    snapshot, a tag or a changelog.
+    """What goes with a tag whose name is gone and whose snapshot has expired: what no branch, its own included, has in
+    a snapshot, a tag or a changelog.
 
     Raises NotFoundError if something that is left vanishes meanwhile: look again.
     """

@@ -92,7 +92,7 @@ def check_branch_name(name: str) -> None:
 
 
 def delete_branch(store: Store, name: str) -> None:
-    """Remove a branch; files that it alone has are orphans. InvalidError for one that reads fall back to, NotFoundError.
+    """Remove a branch; files that it alone has are orphans. InvalidError for one that reads fall back to.
 
     Its schemas go first: what dies on the way leaves nothing that could be opened.
     """
