@@ -7,6 +7,7 @@ Spec: docs/spec/tags.md
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -35,16 +36,16 @@ Lifetime = (
 )  # "7 d", or a span of time; None: the table's tag.default-time-retained, else for ever
 
 
-class History:
+class History(ABC):
     """Methods of a handle on a table that look at, name and change its history."""
 
+    @abstractmethod
     def _history(self, writing: bool = False) -> Store:
         """The store that the methods are about; `writing`: refused where the table cannot be written here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _branch_store(self, name: str) -> Store:
         """The store of another branch with its own schema, for writing."""
-        raise NotImplementedError
 
     # ---- tags
 

@@ -134,7 +134,50 @@ def test_what_is_refused(classic: bucketlake.Lake, statement: str, error: type[E
 
 
 BUILT = [one for one in PROCEDURES.values() if one.run is not None]
-SPARK = ["rollback", "rollback_to_timestamp", "rollback_to_watermark", "purge_files", "create_tag", "replace_tag", "rename_tag", "create_tag_from_timestamp", "delete_tag", "expire_tags", "create_branch", "create_global_index", "drop_global_index", "delete_branch", "rename_branch", "compact", "materialize_deletion_vectors", "compact_database", "compact_chain_table", "rescale", "migrate_database", "migrate_table", "remove_orphan_files", "remove_unexisting_files", "expire_snapshots", "expire_partitions", "repair", "repair_earliest_snapshot", "fast_forward", "merge_branch", "reset_consumer", "mark_partition_done", "compact_manifest", "clear_consumers", "alter_view_dialect", "create_function", "alter_function", "drop_function", "trigger_tag_automatic_creation", "rewrite_file_index", "copy", "reassign_row_id"]
+SPARK = [
+    "rollback",
+    "rollback_to_timestamp",
+    "rollback_to_watermark",
+    "purge_files",
+    "create_tag",
+    "replace_tag",
+    "rename_tag",
+    "create_tag_from_timestamp",
+    "delete_tag",
+    "expire_tags",
+    "create_branch",
+    "create_global_index",
+    "drop_global_index",
+    "delete_branch",
+    "rename_branch",
+    "compact",
+    "materialize_deletion_vectors",
+    "compact_database",
+    "compact_chain_table",
+    "rescale",
+    "migrate_database",
+    "migrate_table",
+    "remove_orphan_files",
+    "remove_unexisting_files",
+    "expire_snapshots",
+    "expire_partitions",
+    "repair",
+    "repair_earliest_snapshot",
+    "fast_forward",
+    "merge_branch",
+    "reset_consumer",
+    "mark_partition_done",
+    "compact_manifest",
+    "clear_consumers",
+    "alter_view_dialect",
+    "create_function",
+    "alter_function",
+    "drop_function",
+    "trigger_tag_automatic_creation",
+    "rewrite_file_index",
+    "copy",
+    "reassign_row_id",
+]
 
 
 def test_all_of_sparks_procedures_are_known() -> None:

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, READS, SORTS, SORTS_PART, WRITES, Option
+from bucketlake.options.model import ENGINE, HONOURED, READS, SORTS, SORTS_PART, TAG_IDLE, WRITES, Option
 
 ROWS = (
     Option("commit.callback.#.param", "string", None, WRITES, "Argument of a commit call-back class."),
@@ -52,5 +52,5 @@ ROWS = (
     Option("sink.process-time-zone", "string", None, HONOURED, "Zone of processing time in tags."),
     Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),
     Option("snapshot.ignore-empty-commit", "bool", None, HONOURED, "No snapshot for a commit without changes."),
-    Option("snapshot.watermark-idle-timeout", "duration", None, ENGINE, "Time after which an idle watermark moves on."),
+    Option("snapshot.watermark-idle-timeout", "duration", None, TAG_IDLE, "Time after which an idle watermark moves on."),
 )
