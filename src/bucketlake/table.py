@@ -37,6 +37,7 @@ from bucketlake.ops.clean.expire import (
     expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
@@ -51,7 +52,7 @@ from bucketlake.ops.rows.given import arrow_input, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.incremental import plan_read
-from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -398,6 +399,7 @@ class Table(History):
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
+        chosen = both(chosen, worth_compacting(table.store))
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)
         else:

@@ -272,6 +272,21 @@ def test_old_partitions_go(db: bucketlake.Lake) -> None:
     assert rows(db, "SELECT k FROM t") == [("never",)]
 
 
+def test_compaction_passes_old_partitions_over(db: bucketlake.Lake) -> None:
+    db.sql(
+        "CREATE TABLE t (id INT, dt STRING) PARTITIONED BY (dt) TBLPROPERTIES ('primary-key' = 'id, dt', 'bucket' = '1', "
+        "'write-only' = 'true', 'partition.expiration-time' = '7 d', 'partition.timestamp-formatter' = 'yyyyMMdd')"
+    )
+    for number in (1, 2):
+        db.sql(f"INSERT INTO t VALUES ({number}, '20200101'), ({number}, '29990101')")
+    skip = "CALL sys.compact(table => 't', options => 'compaction.skip-expired-partitions=true')"
+    db.sql(skip)
+    assert sorted(file.partition["dt"] for file in db.table("t").files()) == ["20200101", "20200101", "29990101"]
+    db.sql("ALTER TABLE t SET TBLPROPERTIES ('end-input.check-partition-expire' = 'true', 'write-only' = 'false')")
+    db.sql("INSERT INTO t VALUES (3, '29990101')")
+    assert sorted(rows(db, "SELECT * FROM t")) == [(number, "29990101") for number in (1, 2, 3)]
+
+
 def test_done_partitions_and_consumers(db: bucketlake.Lake) -> None:
     db.sql("CREATE TABLE t (id INT, day STRING) PARTITIONED BY (day)")
     db.sql("INSERT INTO t VALUES (1, '2024-07-13'), (2, '2024-07-14')")
@@ -279,9 +294,8 @@ def test_done_partitions_and_consumers(db: bucketlake.Lake) -> None:
     assert rows(db, call) == [(True,)]
     folder = Path(db.table("t").path)
     assert (folder / "day=2024-07-13" / "_SUCCESS").exists() and (folder / "day=2024-07-14" / "_SUCCESS").exists()
-    db.sql("ALTER TABLE t SET TBLPROPERTIES ('partition.mark-done-action' = 'success-file,custom')")
-    with pytest.raises(UnsupportedError, match="custom"):
-        db.sql(call)
+    with pytest.raises(UnsupportedError, match=r"partition\.mark-done-action"):
+        db.sql("ALTER TABLE t SET TBLPROPERTIES ('partition.mark-done-action' = 'success-file,custom')")
     db.sql("CALL sys.reset_consumer(table => 't', consumerId => 'one', nextSnapshotId => 1)")
     db.sql("CALL sys.reset_consumer(`table` => 't', consumer_id => 'two', next_snapshot_id => 1)")
     assert db.table("t").consumers() == {"one": 1, "two": 1}
@@ -344,6 +358,32 @@ def test_whole_databases(db: bucketlake.Lake) -> None:
     assert kinds() == ["COMPACT", "APPEND", "APPEND"]
     assert rows(db, "CALL sys.compact_database()")[0][0].endswith("Success: 3, Failed: 0")
     assert kinds() == ["COMPACT"] * 3
+
+
+def test_rows_are_copied_and_files_indexed(db: bucketlake.Lake) -> None:
+    db.sql("CREATE TABLE t (k INT, v STRING, dt STRING, hh INT) PARTITIONED BY (dt, hh)")
+    db.sql("INSERT INTO t VALUES (1, 'a', '2025-08-17', 5), (2, 'b', '2025-10-06', 0)")
+    for _ in range(2):
+        assert rows(db, "CALL sys.copy(source_table => 't', target_table => 'other')") == [(True,)]
+        assert sorted(rows(db, "SELECT * FROM other")) == sorted(rows(db, "SELECT * FROM t"))
+    db.sql("""CALL sys.copy(source_table => "t", target_table => 'some', where => "dt = '2025-08-17' and hh = 5")""")
+    assert rows(db, "SELECT * FROM some") == [(1, "a", "2025-08-17", 5)]
+    db.sql("CREATE TABLE wide (k INT, v STRING, dt STRING, hh INT, v2 STRING) PARTITIONED BY (dt, hh)")
+    db.sql("INSERT INTO wide VALUES (3, 'c', '2025-08-17', 5, 'c1'), (4, 'd', '2025-08-17', 6, 'd1')")
+    db.sql("CALL sys.copy(source_table => 't', target_table => 'wide')")
+    assert sorted(rows(db, "SELECT k, v2 FROM wide")) == [(1, None), (2, None), (4, "d1")]
+    db.sql("CREATE TABLE narrow (k INT, v2 STRING, dt STRING, hh INT) PARTITIONED BY (dt, hh)")
+    for wrong in ("target_table => 'narrow'", "target_table => 'x', where => 'k = 1'"):
+        with pytest.raises(InvalidError):
+            db.sql(f"CALL sys.copy(source_table => 't', {wrong})")
+    index = "CALL sys.rewrite_file_index(table => 't'{})"
+    before = db.table("t").latest_snapshot()
+    assert rows(db, index.format("")) == [(0, 0)] and db.table("t").latest_snapshot() == before
+    db.sql("ALTER TABLE t SET TBLPROPERTIES ('file-index.bloom-filter.columns' = 'k,v')")
+    assert rows(db, index.format("")) == [(2, 2)]
+    assert rows(db, index.format(""", where => "dt='2025-08-17'\"""")) == [(1, 1)]
+    assert len(db.table("t").files()) == 2 and db.table("t").files("v = 'zz'") == []
+    assert rows(db, "SELECT k FROM t WHERE v = 'a'") == [(1,)]
 
 
 def test_the_oldest_snapshot_is_repaired(db: bucketlake.Lake) -> None:

@@ -52,5 +52,7 @@ ROWS = (
     Option("sink.process-time-zone", "string", None, HONOURED, "Zone of processing time in tags."),
     Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),
     Option("snapshot.ignore-empty-commit", "bool", None, HONOURED, "No snapshot for a commit without changes."),
-    Option("snapshot.watermark-idle-timeout", "duration", None, TAG_IDLE, "Time after which an idle watermark moves on."),
+    Option(
+        "snapshot.watermark-idle-timeout", "duration", None, TAG_IDLE, "Time after which an idle watermark moves on."
+    ),
 )

@@ -63,8 +63,6 @@ def call(remedy: str) -> Effect:
     return Effect("refused", "calls", remedy=remedy)
 
 
-EXPIRY = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE")
-EXPIRY_PART = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE", "partition.expiration-time")
 DONE = upkeep("mark partitions done in the job that writes them")
 DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")

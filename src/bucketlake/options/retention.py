@@ -9,8 +9,6 @@ from bucketlake.options.model import (
     DONE,
     DONE_PART,
     ENGINE,
-    EXPIRY,
-    EXPIRY_PART,
     HONOURED,
     SPEED,
     WRITES,
@@ -24,7 +22,7 @@ ROWS = (
     ),
     Option("changelog.time-retained", "duration", None, HONOURED, "How long changelogs are kept; else as snapshots."),
     Option(
-        "end-input.check-partition-expire", "bool", "false", EXPIRY_PART, "Expire partitions when a bounded write ends."
+        "end-input.check-partition-expire", "bool", "false", HONOURED, "Expire partitions when a bounded write ends."
     ),
     Option("metastore.tag-to-partition", "string", None, ENGINE, "Tags appear as partitions in the metastore."),
     Option(
@@ -41,23 +39,23 @@ ROWS = (
         ),
     ),
     Option("partition.end-input-to-done", "bool", "false", DONE, "Mark partitions done when a bounded write ends."),
-    Option("partition.expiration-batch-size", "int", None, EXPIRY_PART, "Partitions expired in one commit."),
+    Option("partition.expiration-batch-size", "int", None, HONOURED, "Partitions expired in one commit."),
     Option(
         "partition.expiration-check-interval",
         "duration",
         "1 h",
-        EXPIRY_PART,
+        HONOURED,
         "Pause between looks for expired partitions.",
     ),
-    Option("partition.expiration-max-num", "int", "100", EXPIRY_PART, "Most partitions expired at once."),
+    Option("partition.expiration-max-num", "int", "100", HONOURED, "Most partitions expired at once."),
     Option(
         "partition.expiration-strategy",
         "string",
         "values-time",
-        EXPIRY_PART,
+        HONOURED,
         "Age of a partition: by its values or its last write.",
     ),
-    Option("partition.expiration-time", "duration", None, EXPIRY, "Age at which a partition is dropped."),
+    Option("partition.expiration-time", "duration", None, HONOURED, "Age at which a partition is dropped."),
     Option(
         "partition.idle-time-to-report-statistic",
         "duration",
@@ -69,11 +67,9 @@ ROWS = (
     Option("partition.mark-done-action.custom.class", "string", None, DONE_PART, "Java class of a custom marking."),
     Option("partition.mark-done-action.http.params", "string", None, DONE_PART, "Arguments of marking by HTTP."),
     Option("partition.mark-done-action.http.url", "string", None, DONE_PART, "Address of marking by HTTP."),
-    Option(
-        "partition.timestamp-format.strict", "bool", "false", EXPIRY_PART, "Refuse partition values that are no time."
-    ),
-    Option("partition.timestamp-formatter", "string", None, EXPIRY_PART, "Form of time in partition values."),
-    Option("partition.timestamp-pattern", "string", None, EXPIRY_PART, "Partition columns that make up the time."),
+    Option("partition.timestamp-format.strict", "bool", "false", HONOURED, "Refuse partition values that are no time."),
+    Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
+    Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
     Option(
         "snapshot.clean-empty-directories",
         "bool",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean.partitions import expire_partitions
 from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.refs.upkeep import tag_commit
@@ -383,6 +384,11 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
         tag_commit(store, upkeep)
     except Exception as error:
         warnings.warn(f"committed, but automatic tags were not made or dropped: {error}", stacklevel=2)
+    if upkeep and _checks_partitions(store):
+        try:
+            expire_partitions(store)
+        except Exception as error:
+            warnings.warn(f"committed, but partitions were not expired: {error}", stacklevel=2)
     if store.schema.bucket_mode is BucketMode.POSTPONE or not upkeep:
         return snapshot
     try:
@@ -395,6 +401,17 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
     except Exception as error:  # nothing may read as if the commit had failed
         warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
     return snapshot
+
+
+def _checks_partitions(store: Store) -> bool:
+    """Whether each commit looks for partitions that are too old: long jobs do so from time to time, a single
+    commit by itself only if it is told to."""
+    options = store.options
+    if options.get("partition.expiration-time") is None or not store.schema.partition_keys:
+        return False
+    return bool(options.get("end-input.check-partition-expire")) or not options.get(
+        "partition.expiration-check-interval"
+    )
 
 
 def _may_be_due(store: Store, newest: Snapshot, config: ExpireConfig) -> bool:

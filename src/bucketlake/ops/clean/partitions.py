@@ -24,11 +24,12 @@ from bucketlake.ops.commit.publish import Changes, Publisher, Request, View
 from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.table.entries import deletion
-from bucketlake.ops.table.partitions import partition_values
+from bucketlake.ops.table.partitions import PartitionFilter, partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import Root
 
 SUCCESS_FILE = "success-file"
+VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 
 
 def expire_partitions(store: Store) -> list[dict[str, str]]:
@@ -55,6 +56,27 @@ def expire_partitions(store: Store) -> list[dict[str, str]]:
     return [texts[partition] for partition in ordered if partition in set(gone)]
 
 
+def worth_compacting(store: Store) -> PartitionFilter | None:
+    """With `compaction.skip-expired-partitions`, partitions that are not too old by their values; None: all are."""
+    options = store.options
+    keep = options.get("partition.expiration-time")
+    if not options.get("compaction.skip-expired-partitions") or keep is None or not store.schema.partition_keys:
+        return None
+    if options.get("partition.expiration-strategy") != VALUES_TIME:
+        return None
+    limit = _wall_clock(store.env.clock.now_millis() - keep)
+    return lambda partition: not _is_before(store, partition, limit)
+
+
+def _wall_clock(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis // 1000) + timedelta(milliseconds=millis % 1000)
+
+
+def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
+    time = _value_time(store, partition)
+    return time is not None and time < limit
+
+
 def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[bytes]:
     """Drop those of the partitions that are still too old when the commit is made."""
     dropped: frozenset[bytes] = frozenset()
@@ -73,18 +95,17 @@ def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[byte
 
 def _too_old(store: Store, view: View, oldest: int) -> frozenset[bytes]:
     strategy = store.options.get("partition.expiration-strategy")
-    if strategy == "update-time":
+    if strategy == UPDATE_TIME:
         newest: dict[bytes, int] = {}
         for entry in view.entries(None):
             created = entry.file.creation_time or 0
             newest[entry.partition] = max(newest.get(entry.partition, created), created)
         return frozenset(partition for partition, created in newest.items() if local_to_epoch(created) < oldest)
-    if strategy != "values-time":
-        raise InvalidError(f"Unknown partitionExpireStrategy: {strategy}", known=["values-time", "update-time"])
-    limit = datetime.fromtimestamp(oldest // 1000) + timedelta(milliseconds=oldest % 1000)
+    if strategy != VALUES_TIME:
+        raise InvalidError(f"Unknown partitionExpireStrategy: {strategy}", known=[VALUES_TIME, UPDATE_TIME])
+    limit = _wall_clock(oldest)
     partitions = {entry.partition for entry in view.entries(None)}
-    times = {partition: _value_time(store, partition) for partition in partitions}
-    return frozenset(partition for partition, time in times.items() if time is not None and time < limit)
+    return frozenset(partition for partition in partitions if _is_before(store, partition, limit))
 
 
 def _value_time(store: Store, partition: bytes) -> datetime | None:

@@ -18,6 +18,7 @@ from bucketlake.errors import BucketlakeError, InvalidError, StorageError
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact import append_compact, maintain, postpone_compact
 from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
@@ -164,7 +165,7 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     Errors: InvalidError (partitions, condition), UnsupportedError, ConflictError.
     """
     store = table.for_writing().store
-    wanted = _filter(spark, store, request)
+    wanted = both(_filter(spark, store, request), worth_compacting(store))
     if not store.schema.primary_keys:
         done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
     else:
