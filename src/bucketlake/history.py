@@ -27,7 +27,7 @@ from bucketlake.ops.refs import tags as tagging
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
 

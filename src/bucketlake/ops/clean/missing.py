@@ -12,8 +12,10 @@ from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
 from bucketlake.ops.table.store import Store, parallel
 

@@ -20,9 +20,11 @@ from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.clean.time_format import filled_pattern, parse_time
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.scan.scan import local_to_epoch
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.partitions import PartitionFilter, partition_values
 from bucketlake.ops.table.store import Store

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store
 
 _ALWAYS = {"manifest.full-compaction-threshold-size": "1 b", "manifest.merge-min-count": "1"}

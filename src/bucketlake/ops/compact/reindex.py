@@ -17,9 +17,10 @@ from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
-from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.rows.read import file_layout, read_file
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel

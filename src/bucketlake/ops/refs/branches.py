@@ -21,10 +21,12 @@ from bucketlake.file_names import number_of
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.rollback import create_tag_of, drop_tags_after, take_after
 from bucketlake.ops.refs.tags import plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 

@@ -22,9 +22,11 @@ from bucketlake.errors import ConflictError, NotFoundError, StorageError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.tags import create_tag, delete_tag, plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
 from bucketlake.ops.table.store import Store
 

@@ -93,9 +93,14 @@ def _value(cursor: Cursor) -> str | None:
         texts = cursor.bracketed(cursor.literal, empty=True)
         return ",".join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
     text = cursor.literal()
-    if token is not None and token.kind in ("number", "sign") and (suffix := cursor.peek()) is not None:
-        if suffix.kind == "word" and suffix.value.upper() in ("L", "S", "Y"):
-            cursor.next()  # 3L
+    suffix = cursor.peek()
+    if (
+        token is not None
+        and token.kind in ("number", "sign")
+        and suffix is not None
+        and suffix.value in ("L", "S", "Y")
+    ):
+        cursor.next()  # 3L
     while token is not None and token.kind == "string" and (follows := cursor.peek()) is not None:
         if follows.kind != "string":
             break
