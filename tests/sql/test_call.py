@@ -202,16 +202,12 @@ def test_arguments_are_of_their_kinds() -> None:
         ("sys.create_branch(table => 't', branch => 'x', ignoreIfExists => 'maybe')", "neither true nor false"),
         ("sys.rollback(table => 't', version => '1', tag => 'x')", "only can set one of version/snapshot/tag"),
         ("sys.rollback(table => 't')", "only can set one of version/snapshot/tag"),
-        ("sys.expire_snapshots(table => 't'，retain_max => 1)", ""),
+        ("sys.expire_snapshots(table => 't'，retain_max => 1)", "SQL: "),
         ("sys.unknown_procedure(table => 't')", "no such procedure"),
-        ("sys.clear_consumers(table => 't', includingConsumers => '(')", ""),
+        ("sys.clear_consumers(table => 't', includingConsumers => '(')", "not a regular expression"),
     ]:
         cursor = Cursor(f"CALL {text}")
-        if error or "，" in text:
-            with pytest.raises(InvalidError, match=error):
-                call.parse(cursor)
-                cursor.end()
-        else:
+        with pytest.raises(InvalidError, match=error):
             call.parse(cursor)
     cursor = Cursor("CALL sys.reset_consumer(TABLE => 't', consumer_id => 'c', NEXTSNAPSHOTID => 3L)")
     found = call.parse(cursor)

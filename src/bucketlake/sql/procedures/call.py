@@ -93,14 +93,9 @@ def _value(cursor: Cursor) -> str | None:
         texts = cursor.bracketed(cursor.literal, empty=True)
         return ",".join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
     text = cursor.literal()
-    suffix = cursor.peek()
-    if (
-        token is not None
-        and token.kind in ("number", "sign")
-        and suffix is not None
-        and suffix.value in ("L", "S", "Y")
-    ):
-        cursor.next()  # 3L
+    last = cursor.tokens[cursor.at - 1]
+    while last.kind == "number" and (more := cursor.peek()) is not None and more.start == last.start:
+        cursor.next()  # `3L` is cut into a number and the cast that it stands for
     while token is not None and token.kind == "string" and (follows := cursor.peek()) is not None:
         if follows.kind != "string":
             break

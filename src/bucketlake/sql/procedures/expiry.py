@@ -16,7 +16,7 @@ from bucketlake.sql.procedures.registry import OPTIONS, TABLE, Argument, Argumen
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_MODES = ("DISTRIBUTED", "DISTRIBUTED")
+_MODES = ("DISTRIBUTED", "LOCAL")
 _NUMBERS = ("retain_max", "retain_min", "max_deletes", "parallelism")
 
 

@@ -66,6 +66,11 @@ def _reset_consumer(lake: Lake, given: Arguments) -> Rows:
     return DONE
 
 
+def _check_consumers(given: Arguments) -> None:
+    for name in ("includingConsumers", "excludingConsumers"):
+        _pattern(given, name, ".*")
+
+
 def _clear_consumers(lake: Lake, given: Arguments) -> Rows:
     table_of(lake, given).clear_consumers(given.get("includingConsumers"), given.get("excludingConsumers"))
     return DONE
@@ -191,6 +196,7 @@ PROCEDURES = (
             Argument("excludingConsumers", "a regular expression for those that stay"),
         ),
         _clear_consumers,
+        check=_check_consumers,
     ),
     Procedure(
         "purge_files",

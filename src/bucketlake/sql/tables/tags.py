@@ -144,7 +144,9 @@ def _number(cursor: Cursor) -> int:
     text = "" if token is None else token.value.upper().removesuffix("L")
     if token is None or token.kind != "number" or not text.isdigit():
         cursor.fail("expected a whole number")
-    cursor.next()
+    found = cursor.next()
+    while (more := cursor.peek()) is not None and more.start == found.start:
+        cursor.next()  # `3L` is cut into a number and the cast that it stands for
     return int(text)
 
 
