@@ -384,7 +384,7 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
         tag_commit(store, upkeep)
     except Exception as error:
         warnings.warn(f"committed, but automatic tags were not made or dropped: {error}", stacklevel=2)
-    if upkeep and _checks_partitions(store):
+    if upkeep and _looks_for_old_partitions(store):
         try:
             expire_partitions(store)
         except Exception as error:
@@ -403,7 +403,7 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
     return snapshot
 
 
-def _checks_partitions(store: Store) -> bool:
+def _looks_for_old_partitions(store: Store) -> bool:
     """Whether each commit looks for partitions that are too old: long jobs do so from time to time, a single
     commit by itself only if it is told to."""
     options = store.options
