@@ -8,7 +8,7 @@ Spec: docs/spec/file_index.md#rewriting
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from bucketlake.errors import BucketlakeError
@@ -26,6 +26,7 @@ from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import FILE_INDEX_SUFFIX, POSTPONE_BUCKET
 from bucketlake.schema.file_indexes import IndexSpec, index_specs
+from bucketlake.values import dataclass
 
 Done = tuple[ManifestEntry, DataFile | None]  # a file, and what it is with its new index, None where it stays
 Action = Callable[[ManifestEntry], Done]

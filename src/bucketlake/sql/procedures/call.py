@@ -9,7 +9,6 @@ Spec: docs/sql/procedures.md
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
