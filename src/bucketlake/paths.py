@@ -147,6 +147,14 @@ class TablePaths:
         """A tag file."""
         return f"{self.tag_dir}/tag-{check_name(name, 'tag')}"
 
+    def tag_success(self, name: str) -> str:
+        """What says that a tag is there."""
+        return f"{self.tag_dir}/tag-success-file/{check_name(name, 'tag')}_SUCCESS"
+
+    def partition_success(self, partition_path: str) -> str:
+        """What says that a partition is done."""
+        return f"{self.root}/{partition_path}/_SUCCESS"
+
     def consumer(self, name: str) -> str:
         """A consumer's progress."""
         return f"{self.consumer_dir}/consumer-{check_name(name, 'consumer')}"

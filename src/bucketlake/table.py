@@ -24,6 +24,7 @@ from bucketlake.errors import (
 from bucketlake.file_names import check_path_options, number_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.history import History
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import RowsRead, write_changes
@@ -36,6 +37,7 @@ from bucketlake.ops.clean.expire import (
     expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
+from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
@@ -48,7 +50,7 @@ from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.incremental import plan_read
-from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -85,7 +87,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(History):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows that this handle reads, None: the table itself."""
@@ -386,6 +388,7 @@ class Table:
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
+        chosen = both(chosen, worth_compacting(table.store))
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)
         else:
@@ -488,6 +491,12 @@ class Table:
         """
         store = self.for_writing().store
         return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
+
+    def _history(self, writing: bool = False) -> Store:
+        return self.for_writing().store if writing else self.store
+
+    def _branch_store(self, name: str) -> Store:
+        return self.with_options(branch=name).for_writing().store
 
     def alter(self, *changes: SchemaChange) -> Table:
         """Publish the next schema and return the table with it; no data file is touched.

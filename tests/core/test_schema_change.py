@@ -6,22 +6,21 @@ import pytest
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options.options import find_option
-from bucketlake.schema.change import renamed_in_options
-from bucketlake.schema.schema import (
+from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
     DropPrimaryKey,
     RemoveOption,
     RenameColumn,
     SetOption,
-    TableSchema,
     UpdateColumnDefault,
     UpdateColumnNullability,
     UpdateColumnType,
     UpdateComment,
     UpdatePosition,
-    apply,
+    renamed_in_options,
 )
+from bucketlake.schema.schema import TableSchema, apply
 from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
 
 from .strategies import columns
@@ -269,7 +268,6 @@ def test_only_options_that_are_set_are_checked():
     assert after(RenameColumn("v", "w"), schema=foreign).options["clustering.columns"] == "w"
     assert "clustering.columns" not in after(RemoveOption("clustering.columns"), schema=foreign).options
     for key, value in {
-        "tag.automatic-creation": "watermark",
         "clustering.columns": "k",
         "row-tracking.enabled": "true",
     }.items():

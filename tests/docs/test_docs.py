@@ -15,6 +15,7 @@ import bucketlake
 from bucketlake.env.object_store import STORAGE_PREFIXES
 from bucketlake.options.catalog import CATALOG_KEYS
 from bucketlake.options.options import OPTIONS
+from bucketlake.sql.procedures.document import page as procedures_page
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
@@ -23,6 +24,8 @@ DOCUMENTS += sorted((ROOT / "benchmarks").glob("*.md"))
 NO_OPTIONS = {
     "bucketlake.rows-stay": "a property of snapshots",
     "compacted-full": "a value of scan.mode",
+    "values-time": "a value of partition.expiration-strategy",
+    "update-time": "a value of partition.expiration-strategy",
     "paimon-api": "a module of upstream's",
     "paimon-common": "a module of upstream's",
     "allowed-external-paths": "an option of catalogs and reads, never of a table",
@@ -145,3 +148,8 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     rows = bucketlake.open(tmp_path / "warehouse").table("shop.orders").to_arrow().to_pylist()
     assert {row["id"]: row["status"] for row in rows} == {1: "paid", 2: "new", 3: "new", 4: "new"}
+
+
+def test_the_page_of_procedures_is_of_the_code() -> None:
+    told = (ROOT / "docs" / "sql" / "procedures.md").read_text()
+    assert told == procedures_page(), "python -m bucketlake.sql.procedures.document > docs/sql/procedures.md"

@@ -6,7 +6,10 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.sql.procedures.call import LATER, PROCEDURES
+from bucketlake.sql.procedures import call
+from bucketlake.sql.procedures.catalogue import PROCEDURES
+from bucketlake.sql.procedures.registry import TABLE
+from bucketlake.sql.text.text import Cursor
 
 pytestmark = pytest.mark.spark
 
@@ -102,7 +105,7 @@ REFUSED = [
     ("CALL sys.compact(tabel => 'db.t')", InvalidError, "did you mean table"),
     ("CALL sys.compact(table => 'db.t', `table` => 'db.t')", InvalidError, "given twice"),
     ("CALL sys.compact(table => 'db.t', 'pt=a')", InvalidError, "positional argument after a named one"),
-    ("CALL sys.compact('db.t', '', '', '', '', '', '', '', '')", InvalidError, "too many arguments"),
+    ("CALL sys.compact('db.t', '', '', '', '', '', '', '', '', '')", InvalidError, "too many arguments"),
     ("CALL sys.compact(table => 'db.t', compact_strategy => 'some')", InvalidError, "only supports 'full' or 'minor'"),
     ("CALL sys.compact(table => 'db.t', order_by => 'v')", InvalidError, "cannot work with order_by"),
     ("CALL sys.compact(table => 'db.t', order_strategy => 'zorder', order_by => 'v')", UnsupportedError, "zorder"),
@@ -130,5 +133,93 @@ def test_what_is_refused(classic: bucketlake.Lake, statement: str, error: type[E
     assert classic.table("db.t").latest_snapshot() is None
 
 
-def test_no_procedure_is_both_there_and_later() -> None:
-    assert not set(PROCEDURES) & LATER
+BUILT = [one for one in PROCEDURES.values() if one.run is not None]
+SPARK = [
+    "rollback",
+    "rollback_to_timestamp",
+    "rollback_to_watermark",
+    "purge_files",
+    "create_tag",
+    "replace_tag",
+    "rename_tag",
+    "create_tag_from_timestamp",
+    "delete_tag",
+    "expire_tags",
+    "create_branch",
+    "create_global_index",
+    "drop_global_index",
+    "delete_branch",
+    "rename_branch",
+    "compact",
+    "materialize_deletion_vectors",
+    "compact_database",
+    "compact_chain_table",
+    "rescale",
+    "migrate_database",
+    "migrate_table",
+    "remove_orphan_files",
+    "remove_unexisting_files",
+    "expire_snapshots",
+    "expire_partitions",
+    "repair",
+    "repair_earliest_snapshot",
+    "fast_forward",
+    "merge_branch",
+    "reset_consumer",
+    "mark_partition_done",
+    "compact_manifest",
+    "clear_consumers",
+    "alter_view_dialect",
+    "create_function",
+    "alter_function",
+    "drop_function",
+    "trigger_tag_automatic_creation",
+    "rewrite_file_index",
+    "copy",
+    "reassign_row_id",
+]
+
+
+def test_all_of_sparks_procedures_are_known() -> None:
+    assert not set(SPARK) - set(PROCEDURES)
+    assert all(one.doc and (one.run is None) == bool(one.missing) for one in PROCEDURES.values())
+    assert all(set(one.flink) <= {argument.name for argument in one.arguments} for one in PROCEDURES.values())
+
+
+@pytest.mark.parametrize("name", sorted(PROCEDURES.keys() - {one.name for one in BUILT}))
+def test_what_is_not_built_is_refused_by_name(name: str) -> None:
+    needed = ", ".join(f"{argument} => 'x'" for argument in PROCEDURES[name].required)
+    cursor = Cursor(f"CALL paimon.sys.{name}({needed})")
+    with pytest.raises(UnsupportedError, match=f"sys.{name} is not supported"):
+        call.parse(cursor)
+
+
+def test_arguments_are_of_their_kinds() -> None:
+    for text, error in [
+        ("sys.create_tag(table => 't', tag => 'x', snapshot => 'one')", "not a whole number"),
+        ("sys.create_tag(table => 't', tag => 'x', snapshot => 9223372036854775808)", "out of range"),
+        ("sys.expire_snapshots(table => 't', retain_max => 2147483648)", "out of range"),
+        ("sys.create_branch(table => 't', branch => 'x', ignoreIfExists => 'maybe')", "neither true nor false"),
+        ("sys.rollback(table => 't', version => '1', tag => 'x')", "only can set one of version/snapshot/tag"),
+        ("sys.rollback(table => 't')", "only can set one of version/snapshot/tag"),
+        ("sys.expire_snapshots(table => 't'，retain_max => 1)", "SQL: "),
+        ("sys.unknown_procedure(table => 't')", "no such procedure"),
+        ("sys.clear_consumers(table => 't', includingConsumers => '(')", "not a regular expression"),
+    ]:
+        cursor = Cursor(f"CALL {text}")
+        with pytest.raises(InvalidError, match=error):
+            call.parse(cursor)
+    cursor = Cursor("CALL sys.reset_consumer(TABLE => 't', consumer_id => 'c', NEXTSNAPSHOTID => 3L)")
+    found = call.parse(cursor)
+    wanted = {"table": "t", "consumerId": "c", "nextSnapshotId": "3"}
+    assert isinstance(found, call.Call) and found.arguments == wanted
+
+
+def test_help_lists_all_and_explains_one(classic: bucketlake.Lake) -> None:
+    listed = {row.procedure: row for row in classic.sql("CALL sys.help()").collect()}
+    assert set(listed) == set(PROCEDURES)
+    assert listed["migrate_table"].state.startswith("not built: ")
+    told = [tuple(row) for row in classic.sql("CALL sys.help('compact')").collect()]
+    assert told[0][0] == "compact" and told[1] == ("  table", "string", TABLE.doc, "needed")
+    with pytest.raises(InvalidError, match="did you mean sys.compact"):
+        classic.sql("CALL sys.help('compcat')")

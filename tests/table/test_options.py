@@ -12,13 +12,13 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema.schema import AddColumn, RemoveOption, SetOption, UpdateComment
+from bucketlake.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from bucketlake.table import Table
 from bucketlake.types.model import DataType, Root
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string(), nullable=False)])
 ROWS = pa.table({"id": [1, 2], "dt": ["a", "b"]}, SCHEMA)
-EXPIRY = {"partition.expiration-time": "7 d", "partition.timestamp-formatter": "yyyyMMdd"}
+SORTING = {"manifest-sort.enabled": "true", "manifest-sort.max-rewrite-size": "1 mb"}
 
 
 def table(folder: Path, keys: tuple[str, ...] = (), **options: Any) -> Table:
@@ -43,9 +43,8 @@ def ids(made: Table, **options: Any) -> list[int]:
 
 
 REFUSED = {
-    "partition.expiration-time": "7 d",
+    "partition.idle-time-to-done": "7 d",
     "partition.mark-done-action": "http-report",
-    "tag.automatic-creation": "batch",
     "clustering.columns": "id",
     "manifest-sort.enabled": "true",
     "partition.sink-strategy": "hash",
@@ -80,11 +79,11 @@ def test_setting_a_refused_option_is_refused_at_every_door(tmp_path: Path, key: 
 
 
 def test_upkeep_of_another_engine_is_warned_of_once(tmp_path: Path) -> None:
-    made = foreign(tmp_path, EXPIRY)
+    made = foreign(tmp_path, SORTING)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ids(made) == [1, 2]
-    with pytest.warns(UserWarning, match="default.t.*partition.expiration-time, partition.timestamp-formatter"):
+    with pytest.warns(UserWarning, match="default.t.*manifest-sort.enabled, manifest-sort.max-rewrite-size"):
         made.write_arrow(ROWS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -95,9 +94,8 @@ def test_upkeep_of_another_engine_is_warned_of_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {**EXPIRY, "write-only": "true"},
-        {"partition.timestamp-formatter": "yyyyMMdd"},
-        {"tag.automatic-creation": "none", "manifest-sort.max-rewrite-size": "1 mb"},
+        {**SORTING, "write-only": "true"},
+        {"manifest-sort.max-rewrite-size": "1 mb"},
         {"write.merge-schema": "true"},
     ],
 )
@@ -109,7 +107,7 @@ def test_upkeep_that_nobody_asks_for_is_not_warned_of(tmp_path: Path, options: d
 
 
 def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path: Path) -> None:
-    made = foreign(tmp_path, {"partition.sink-strategy": "hash", **EXPIRY})
+    made = foreign(tmp_path, {"partition.sink-strategy": "hash", **SORTING})
     assert ids(made) == [1, 2]
     for write in (lambda: made.write_arrow(ROWS), lambda: made.delete("true"), made.compact, made.truncate):
         with pytest.raises(UnsupportedError, match=r"partition\.sink-strategy"):
@@ -122,7 +120,7 @@ def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path
     assert altered.options.get("snapshot.num-retained.min") == 3
     assert altered.options.text("partition.sink-strategy") == "hash"
     assert made.alter(SetOption("partition.sink-strategy", "hash")).schema.id == 2  # as it is: no change
-    reset = altered.alter(RemoveOption("partition.sink-strategy"), RemoveOption("partition.expiration-time"))
+    reset = altered.alter(RemoveOption("partition.sink-strategy"), RemoveOption("manifest-sort.enabled"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reset.write_arrow(ROWS)
@@ -138,7 +136,7 @@ def test_a_table_that_cannot_be_read_can_be_altered(tmp_path: Path) -> None:
 
 
 def test_renaming_a_column_that_a_refused_option_names(tmp_path: Path) -> None:
-    from bucketlake.schema.schema import RenameColumn
+    from bucketlake.schema.change import RenameColumn
 
     made = foreign(tmp_path, {"clustering.columns": "id"})
     assert made.alter(RenameColumn("id", "number")).options.text("clustering.columns") == "number"

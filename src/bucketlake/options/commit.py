@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, READS, SORTS, SORTS_PART, TAGS_PART, WRITES, Option
+from bucketlake.options.model import ENGINE, HONOURED, READS, SORTS, SORTS_PART, TAG_IDLE, WRITES, Option
 
 ROWS = (
     Option("commit.callback.#.param", "string", None, WRITES, "Argument of a commit call-back class."),
@@ -49,10 +49,10 @@ ROWS = (
     Option("manifest.target-file-size", "memory", "8 mb", HONOURED, "Size of a manifest.", least=1),
     Option("metastore.partitioned-table", "bool", "false", ENGINE, "The metastore knows the partitions."),
     Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
-    Option("sink.process-time-zone", "string", None, TAGS_PART, "Zone of processing time in tags."),
-    Option("sink.watermark-time-zone", "string", "UTC", TAGS_PART, "Zone of the watermark in tags."),
+    Option("sink.process-time-zone", "string", None, HONOURED, "Zone of processing time in tags."),
+    Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),
     Option("snapshot.ignore-empty-commit", "bool", None, HONOURED, "No snapshot for a commit without changes."),
     Option(
-        "snapshot.watermark-idle-timeout", "duration", None, TAGS_PART, "Time after which an idle watermark moves on."
+        "snapshot.watermark-idle-timeout", "duration", None, TAG_IDLE, "Time after which an idle watermark moves on."
     ),
 )

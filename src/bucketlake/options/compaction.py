@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import CLUSTERS, CLUSTERS_PART, EXPIRY_PART, HONOURED, READS, Option
+from bucketlake.options.model import CLUSTERS, CLUSTERS_PART, HONOURED, READS, Option
 
 ROWS = (
     Option(
@@ -109,7 +109,7 @@ ROWS = (
         "Percent by which the next run may be larger and still join.",
         least=0,
     ),
-    Option("compaction.skip-expired-partitions", "bool", "false", EXPIRY_PART, "Leave expired partitions alone."),
+    Option("compaction.skip-expired-partitions", "bool", "false", HONOURED, "Leave expired partitions alone."),
     Option(
         "compaction.small-file-ratio",
         "float",

@@ -64,12 +64,9 @@ def call(remedy: str) -> Effect:
     return Effect("refused", "calls", remedy=remedy)
 
 
-EXPIRY = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE")
-EXPIRY_PART = upkeep("drop old partitions with ALTER TABLE … DROP PARTITION or DELETE", "partition.expiration-time")
 DONE = upkeep("mark partitions done in the job that writes them")
 DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
-TAGS = upkeep("make tags with the engine that made the table")
-TAGS_PART = upkeep("make tags with the engine that made the table", "tag.automatic-creation")
+TAG_IDLE = upkeep("let the job that writes move the watermark on")
 CLUSTERS = upkeep("order the rows before they are written")
 CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")
 SORTS = upkeep("leave it out: manifests are pruned by partition as they are")

@@ -9,12 +9,8 @@ from bucketlake.options.model import (
     DONE,
     DONE_PART,
     ENGINE,
-    EXPIRY,
-    EXPIRY_PART,
     HONOURED,
     SPEED,
-    TAGS,
-    TAGS_PART,
     WRITES,
     Option,
 )
@@ -26,7 +22,7 @@ ROWS = (
     ),
     Option("changelog.time-retained", "duration", None, HONOURED, "How long changelogs are kept; else as snapshots."),
     Option(
-        "end-input.check-partition-expire", "bool", "false", EXPIRY_PART, "Expire partitions when a bounded write ends."
+        "end-input.check-partition-expire", "bool", "false", HONOURED, "Expire partitions when a bounded write ends."
     ),
     Option("metastore.tag-to-partition", "string", None, ENGINE, "Tags appear as partitions in the metastore."),
     Option(
@@ -43,23 +39,23 @@ ROWS = (
         ),
     ),
     Option("partition.end-input-to-done", "bool", "false", DONE, "Mark partitions done when a bounded write ends."),
-    Option("partition.expiration-batch-size", "int", None, EXPIRY_PART, "Partitions expired in one commit."),
+    Option("partition.expiration-batch-size", "int", None, HONOURED, "Partitions expired in one commit."),
     Option(
         "partition.expiration-check-interval",
         "duration",
         "1 h",
-        EXPIRY_PART,
+        HONOURED,
         "Pause between looks for expired partitions.",
     ),
-    Option("partition.expiration-max-num", "int", "100", EXPIRY_PART, "Most partitions expired at once."),
+    Option("partition.expiration-max-num", "int", "100", HONOURED, "Most partitions expired at once."),
     Option(
         "partition.expiration-strategy",
         "string",
         "values-time",
-        EXPIRY_PART,
+        HONOURED,
         "Age of a partition: by its values or its last write.",
     ),
-    Option("partition.expiration-time", "duration", None, EXPIRY, "Age at which a partition is dropped."),
+    Option("partition.expiration-time", "duration", None, HONOURED, "Age at which a partition is dropped."),
     Option(
         "partition.idle-time-to-report-statistic",
         "duration",
@@ -71,11 +67,9 @@ ROWS = (
     Option("partition.mark-done-action.custom.class", "string", None, DONE_PART, "Java class of a custom marking."),
     Option("partition.mark-done-action.http.params", "string", None, DONE_PART, "Arguments of marking by HTTP."),
     Option("partition.mark-done-action.http.url", "string", None, DONE_PART, "Address of marking by HTTP."),
-    Option(
-        "partition.timestamp-format.strict", "bool", "false", EXPIRY_PART, "Refuse partition values that are no time."
-    ),
-    Option("partition.timestamp-formatter", "string", None, EXPIRY_PART, "Form of time in partition values."),
-    Option("partition.timestamp-pattern", "string", None, EXPIRY_PART, "Partition columns that make up the time."),
+    Option("partition.timestamp-format.strict", "bool", "false", WRITES, "Refuse partition values that are no time."),
+    Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
+    Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
     Option(
         "snapshot.clean-empty-directories",
         "bool",
@@ -99,12 +93,12 @@ ROWS = (
     Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Most snapshots to keep.", least=1),
     Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep.", least=1),
     Option("snapshot.time-retained", "duration", "1 h", HONOURED, "How long snapshots are kept."),
-    Option("tag.automatic-completion", "bool", "false", TAGS_PART, "Make up for automatic tags that were missed."),
+    Option("tag.automatic-completion", "bool", "false", HONOURED, "Make up for automatic tags that were missed."),
     Option(
         "tag.automatic-creation",
         "enum",
         "none",
-        TAGS,
+        HONOURED,
         "What makes tags by itself.",
         values=(
             "none",
@@ -113,11 +107,11 @@ ROWS = (
             "batch",
         ),
     ),
-    Option("tag.batch.customized-name", "string", None, TAGS_PART, "Name of the tag that a batch write makes."),
+    Option("tag.batch.customized-name", "string", None, HONOURED, "Name of the tag that a batch write makes."),
     Option("tag.callback.#.param", "string", None, WRITES, "Argument of a tag call-back class."),
     Option("tag.callbacks", "string", None, WRITES, "Java classes called after a tag is made."),
-    Option("tag.create-success-file", "bool", "false", TAGS_PART, "Write a success file beside an automatic tag."),
-    Option("tag.creation-delay", "duration", "0 ms", TAGS_PART, "How late automatic tags are made."),
+    Option("tag.create-success-file", "bool", "false", HONOURED, "Write a success file beside an automatic tag."),
+    Option("tag.creation-delay", "duration", "0 ms", HONOURED, "How late automatic tags are made."),
     Option(
         "tag.creation-period",
         "enum",
@@ -131,8 +125,8 @@ ROWS = (
         ),
     ),
     Option("tag.creation-period-duration", "duration", None, HONOURED, "The same, as a duration."),
-    Option("tag.default-time-retained", "duration", None, TAGS, "Life of tags that name none."),
-    Option("tag.num-retained-max", "int", None, TAGS_PART, "Most automatic tags to keep."),
+    Option("tag.default-time-retained", "duration", None, HONOURED, "Life of tags that name none."),
+    Option("tag.num-retained-max", "int", None, HONOURED, "Most automatic tags to keep.", least=1),
     Option(
         "tag.period-formatter",
         "enum",
@@ -145,5 +139,5 @@ ROWS = (
             "without_dashes_and_spaces",
         ),
     ),
-    Option("tag.time-expire-enabled", "bool", "true", TAGS, "Drop tags whose life is over."),
+    Option("tag.time-expire-enabled", "bool", "true", HONOURED, "Drop tags whose life is over."),
 )

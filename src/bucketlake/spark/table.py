@@ -10,10 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.history import History
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.compact.reindex import Reindexed
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
@@ -27,7 +30,7 @@ from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True)
-class LakeTable:
+class LakeTable(History):
     """A handle on one table: the schema and options as it was opened. Immutable."""
 
     spark: SparkSession
@@ -159,6 +162,10 @@ class LakeTable:
         request = compaction.Request(partitions, where)
         return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request)
 
+    def rewrite_file_index(self, where: str | None = None) -> Reindexed:
+        """As `Table.rewrite_file_index`; by tasks if the files are large."""
+        return compaction.rewrite_file_index(self.spark, self.table, where)
+
     def advise_buckets(self) -> list[BucketAdvice]:
         """What every partition holds and how many buckets it should have, as `Table.advise_buckets` gives it."""
         return self.table.advise_buckets()
@@ -207,6 +214,12 @@ class LakeTable:
         if distributed:
             return orphans.remove_orphan_files(self.spark, self.table, older_than, dry_run, threads)
         return self.table.remove_orphan_files(older_than, dry_run, threads)
+
+    def _history(self, writing: bool = False) -> Store:
+        return self.table._history(writing)
+
+    def _branch_store(self, name: str) -> Store:
+        return self.table._branch_store(name)
 
     # ---- look
 

@@ -18,8 +18,10 @@ from contextlib import suppress
 
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.clean.partitions import expire_partitions
 from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.refs.upkeep import tag_commit
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
@@ -369,14 +371,25 @@ def _expire_changelogs(
 
 
 def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = False) -> Snapshot | None:
-    """Expire what is due after a commit made `snapshot` the newest; gives `snapshot` back.
+    """Make the tags and expire what is due after a commit made `snapshot` the newest; gives `snapshot` back.
 
     Not for `write-only` tables, unless the commit is `dedicated` maintenance, nor for pending postpone rows. A failure
     is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables.
     Spec: docs/spec/expiry.md#after-a-commit
     """
-    postponed = store.schema.bucket_mode is BucketMode.POSTPONE
-    if snapshot is None or postponed or (store.options.get("write-only") and not dedicated):
+    if snapshot is None:
+        return None
+    upkeep = dedicated or not store.options.get("write-only")
+    try:
+        tag_commit(store, upkeep)
+    except Exception as error:
+        warnings.warn(f"committed, but automatic tags were not made or dropped: {error}", stacklevel=2)
+    if upkeep and _looks_for_old_partitions(store):
+        try:
+            expire_partitions(store)
+        except Exception as error:
+            warnings.warn(f"committed, but partitions were not expired: {error}", stacklevel=2)
+    if store.schema.bucket_mode is BucketMode.POSTPONE or not upkeep:
         return snapshot
     try:
         config = ExpireConfig.of(store)
@@ -388,6 +401,17 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
     except Exception as error:  # nothing may read as if the commit had failed
         warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
     return snapshot
+
+
+def _looks_for_old_partitions(store: Store) -> bool:
+    """Whether each commit looks for partitions that are too old: long jobs do so from time to time, a single
+    commit by itself only if it is told to."""
+    options = store.options
+    if options.get("partition.expiration-time") is None or not store.schema.partition_keys:
+        return False
+    return bool(options.get("end-input.check-partition-expire")) or not options.get(
+        "partition.expiration-check-interval"
+    )
 
 
 def _may_be_due(store: Store, newest: Snapshot, config: ExpireConfig) -> bool:

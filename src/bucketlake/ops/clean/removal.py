@@ -115,6 +115,23 @@ def changelogs_removal(store: Store, span: Span, earliest: Snapshot, tags: Seque
     return going.removal(names)
 
 
+def tag_removal(store: Store, tag: Snapshot) -> Removal:
+    """What goes with a tag whose name is gone and whose snapshot has expired: what no branch, its own included, has in
+    a snapshot, a tag or a changelog.
+
+    Raises NotFoundError if something that is left vanishes meanwhile: look again.
+    """
+    going = _Candidates(store)
+    going.live_in(tag)
+    names = _Names(store)
+    names.offer_data(tag)
+    names.offer_indexes(tag)
+    own = store.paths.options.get("branch", MAIN)
+    for branch in dict.fromkeys((own, MAIN, *store.branches())):
+        _keep_for_branch(store if branch == own else store.on_branch(branch), going, names)
+    return going.removal(names)
+
+
 def _is_line(store: Store, snapshots: Sequence[Snapshot]) -> bool:
     """Whether each snapshot can be seen to stand on the one before it."""
     return all(stands_on(store, left, right) for left, right in pairwise(snapshots))
@@ -205,6 +222,17 @@ class _Candidates:
                 self._add(entry)
         for key in added & self.files.keys():
             del self.files[key]
+
+    def live_in(self, snapshot: Snapshot) -> None:
+        """Files that are live in a snapshot; nothing of manifests that are gone."""
+        counts: dict[FileKey, int] = {}
+        for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+            for entry in _readable(self.store, name):
+                key, added = _key(entry), entry.kind == FileKind.ADD
+                counts[key] = counts.get(key, 0) + (1 if added else -1)
+                if added:
+                    self._add(entry)
+        self.files = {key: paths for key, paths in self.files.items() if counts[key] > 0}
 
     def added_as_changelog(self, snapshot: Snapshot) -> None:
         """The changelog files of a commit."""

@@ -395,7 +395,7 @@ class Publisher:
         that was certainly published into the past is taken back. Raises CommitUnknownError alone."""
         for tried in range(self._store.options.get("commit.max-retries") + 1):
             try:
-                if base is None or self._store.has_snapshot(base.id):
+                if base is None or self._is_there(base):
                     return
                 found = standing(self._store, snapshot, changes.table)
             except NotFoundError:
@@ -411,6 +411,11 @@ class Publisher:
                 remove_stray(self._store, snapshot)
             break
         raise _unknown(snapshot, name)
+
+    def _is_there(self, base: Snapshot) -> bool:
+        """Whether the table still has a snapshot, and not another one of its id: a rollback frees ids for others."""
+        found = self._store.find_snapshot(base.id)
+        return found is not None and found.uuid == base.uuid
 
     def _hint(self, snapshot: Snapshot) -> None:
         """Best effort: readers do without."""

@@ -37,7 +37,8 @@ class Standing(Enum):
 def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -> Standing:
     """Whether the history stands on a snapshot whose base is gone. `delta`: what it adds and deletes.
 
-    Expiry takes the oldest first: where the snapshot is still there, so is everything of its history that followed it.
+    Expiry takes the oldest first: where the snapshot is still there, so is everything of its history that followed it;
+    where its base is gone and an older one of the history is not, the base was rolled back.
     Errors: NotFoundError where something vanishes meanwhile, StorageError, CorruptError.
     """
     ids = set(store.snapshot_ids())
@@ -47,6 +48,8 @@ def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -
         known = set() if later is None else {manifest.file_name for manifest in store.data_manifests(later)}
         added = {manifest.file_name for manifest in store.manifest_list(snapshot.delta_manifest_list)}
         return Standing.LIVES if added and added <= known else Standing.UNKNOWN
+    if _is_rolled_back(store, snapshot, ids):
+        return Standing.STRAY
     if not any(number > snapshot.id for number in ids):
         return Standing.LIVES
     following = store.find_snapshot(snapshot.id + 1)
@@ -61,6 +64,12 @@ def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -
     live = {_place(entry) for entry in base.values() if entry.kind == FileKind.ADD}
     fits = all((_place(entry) in live) == (entry.kind == FileKind.ADD) for entry in fold(delta).values())
     return Standing.LIVES if fits else Standing.STRAY
+
+
+def _is_rolled_back(store: Store, snapshot: Snapshot, ids: set[int]) -> bool:
+    """Whether the oldest snapshot of the history is older than a base that is gone. Strays are older than the hint."""
+    hint = store.hint(store.paths.earliest_hint)
+    return hint is not None and hint < snapshot.id and hint in ids
 
 
 def _place(entry: ManifestEntry) -> tuple[bytes, int, int, str]:

@@ -15,12 +15,12 @@ Spec: docs/spec/incremental.md#automatic-tags
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 
-__all__ = ["earlier_tags", "tag_time"]
+__all__ = ["earlier_tags", "previous_tag_time", "tag_name", "tag_period", "tag_time"]
 
 _DAYS = {"with_dashes": r"(\d{4})-(\d\d)-(\d\d)", "without_dashes": r"(\d{4})(\d\d)(\d\d)"}
 _DAYS["without_dashes_and_spaces"] = _DAYS["without_dashes"]
@@ -45,6 +45,35 @@ def tag_time(name: str, options: TableOptions) -> datetime | None:
         return datetime(year, month, day, hour, minute)
     except ValueError:
         return None
+
+
+_EPOCH = datetime(1970, 1, 1)
+_PERIODS = {"daily": timedelta(days=1), "hourly": timedelta(hours=1), "two-hours": timedelta(hours=2)}
+
+
+def tag_period(options: TableOptions) -> timedelta:
+    """The time from one automatic tag to the next."""
+    given = options.get("tag.creation-period-duration")
+    return _PERIODS[options.get("tag.creation-period")] if given is None else timedelta(milliseconds=given)
+
+
+def previous_tag_time(time: datetime, options: TableOptions) -> datetime:
+    """The time of the automatic tag that holds what came before `time`: the period before the one that it is in."""
+    period = tag_period(options)
+    return _EPOCH + (time - _EPOCH) // period * period - period
+
+
+def tag_name(time: datetime, options: TableOptions) -> str:
+    """The name of the automatic tag of a time."""
+    form, period = options.get("tag.period-formatter"), options.get("tag.creation-period")
+    dashes = "-" if form == "with_dashes" else ""
+    if options.is_set("tag.creation-period-duration"):
+        return time.strftime("%Y%m%d%H%M")
+    if period == "daily":
+        return time.strftime(f"%Y{dashes}%m{dashes}%d")
+    if period == "two-hours":
+        return time.strftime("%Y-%m-%d %H")
+    return time.strftime(f"%Y{dashes}%m{dashes}%d{'' if form.endswith('spaces') else ' '}%H")
 
 
 def earlier_tags(store: Store, name: str, options: TableOptions) -> list[str]:

@@ -14,13 +14,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bucketlake.errors import BucketlakeError, InvalidError, StorageError
+from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact import append_compact, maintain, postpone_compact
 from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket
 from bucketlake.ops.compact.postpone_compact import PendingUnit, place_rows
+from bucketlake.ops.compact.reindex import Action, Done, Reindexed, reindex, run_here
 from bucketlake.ops.rescale import rescale as rescaling
 from bucketlake.ops.rewrite.rebucket import MoveUnit, move
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
@@ -33,6 +36,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
+from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -163,7 +167,7 @@ def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | N
     Errors: InvalidError (partitions, condition), UnsupportedError, ConflictError.
     """
     store = table.for_writing().store
-    wanted = _filter(spark, store, request)
+    wanted = both(_filter(spark, store, request), worth_compacting(store))
     if not store.schema.primary_keys:
         done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
     else:
@@ -198,3 +202,19 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
     if request.idle is not None:
         wanted = both(wanted, idle(store, store.latest_snapshot(), parse_duration(request.idle)))
     return wanted
+
+
+def rewrite_file_index(spark: SparkSession, table: Table, where: str | Predicate | None) -> Reindexed:
+    """Build the file indexes that a table's options ask for, of all partitions or of those that a condition chooses."""
+    store = table.for_writing().store
+    return reindex(store, _filter(spark, store, Request(where=where)), run_indexing(spark))
+
+
+def run_indexing(spark: SparkSession) -> Callable[[Action, Sequence[ManifestEntry]], list[Done]]:
+    """How `ops.compact.reindex` indexes files with this session."""
+
+    def run(action: Action, entries: Sequence[ManifestEntry]) -> list[Done]:
+        small = sum(entry.file.file_size for entry in entries) <= DRIVER_BYTES
+        return run_here(action, entries) if small else run_each(spark)(action, entries)
+
+    return run

@@ -5,16 +5,20 @@ Spec: docs/procedures.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.sql.procedures.registry import Arguments
 from bucketlake.sql.text import names
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
 
-Arguments = Mapping[str, str]  # those that are given and not empty
+
+def table_of(lake: Lake, given: Arguments) -> LakeTable:
+    """The table that the argument `table` names."""
+    return lake.table(table_name(lake, given["table"]))
 
 
 def table_name(lake: Lake, text: str) -> str:
@@ -39,7 +43,7 @@ def whole_number(given: Arguments, name: str) -> int | None:
     if text is None:
         return None
     try:
-        return int(text)
+        return int(text.strip().rstrip("lL"))
     except ValueError as error:
         raise InvalidError("not a whole number", argument=name, value=text) from error
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures.arguments import Arguments, table_name, whole_number
+from bucketlake.sql.procedures.arguments import table_name, whole_number
+from bucketlake.sql.procedures.registry import DONE, PARTITIONS, TABLE, WHERE, Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from bucketlake.spark.session import Lake
 
 _ADVICE = "`partition` string, `rows` bigint, `bytes` bigint, buckets int, skew double, sorted_runs int"
@@ -30,19 +29,19 @@ def check_rescale(given: Arguments) -> None:
         raise InvalidError(f"{' and '.join(named)} cannot be used together.")
 
 
-def rescale(lake: Lake, given: Arguments) -> DataFrame:
+def rescale(lake: Lake, given: Arguments) -> Rows:
     """One row: whether it was done."""
     lake.table(table_name(lake, given["table"])).rescale(
         whole_number(given, "bucket_num"),
         partitions=given.get("partitions", given.get("partition")),
         where=given.get("where"),
     )
-    return lake.spark.createDataFrame([(True,)], "result boolean")
+    return DONE
 
 
-def advise(lake: Lake, given: Arguments) -> DataFrame:
+def advise(lake: Lake, given: Arguments) -> Rows:
     """One row a partition, largest first."""
-    rows = [
+    return [
         (
             "/".join(f"{name}={text}" for name, text in advice.partition.items()),
             *(advice.rows, advice.bytes, advice.buckets, advice.skew, advice.sorted_runs),
@@ -50,4 +49,31 @@ def advise(lake: Lake, given: Arguments) -> DataFrame:
         )
         for advice in lake.table(table_name(lake, given["table"])).advise_buckets()
     ]
-    return lake.spark.createDataFrame(rows, f"{_ADVICE}, recommended int, reason string")
+
+
+PROCEDURES = (
+    Procedure(
+        "rescale",
+        "Puts the rows of partitions into another number of buckets.",
+        (
+            TABLE,
+            Argument("bucket_num", "the new number; needed for postpone tables", "int", default="bucket"),
+            PARTITIONS,
+            WHERE,
+            Argument("partition", "as `partitions`", engine="flink"),
+            Argument("scan_parallelism", "taken; work is spread by buckets", "int", engine="flink"),
+            Argument("sink_parallelism", "taken; work is spread by buckets", "int", engine="flink"),
+        ),
+        rescale,
+        check=check_rescale,
+        flink=("table", "bucket_num", "partition", "scan_parallelism", "sink_parallelism"),
+    ),
+    Procedure(
+        "advise_buckets",
+        "What every partition holds, and how many buckets it should have, largest first.",
+        (TABLE,),
+        advise,
+        f"{_ADVICE}, recommended int, reason string",
+        engines="",
+    ),
+)

@@ -3,20 +3,19 @@
     call     := CALL [catalog.] sys . name ( [argument {, argument}] )
     argument := [name =>] literal            name: bare or in backticks; '' and NULL mean absent
 
-Spec: docs/procedures.md
+Spec: docs/sql/procedures.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options.options import parse_duration
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.sql.procedures import buckets, expiry
-from bucketlake.sql.procedures.arguments import Arguments, parse_options, table_name
+from bucketlake.sql.procedures.catalogue import find_procedure
+from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -27,33 +26,19 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-Run = Callable[["Lake", Arguments], "DataFrame"]
-
 
 @dataclass(frozen=True, slots=True)
-class Procedure:
-    """`spark`, `flink`: parameters in the engines' orders (Flink's where it differs); `required`: these must be given.
-    `check` raises InvalidError for arguments that cannot be meant; `run` does it."""
+class Call:
+    """A procedure and what it is called with."""
 
-    spark: tuple[str, ...]
-    run: Run
-    check: Callable[[Arguments], None]
-    flink: tuple[str, ...] = ()
-    required: tuple[str, ...] = ("table",)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All parameters, each once."""
-        return tuple(dict.fromkeys((*self.spark, *self.flink)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
     procedure: Procedure
     arguments: Arguments
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        return self.procedure.run(lake, self.arguments)
+        """Its rows."""
+        assert self.procedure.run is not None
+        rows = self.procedure.run(lake, self.arguments)
+        return lake.spark.createDataFrame(list(rows), self.procedure.columns)
 
 
 def parse(cursor: Cursor) -> Statement | None:
@@ -66,25 +51,11 @@ def parse(cursor: Cursor) -> Statement | None:
     name = cursor.name()
     if name[-2:-1] != ("sys",) or len(name) > 3 or (len(name) == 3 and name[0].lower() not in CATALOG_NAMES):
         return None
-    procedure = _procedure(name[-1].lower())
-    return _Call(procedure, _bound(name[-1], procedure, _arguments(cursor)))
-
-
-def _procedure(name: str) -> Procedure:
-    found = PROCEDURES.get(name)
-    if found is not None:
-        return found
-    if name in LATER:
-        raise UnsupportedError(
-            f"procedure sys.{name} is not supported yet", supported=sorted(PROCEDURES), remedy="use one of these"
-        )
-    near = get_close_matches(name, [*PROCEDURES, *LATER], 1)
-    raise InvalidError(
-        "no such procedure",
-        procedure=f"sys.{name}",
-        procedures=sorted(PROCEDURES),
-        remedy=f"did you mean sys.{near[0]}?" if near else "call one of these",
-    )
+    procedure = find_procedure(name[-1])
+    arguments = _bound(procedure, _arguments(cursor))
+    if procedure.run is None:
+        raise UnsupportedError(f"procedure sys.{procedure.name} is not supported", reason=procedure.missing)
+    return Call(procedure, arguments)
 
 
 # ---------------------------------------------------------------------------------------------- arguments
@@ -119,16 +90,28 @@ def _value(cursor: Cursor) -> str | None:
         return None
     if token is not None and token.kind == "quoted":
         cursor.fail("expected a value; texts stand in single quotes")
-    return cursor.literal()
+    if cursor.accept("MAP"):
+        texts = cursor.bracketed(cursor.literal, empty=True)
+        return ",".join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
+    text = cursor.literal()
+    last = cursor.tokens[cursor.at - 1]
+    while last.kind == "number" and (more := cursor.peek()) is not None and more.start == last.start:
+        cursor.next()  # `3L` is cut into a number and the cast that it stands for
+    while token is not None and token.kind == "string" and (follows := cursor.peek()) is not None:
+        if follows.kind != "string":
+            break
+        text += cursor.string()  # literals beside each other are one
+    return text
 
 
-def _bound(name: str, procedure: Procedure, given: list[tuple[str | None, str | None]]) -> Arguments:
+def _bound(procedure: Procedure, given: list[tuple[str | None, str | None]]) -> Arguments:
     """The arguments by name; positional ones in Spark's order where that makes sense, else in Flink's."""
-    orders = [procedure.spark, *([procedure.flink] if procedure.flink else [])]
+    orders = [procedure.spark or tuple(argument.name for argument in procedure.arguments)]
+    orders += [procedure.flink] if procedure.flink else []
     errors: list[InvalidError] = []
     for order in orders if any(key is None for key, _ in given) else orders[:1]:
         try:
-            found = _by_name(name, procedure, order, given)
+            found = _by_name(procedure, order, given)
             procedure.check(found)
         except InvalidError as error:
             errors.append(error)
@@ -137,111 +120,48 @@ def _bound(name: str, procedure: Procedure, given: list[tuple[str | None, str | 
     raise errors[0]
 
 
-def _by_name(
-    name: str, procedure: Procedure, order: tuple[str, ...], given: list[tuple[str | None, str | None]]
-) -> Arguments:
+def _by_name(procedure: Procedure, order: tuple[str, ...], given: list[tuple[str | None, str | None]]) -> Arguments:
     found: dict[str, str] = {}
     seen: set[str] = set()
+    parameters = [argument.name for argument in procedure.arguments]
     if len(given) > len(order):
-        raise InvalidError(f"too many arguments for sys.{name}", given=len(given), parameters=list(order))
+        raise InvalidError(f"too many arguments for sys.{procedure.name}", given=len(given), parameters=list(order))
     for place, (key, value) in enumerate(given):
-        key = order[place] if key is None else key
-        if key not in procedure.names:
-            near = get_close_matches(key, procedure.names, 1)
+        argument = procedure.argument(order[place] if key is None else key)
+        if argument is None:
+            near = get_close_matches(key or "", parameters, 1)
             raise InvalidError(
-                f"sys.{name} has no such argument",
+                f"sys.{procedure.name} has no such argument",
                 argument=key,
-                parameters=list(procedure.names),
+                parameters=parameters,
                 remedy=f"did you mean {near[0]}?" if near else "use these",
             )
-        if key in seen:
-            raise InvalidError(f"sys.{name}: argument given twice", argument=key)
-        seen.add(key)
+        if argument.name in seen:
+            raise InvalidError(f"sys.{procedure.name}: argument given twice", argument=argument.name)
+        seen.add(argument.name)
         if value is not None and value.strip():
-            found[key] = value
-    missing = [key for key in procedure.required if key not in found]
+            found[argument.name] = _checked(argument, value)
+    missing = [name for name in procedure.required if name not in found]
     if missing:
-        raise InvalidError(f"sys.{name} needs arguments", missing=missing, parameters=list(procedure.names))
+        raise InvalidError(f"sys.{procedure.name} needs arguments", missing=missing, parameters=parameters)
     return found
 
 
-# ---------------------------------------------------------------------------------------------- compact
-
-_ORDERS = ("order", "zorder", "hilbert")
+_LARGEST = {"int": 2**31 - 1, "bigint": 2**63 - 1}
 
 
-def _check_compact(given: Arguments) -> None:
-    strategy, order = given.get("compact_strategy", "full").lower(), given.get("order_strategy", "none").lower()
-    if strategy not in ("full", "minor"):
-        raise InvalidError(f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured.")
-    if order not in ("none", *_ORDERS):
-        raise InvalidError("unknown order_strategy", order_strategy=order, known=["none", *_ORDERS])
-    if order == "none" and "order_by" in given:
-        raise InvalidError('order_strategy "none" cannot work with order_by columns.')
-    if order != "none" and "partition_idle_time" in given:
-        raise InvalidError("sort compact do not support 'partition_idle_time'.")
-    if "partitions" in given and "where" in given:
-        raise InvalidError("partitions and where cannot be used together.")
-    if "partition_idle_time" in given:
-        parse_duration(given["partition_idle_time"])
-    parse_options(given.get("options", ""))
-
-
-def _compact(lake: Lake, given: Arguments) -> DataFrame:
-    """One row: whether it was done."""
-    order = given.get("order_strategy", "none").lower()
-    if order != "none":
-        raise UnsupportedError(f"sys.compact with order_strategy '{order}' is not supported yet", table=given["table"])
-    lake.table(table_name(lake, given["table"])).with_options(parse_options(given.get("options", ""))).compact(
-        partitions=given.get("partitions"),
-        where=given.get("where"),
-        full=given.get("compact_strategy", "full").lower() == "full",
-        idle=given.get("partition_idle_time"),
-    )
-    return lake.spark.createDataFrame([(True,)], "result boolean")
-
-
-PROCEDURES: dict[str, Procedure] = {
-    "compact": Procedure(
-        spark=(
-            *("table", "partitions", "compact_strategy", "order_strategy", "order_by", "where", "options"),
-            "partition_idle_time",
-        ),
-        flink=(
-            *("table", "partitions", "order_strategy", "order_by", "options", "where", "partition_idle_time"),
-            "compact_strategy",
-        ),
-        run=_compact,
-        check=_check_compact,
-    ),
-    "expire_changelogs": Procedure(spark=expiry.CHANGELOGS, run=expiry.expire_changelogs, check=expiry.check),
-    "expire_snapshots": Procedure(spark=expiry.SNAPSHOTS, run=expiry.expire_snapshots, check=expiry.check),
-    "remove_orphan_files": Procedure(spark=expiry.ORPHANS, run=expiry.remove_orphan_files, check=expiry.check),
-    "rescale": Procedure(
-        spark=("table", "bucket_num", "partitions", "where"),
-        flink=("table", "bucket_num", "partition", "scan_parallelism", "sink_parallelism"),
-        run=buckets.rescale,
-        check=buckets.check_rescale,
-    ),
-    "advise_buckets": Procedure(spark=("table",), run=buckets.advise, check=lambda given: None),
-}
-# Paimon's procedures that are not there yet; one moves up with its issue.
-LATER = frozenset(
-    (
-        *("alter_column_default_value", "alter_function", "alter_view_dialect", "clear_consumers", "clone"),
-        *("compact_chain_table", "compact_database", "compact_manifest", "copy", "create_branch", "create_function"),
-        *("create_global_index", "create_tag", "create_tag_from_timestamp", "create_tag_from_watermark"),
-        *("data_evolution_merge_into", "delete_branch", "delete_tag", "drop_function", "drop_global_index"),
-        *(
-            "drop_partition",
-            "expire_partitions",
-            "expire_tags",
-            "fast_forward",
-        ),
-        *("mark_partition_done", "merge_branch", "merge_into", "migrate_database", "migrate_table", "purge_files"),
-        *("query_service", "remove_unexisting_files", "remove_unexisting_manifests"),
-        *("rename_branch", "rename_tag", "repair", "repair_earliest_snapshot", "replace_tag"),
-        *("reset_consumer", "rewrite_file_index", "rollback", "rollback_to", "rollback_to_timestamp"),
-        *("rollback_to_watermark", "trigger_tag_automatic_creation"),
-    )
-)
+def _checked(argument: Argument, value: str) -> str:
+    """A value as its parameter's kind writes it; InvalidError where it is of another."""
+    text = value.strip()
+    if argument.kind in _LARGEST:
+        number = re.fullmatch(r"([+-]?[0-9]{1,19})[lLsSyY]?", text)
+        if number is None:
+            raise InvalidError("not a whole number", argument=argument.name, value=value)
+        if not -_LARGEST[argument.kind] - 1 <= int(number[1]) <= _LARGEST[argument.kind]:
+            raise InvalidError("the number is out of range", argument=argument.name, value=value, kind=argument.kind)
+        return str(int(number[1]))
+    if argument.kind == "boolean":
+        if text.lower() not in ("true", "false"):
+            raise InvalidError("neither true nor false", argument=argument.name, value=value)
+        return text.lower()
+    return value

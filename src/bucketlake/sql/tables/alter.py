@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import UnsupportedError
 from bucketlake.schema import schema as core
 from bucketlake.schema.default import stored_default
+from bucketlake.sql.tables import tags
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
@@ -239,4 +240,5 @@ _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     (("DROP", "COLUMN"), _drop_columns),
     (("ALTER", "COLUMN"), _alter_column),
     (("CHANGE", "COLUMN"), _alter_column),
+    *tags.ALTERATIONS,
 ]

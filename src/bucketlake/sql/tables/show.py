@@ -10,6 +10,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.default import default_sql
 from bucketlake.spark.types import spark_type
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
+from bucketlake.sql.tables.tags import show_tags
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -32,6 +33,8 @@ def show(cursor: Cursor) -> Statement | None:
         return _ShowDatabases(_pattern(cursor))
     if cursor.accept("TABLES"):
         return _ShowTables(cursor.name() if _accept_in(cursor) else None, _pattern(cursor))
+    if cursor.accept("TAGS"):
+        return show_tags(cursor)
     if cursor.accept("CREATE", "TABLE"):
         cursor.table()
         return None if cursor.accept("AS", "SERDE") else _OfTable(_create_table)

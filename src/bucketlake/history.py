@@ -1,0 +1,233 @@
+"""What a table's handles offer about its history: tags, branches, going back, consumers, old partitions.
+
+The same methods stand on a table without Spark and on one of a lake; both say which store they are about.
+
+Spec: docs/spec/tags.md
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean import consumers as reading
+from bucketlake.ops.clean import partitions
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
+from bucketlake.ops.clean.missing import remove_missing_files, repair_earliest
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.manifest_compact import compact_manifests
+from bucketlake.ops.compact.reindex import Reindexed, reindex
+from bucketlake.ops.refs import branches as branching
+from bucketlake.ops.refs import rollback, upkeep
+from bucketlake.ops.refs import tags as tagging
+from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.scan.select import epoch_millis
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.options.options import parse_duration
+from bucketlake.predicate.parse import parse_where
+
+Lifetime = (
+    str | timedelta | None
+)  # "7 d", or a span of time; None: the table's tag.default-time-retained, else for ever
+
+
+class History(ABC):
+    """Methods of a handle on a table that look at, name and change its history."""
+
+    @abstractmethod
+    def _history(self, writing: bool = False) -> Store:
+        """The store that the methods are about; `writing`: refused where the table cannot be written here."""
+
+    @abstractmethod
+    def _branch_store(self, name: str) -> Store:
+        """The store of another branch with its own schema, for writing."""
+
+    # ---- tags
+
+    def tags(self) -> dict[str, Snapshot]:
+        """All tags by name, and the snapshots that they hold."""
+        return self._history().tags()
+
+    def create_tag(
+        self, name: str, snapshot_id: int | None = None, time_retained: Lifetime = None, *, if_not_exists: bool = False
+    ) -> None:
+        """Give a snapshot, the newest by default, a name that keeps its files when it expires.
+
+        `time_retained`: after so long the tag goes. AlreadyExistsError for a name that is taken, NotFoundError for a
+        snapshot that is neither there nor held by another tag.
+        Spec: docs/spec/tags.md#tags
+        """
+        store = self._history(writing=True)
+        lifetime = _lifetime(store, time_retained)
+        tagging.create_tag(store, name, snapshot_id, lifetime, if_absent=if_not_exists)
+
+    def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Lifetime = None) -> None:
+        """Let a tag hold another snapshot (the newest by default), for another time."""
+        given = None if time_retained is None else _millis(time_retained)
+        tagging.replace_tag(self._history(writing=True), name, snapshot_id, given)
+
+    def rename_tag(self, name: str, target: str) -> None:
+        """Give a tag another name that is free."""
+        tagging.rename_tag(self._history(writing=True), name, target)
+
+    def delete_tag(self, name: str) -> bool:
+        """Remove a tag, and the files that only it kept; False if there is none."""
+        return tagging.delete_tag(self._history(writing=True), name)
+
+    def expire_tags(self, older_than: str | datetime | None = None) -> list[str]:
+        """Remove tags whose time is over, and those made before `older_than`; the names of what went."""
+        return tagging.expire_tags(self._history(writing=True), epoch_millis(older_than))
+
+    def trigger_tag_automatic_creation(self) -> None:
+        """Make the tags that `tag.automatic-creation` asks for now, and drop those whose time is over."""
+        store = self._history(writing=True)
+        upkeep.run_auto_tags(store)
+        upkeep.drop_old_tags(store)
+
+    # ---- branches
+
+    def branches(self) -> list[str]:
+        """Names of all branches but the main one."""
+        return self._history().branches()
+
+    def create_branch(self, name: str, tag: str | None = None, *, if_not_exists: bool = False) -> None:
+        """Make a branch, empty or with what a tag of this branch holds; read and written as `t$branch_<name>`.
+
+        Spec: docs/spec/tags.md#branches
+        """
+        branching.create_branch(self._history(writing=True), name, tag, if_absent=if_not_exists)
+
+    def delete_branch(self, name: str) -> None:
+        """Remove a branch. Files that it alone has are orphans."""
+        branching.delete_branch(self._history(writing=True), name)
+
+    def rename_branch(self, name: str, target: str) -> None:
+        """Give a branch another name that is free."""
+        branching.rename_branch(self._history(writing=True), name, target)
+
+    def fast_forward(self, branch: str) -> None:
+        """Replace this branch's history, from the other's first snapshot on, by the other's."""
+        branching.fast_forward(self._history(writing=True), branch)
+
+    def merge_branch(self, source: str, target: str = branching.MAIN) -> Snapshot | None:
+        """Append a branch's files to another branch of an append table; None where it has them all."""
+        return branching.merge_branch(self._history(writing=True), source, target, self._branch_store)
+
+    # ---- going back
+
+    def rollback_to(
+        self,
+        version: int | str | None = None,
+        *,
+        timestamp: int | str | datetime | None = None,
+        watermark: int | None = None,
+    ) -> Snapshot:
+        """Make an older snapshot the newest: what came later goes, tags included. The snapshot.
+
+        `version`: a snapshot's id or a tag's name; `timestamp`: the newest snapshot not later (epoch milliseconds, or
+        text in this machine's time zone); `watermark`: the newest whose watermark is not later.
+        Spec: docs/spec/tags.md#rollback
+        """
+        if sum(one is not None for one in (version, timestamp, watermark)) != 1:
+            raise InvalidError("only can set one of version, timestamp and watermark")
+        store = self._history(writing=True)
+        rollback.latest_or_refuse(store)
+        if isinstance(version, int):
+            target = rollback.find_version(store, version)
+        elif version is not None:
+            target = store.tag(version)
+        elif timestamp is not None:
+            millis = timestamp if isinstance(timestamp, int) else epoch_millis(timestamp)
+            target = rollback.earlier_than(store, millis or 0)
+        else:
+            target = rollback.earlier_watermark(store, watermark or 0)
+        rollback.rollback(store, target)
+        return tagging.plain_snapshot(target)
+
+    def rollback_to_as_latest(self, version: int | str) -> Snapshot:
+        """Publish a snapshot that holds what an older one, by id or tag, held; nothing is taken away.
+
+        Spec: docs/spec/tags.md#rollback
+        """
+        store = self._history(writing=True)
+        rollback.latest_or_refuse(store)
+        tagged = isinstance(version, str)
+        target = store.tag(version) if isinstance(version, str) else rollback.find_version(store, version)
+        return rollback.rollback_as_latest(store, tagging.plain_snapshot(target), tagged)
+
+    # ---- who reads, what is old
+
+    def consumers(self) -> dict[str, int]:
+        """The snapshot that each consumer reads next."""
+        return self._history().consumers()
+
+    def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
+        """Let a consumer go on with a snapshot, or forget it."""
+        reading.reset_consumer(self._history(writing=True), name, next_snapshot)
+
+    def clear_consumers(self, including: str | None = None, excluding: str | None = None) -> list[str]:
+        """Forget consumers whose names match; the names."""
+        return reading.clear_consumers(self._history(writing=True), including, excluding)
+
+    def expire_partitions(self, options: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+        """Drop partitions that are too old by `partition.expiration-*`, `options` laid over; what went.
+
+        Spec: docs/spec/tags.md#partitions
+        """
+        return partitions.expire_partitions(self._history(writing=True).with_options(options or {}))
+
+    def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
+        """Say of partitions that they are done, as `partition.mark-done-action` says."""
+        partitions.mark_partitions_done(self._history(writing=True), specs)
+
+    def compact_manifests(self) -> Snapshot | None:
+        """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
+        return compact_manifests(self._history(writing=True))
+
+    def rewrite_file_index(self, where: str | None = None) -> Reindexed:
+        """Build the file indexes that the table's options ask for on files that are there: of all partitions, or of
+        those that a condition over partition columns is true for.
+
+        Spec: docs/spec/file_index.md#rewriting
+        """
+        store = self._history(writing=True)
+        predicate = None if where is None else parse_where(where, store.schema.fields)
+        return reindex(store, chosen_partitions(store, None, predicate))
+
+    def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
+        """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
+        return remove_missing_files(self._history(writing=True), dry_run, threads)
+
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Let the history begin with a snapshot that follows a gap; the id that it began with."""
+        return repair_earliest(self._history(writing=True), snapshot_id)
+
+    def purge(self) -> None:
+        """Remove all rows for good: branches, tags, consumers, snapshots but the newest (an empty one), files.
+
+        No writer may be at work: what it has not committed yet is removed, too.
+        """
+        store = self._history(writing=True)
+        for name in store.branches():
+            branching.delete_branch(store, name)
+        for name in store.tag_names():
+            tagging.delete_tag(store, name)
+        reading.clear_consumers(store)
+        Commit(store, new_commit_user(store)).truncate()
+        expire_changelogs(store, everything=True)
+        now = store.env.clock.now_millis()
+        expire_snapshots(store, ExpireConfig.of(store, Limits(1, 1, now, 2**31 - 1)))
+        remove_orphans(store, now, False, None)
+
+
+def _lifetime(store: Store, given: Lifetime) -> int | None:
+    return store.options.get("tag.default-time-retained") if given is None else _millis(given)
+
+
+def _millis(span: str | timedelta) -> int:
+    return parse_duration(span) if isinstance(span, str) else span // timedelta(milliseconds=1)

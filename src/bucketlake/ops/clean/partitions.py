@@ -1,0 +1,149 @@
+"""Partitions that are too old, and partitions that are done.
+
+    expire_partitions(store)            drops what `partition.expiration-*` says is too old
+    mark_partitions_done(store, specs)  writes what `partition.mark-done-action` says
+
+Which partitions are too old is decided again on every base that the commit is tried on: one that is written meanwhile
+is not dropped by the time of its last write.
+
+Spec: docs/spec/tags.md#partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketlake.ops.clean.time_format import filled_pattern, parse_time
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.refs.success import write_success
+from bucketlake.ops.scan.scan import local_to_epoch
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.partitions import PartitionFilter, partition_values
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import Root
+
+SUCCESS_FILE = "success-file"
+VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
+
+
+def expire_partitions(store: Store) -> list[dict[str, str]]:
+    """Drop partitions older than `partition.expiration-time`, the smallest first, at most
+    `partition.expiration-max-num`, `partition.expiration-batch-size` a commit; what was dropped, as column → text.
+
+    Errors: InvalidError (no such time, no partitions, unknown strategy or pattern), and those of a commit.
+    """
+    keep = store.options.get("partition.expiration-time")
+    if keep is None or not store.schema.partition_keys:
+        raise InvalidError("Both the partition expiration time and partition field can not be null.")
+    latest = store.latest_snapshot()
+    if latest is None:
+        return []
+    oldest = store.env.clock.now_millis() - keep
+    chosen = _too_old(store, View(store, latest), oldest)
+    texts = {partition: store.paths.partition_texts(partition) for partition in chosen}
+    ordered = sorted(texts, key=lambda partition: ",".join(texts[partition].values()))
+    ordered = ordered[: store.options.get("partition.expiration-max-num")]
+    size = store.options.get("partition.expiration-batch-size") or len(ordered) or 1
+    gone: list[bytes] = []
+    for start in range(0, len(ordered), size):
+        gone += _drop(store, frozenset(ordered[start : start + size]), oldest)
+    return [texts[partition] for partition in ordered if partition in set(gone)]
+
+
+def worth_compacting(store: Store) -> PartitionFilter | None:
+    """With `compaction.skip-expired-partitions`, partitions that are not too old by their values; None: all are."""
+    options = store.options
+    keep = options.get("partition.expiration-time")
+    if not options.get("compaction.skip-expired-partitions") or keep is None or not store.schema.partition_keys:
+        return None
+    if options.get("partition.expiration-strategy") != VALUES_TIME:
+        return None
+    limit = _wall_clock(store.env.clock.now_millis() - keep)
+    return lambda partition: not _is_before(store, partition, limit)
+
+
+def _wall_clock(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis // 1000) + timedelta(milliseconds=millis % 1000)
+
+
+def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
+    time = _value_time(store, partition)
+    return time is not None and time < limit
+
+
+def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[bytes]:
+    """Drop those of the partitions that are still too old when the commit is made."""
+    dropped: frozenset[bytes] = frozenset()
+
+    def plan(view: View) -> Changes:
+        nonlocal dropped
+        dropped = wanted & _too_old(store, view, oldest)
+        indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in dropped]
+        return Changes(tuple(deletion(e) for e in view.entries(None) if e.partition in dropped), (), tuple(indexes))
+
+    user = f"expire-partitions-{store.env.clock.new_uuid()}"
+    name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
+    Publisher(store).publish(Request(name, plan))
+    return dropped
+
+
+def _too_old(store: Store, view: View, oldest: int) -> frozenset[bytes]:
+    strategy = store.options.get("partition.expiration-strategy")
+    if strategy == UPDATE_TIME:
+        newest: dict[bytes, int] = {}
+        for entry in view.entries(None):
+            created = entry.file.creation_time or 0
+            newest[entry.partition] = max(newest.get(entry.partition, created), created)
+        return frozenset(partition for partition, created in newest.items() if local_to_epoch(created) < oldest)
+    if strategy != VALUES_TIME:
+        raise InvalidError(f"Unknown partitionExpireStrategy: {strategy}", known=[VALUES_TIME, UPDATE_TIME])
+    limit = _wall_clock(oldest)
+    partitions = {entry.partition for entry in view.entries(None)}
+    return frozenset(partition for partition in partitions if _is_before(store, partition, limit))
+
+
+def _value_time(store: Store, partition: bytes) -> datetime | None:
+    """The time that a partition's values stand for, None where they stand for none: it never expires."""
+    pattern, form = (
+        store.options.text(key) for key in ("partition.timestamp-pattern", "partition.timestamp-formatter")
+    )
+    values = partition_values(store, partition)
+    fields = store.schema.partition_fields
+    if any(value is None for value in values):
+        return None
+    texts = store.paths.partition_texts(partition)
+    for field, value in zip(fields, values, strict=True):
+        if field.type.root is Root.DATE:
+            texts[field.name] = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return parse_time(texts[fields[0].name] if pattern is None else filled_pattern(pattern, texts), form)
+
+
+# ---------------------------------------------------------------------------------------------- done
+
+
+def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, str]]) -> None:
+    """Say of partitions, each named by all its columns, that they are done: a `_SUCCESS` file in each.
+
+    Errors: InvalidError (specs), UnsupportedError for actions that need a catalog service, HTTP or a Java class.
+    """
+    actions = [part.strip() for part in (store.options.text("partition.mark-done-action") or "").split(",")]
+    others = sorted({action for action in actions if action} - {SUCCESS_FILE})
+    if others:
+        raise UnsupportedError(
+            "these ways to mark partitions done are not supported",
+            actions=others,
+            remedy=f"'partition.mark-done-action' = '{SUCCESS_FILE}', or sys.mark_partition_done of Apache Paimon",
+        )
+    if not store.schema.partition_keys:
+        raise InvalidError("Table should be a partitioned table to mark partitions done.", table=store.paths.root)
+    paths = [store.paths.partition_path(store.paths.partition_bytes(spec)) for spec in specs]
+    for path in paths:
+        write_success(store, store.paths.partition_success(path))

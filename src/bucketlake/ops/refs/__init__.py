@@ -1,0 +1,1 @@
+"""Names and positions of a table's history: tags, branches, rollbacks."""

@@ -1,0 +1,285 @@
+"""Branches: histories of their own beside the main one, over the same data files.
+
+    create_branch(store, name, tag)       empty with the newest schema, or from a tag
+    delete_branch, rename_branch
+    fast_forward(store, name)             the main history becomes the branch's
+    merge_branch(store, source, target)   the files of an append table's branch that another one lacks are appended
+
+A branch is a folder with snapshots, schemas and tags. It is claimed by a file first and can be opened once its newest
+schema is there, which is written last, so that nobody sees half of it.
+
+Spec: docs/spec/tags.md#branches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
+from bucketlake.file_names import number_of
+from bucketlake.format.metadata.manifest import ManifestEntry
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.refs.rollback import create_tag_of, drop_tags_after, take_after
+from bucketlake.ops.refs.tags import plain_snapshot
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
+from bucketlake.schema.schema import TableSchema
+
+MAIN = "main"
+CLAIM = ".creating"  # a branch that is being made, or whose making died
+
+
+def has_branch(store: Store, name: str) -> bool:
+    """Whether there is a branch of this name, made whole or not."""
+    return name in store.branches()
+
+
+def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent: bool = False) -> bool:
+    """Make a branch: without rows, or with what a tag holds. False where `if_absent` and there is one of this name.
+
+    Errors: InvalidError (name), AlreadyExistsError, NotFoundError (tag).
+    """
+    check_branch_name(name)
+    folder = store.paths.branch(name)
+    if has_branch(store, name):
+        if if_absent:
+            return False
+        raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
+    held = None if tag is None else store.tag(tag)
+    if not store.env.storage.put_if_absent(f"{folder}/{CLAIM}", store.env.clock.new_uuid().encode()):
+        raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
+    try:
+        _fill(store, store.on_branch(name), held, tag)
+    except BaseException:
+        with suppress(StorageError):
+            store.env.storage.delete_tree(folder)
+        raise
+    store.env.storage.delete(f"{folder}/{CLAIM}")
+    return True
+
+
+def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -> None:
+    storage, newest = store.env.storage, store.latest_schema().id
+    if held is not None and tag is not None:
+        newest = held.schema_id
+        storage.write(branch.paths.tag(tag), encode_snapshot(held))
+        storage.write(branch.paths.snapshot(held.id), encode_snapshot(plain_snapshot(held)))
+        found = store.find_tag(tag)
+        if found is None or found.uuid != held.uuid:
+            raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was just deleted")
+    for number in [number for number in schema_ids(store) if number <= newest]:
+        storage.write(branch.paths.schema(number), storage.read(store.paths.schema(number)))
+
+
+def schema_ids(store: Store) -> list[int]:
+    """Ids of all schemas of a branch, ascending."""
+    names = [info.name for info in store.env.storage.list(store.paths.schema_dir)]
+    found = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
+    return sorted(number for number in found if number is not None)
+
+
+def check_branch_name(name: str) -> None:
+    """InvalidError for what cannot be a new branch's name."""
+    if name == MAIN:
+        raise InvalidError(f"Branch name '{MAIN}' is the default branch and cannot be used.")
+    if not name.strip():
+        raise InvalidError(f"Branch name '{name}' is blank.")
+    if name.isascii() and name.isdigit():
+        raise InvalidError(f"Branch name cannot be pure numeric string but is '{name}'.")
+
+
+def delete_branch(store: Store, name: str) -> None:
+    """Remove a branch; files that it alone has are orphans. InvalidError for one that reads fall back to.
+
+    Its schemas go first: what dies on the way leaves nothing that could be opened.
+    """
+    for key in ("scan.fallback-branch", "scan.primary-branch"):
+        if store.options.text(key) == name:
+            raise InvalidError(
+                f"Cannot delete branch '{name}' because it is configured as '{key}'. Unset '{key}' first.",
+                table=store.paths.root,
+            )
+    _require(store, name)
+    store.env.storage.delete_tree(store.on_branch(name).paths.schema_dir)
+    store.env.storage.delete_tree(store.paths.branch(name))
+
+
+def rename_branch(store: Store, name: str, target: str) -> None:
+    """Give a branch another name that is free. Not atomic on object stores."""
+    if name == MAIN:
+        raise InvalidError("Cannot rename the main branch.")
+    _require(store, name)
+    if has_branch(store, target):
+        raise AlreadyExistsError(f"Branch name '{target}' already exists.", table=store.paths.root)
+    check_branch_name(target)
+    store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
+
+
+def _require(store: Store, name: str) -> None:
+    if not name.strip() or not has_branch(store, name):
+        raise NotFoundError(
+            f"Branch name '{name}' doesn't exist.", table=store.paths.root, branches=store.branches() or None
+        )
+
+
+# ---------------------------------------------------------------------------------------------- fast-forward
+
+
+def fast_forward(store: Store, name: str) -> None:
+    """Give this branch, mostly the main one, the history of another: its own snapshots, tags and schemas from the
+    other's first snapshot on go, and the other's take their place, oldest first.
+
+    Errors: InvalidError, NotFoundError; ConflictError where a writer commits between: what was taken over stays.
+    """
+    current = store.paths.options.get("branch", MAIN)
+    if name == MAIN:
+        raise InvalidError(f"Branch name '{name}' do not use in fast-forward.")
+    if not name.strip():
+        raise InvalidError(f"Branch name '{name}' is blank.")
+    if name == current:
+        raise InvalidError(f"Fast-forward from the current branch '{name}' is not allowed.")
+    _require(store, name)
+    branch = store.on_branch(name)
+    taken = list(branch.snapshots())
+    if not taken:
+        raise InvalidError(f"Cannot fast forward branch {name}, because it does not have snapshot.")
+    base = _common(store, taken[0])
+    guard = f"fast-forward-{store.env.clock.new_uuid()}"
+    if base is not None:
+        create_tag_of(store, guard, base)
+    try:
+        take_after(store, base)
+        drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
+        _take_schemas(store, branch, taken[0].schema_id)
+        _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
+        for tag, held in branch.tags().items():
+            store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
+    finally:
+        if base is not None:
+            with suppress(StorageError):
+                store.env.storage.delete(store.paths.tag(guard))
+
+
+def _common(store: Store, first: Snapshot) -> Snapshot | None:
+    """The snapshot that stays and that the branch's go on from: its first one if both have it, else the one before."""
+    own = store.find_snapshot(first.id)
+    if own is not None and own.uuid == first.uuid:
+        return own
+    return next((one for one in store.snapshots(newest_first=True) if one.id < first.id), None)
+
+
+def _take_schemas(store: Store, branch: Store, first: int) -> None:
+    storage, theirs = store.env.storage, schema_ids(branch)
+    for number in theirs:
+        storage.write(store.paths.schema(number), storage.read(branch.paths.schema(number)))
+    for number in schema_ids(store):
+        if number >= first and number not in theirs:
+            storage.delete(store.paths.schema(number))
+
+
+def _take_snapshots(store: Store, taken: list[Snapshot]) -> None:
+    for snapshot in taken:
+        if not store.env.storage.put_if_absent(store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)):
+            raise ConflictError(
+                "another writer committed while the branch was taken over",
+                table=store.paths.root,
+                snapshot=snapshot.id,
+                remedy="fast-forward again to take the rest, which takes that commit away",
+            )
+    if taken:
+        with suppress(StorageError):
+            store.env.storage.write(store.paths.latest_hint, str(taken[-1].id).encode())
+            if store.hint(store.paths.earliest_hint) is None:
+                store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
+
+
+# ---------------------------------------------------------------------------------------------- merge
+
+
+def merge_branch(store: Store, source: str, target: str, opened: Callable[[str], Store]) -> Snapshot | None:
+    """Append to a branch of an append table the files that another one has and it has not; None where there are none.
+
+    `opened`: the store of a branch with its own schema. Both must have their whole history, of appends alone.
+    Errors: InvalidError, NotFoundError, and those of a commit.
+    """
+    for what, name in (("Source", source), ("Target", target)):
+        if not name.strip():
+            raise InvalidError(f"{what} branch name '{name}' is blank.")
+    if source == target:
+        raise InvalidError(f"Cannot merge branch '{source}' into itself.")
+    for name in (source, target):
+        if name != MAIN and not has_branch(store, name):
+            raise NotFoundError(f"Branch '{name}' doesn't exist.", table=store.paths.root)
+    stores = {name: opened(name) for name in (source, target)}
+    for name, words in ((source, "Cannot merge branch"), (target, "Cannot merge into branch")):
+        if stores[name].latest_snapshot() is None:
+            raise InvalidError(f"{words} '{name}', because it does not have snapshot.", table=store.paths.root)
+    for name, one in stores.items():
+        _check_mergeable(name, one)
+    ours, theirs = stores[target], stores[source]
+    if ours.schema.fields != theirs.schema.fields:
+        raise InvalidError(f"Cannot merge branch '{source}' into '{target}', schema mismatch.", table=store.paths.root)
+    newest = theirs.latest_snapshot()
+    assert newest is not None
+    files = {_place(entry): entry for entry in live_entries(theirs, newest)}
+    last = ours.latest_snapshot()
+    assert last is not None
+    if files.keys() <= {_place(entry) for entry in live_entries(ours, last)}:
+        return None
+    _check_file_schemas(source, target, stores, files.values())
+
+    def plan(view: View) -> Changes:
+        live = {_place(entry) for entry in view.entries(None)}
+        return Changes(tuple(entry for place, entry in files.items() if place not in live))
+
+    user = f"merge-branch-{store.env.clock.new_uuid()}"
+    request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.APPEND), plan, operation="WRITE")
+    return Publisher(ours).publish(request)
+
+
+def _place(entry: ManifestEntry) -> tuple[bytes, int, str]:
+    return entry.partition, entry.bucket, entry.file.file_name
+
+
+def _check_mergeable(name: str, store: Store) -> None:
+    """InvalidError unless a branch is of an append table and has its whole history, of appends alone."""
+    if store.schema.primary_keys:
+        raise InvalidError(
+            f"Branch merge is only supported for append-only tables, but branch '{name}' has primary keys."
+        )
+    whole = "Branch merge requires complete append-only snapshot history."
+    ids = store.snapshot_ids()
+    if ids and ids[0] != FIRST_SNAPSHOT_ID:
+        raise InvalidError(
+            f"Cannot merge: branch '{name}' does not start at snapshot {FIRST_SNAPSHOT_ID} "
+            f"(earliest is {ids[0]}). {whole}"
+        )
+    for number in range(FIRST_SNAPSHOT_ID, ids[-1] + 1 if ids else 0):
+        found = store.find_snapshot(number)
+        if found is None:
+            raise InvalidError(f"Cannot merge: snapshot {number} is missing on branch '{name}'. {whole}")
+        if found.commit_kind not in (CommitKind.APPEND, CommitKind.ANALYZE):
+            kind = found.commit_kind.value
+            raise InvalidError(f"Cannot merge: snapshot {number} on branch '{name}' has commit kind '{kind}'. {whole}")
+
+
+def _check_file_schemas(
+    source: str, target: str, stores: Mapping[str, Store], entries: Iterable[ManifestEntry]
+) -> None:
+    """InvalidError unless the schemas of the files are the same in both branches."""
+    words = f"Cannot merge branch '{source}' into '{target}', "
+    known = schema_ids(stores[target])
+    for number in sorted({entry.file.schema_id for entry in entries}):
+        if number not in known:
+            raise InvalidError(
+                f"{words}because target branch does not contain schema id {number} required by source files."
+            )
+        read = [stores[name].env.storage.read(stores[name].paths.schema(number)) for name in (source, target)]
+        left, right = (TableSchema.decode(data, "schema", number) for data in read)
+        if left != right:
+            raise InvalidError(f"{words}schema history mismatch for schema id {number}.")

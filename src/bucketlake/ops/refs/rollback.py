@@ -1,0 +1,193 @@
+"""Going back: to a snapshot or a tag, taking what came later away, or by a new snapshot that holds the old state.
+
+    rollback(store, snapshot)              later snapshots, tags and changelogs go, as Paimon's rollback
+    rollback_as_latest(store, snapshot)    nothing goes: an OVERWRITE follows that restores the state
+    find_version, earlier_than, …          which snapshot is meant
+
+A rollback takes names away oldest first, the newest last: until that one goes readers and writers see the state of
+before, then the old one. What a writer commits meanwhile comes before the rollback and goes with it; one that was
+still on its way finds its base gone and takes itself back (`ops.commit.publish`). A tag of its own keeps the target's
+files as long as it runs, so that no expiry beside it leaves a table without snapshots. Data files stay: they are
+orphans, as with Paimon.
+
+Spec: docs/spec/tags.md#rollback
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from bucketlake.errors import ConflictError, NotFoundError, StorageError
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.commit.conflicts import CommitName
+from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.refs.tags import create_tag, delete_tag, plain_snapshot
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.entries import deletion, entry_key
+from bucketlake.ops.table.store import Store
+
+ATTEMPTS = 100  # commits that a rollback chases
+GUARD, AS_LATEST = "rollback-guard-", "rollback-to-as-latest-"
+
+
+def find_version(store: Store, snapshot_id: int) -> Snapshot:
+    """The snapshot with an id, or what a tag holds of it where it has expired; NotFoundError."""
+    found = store.find_snapshot(snapshot_id)
+    if found is None:
+        found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)
+    if found is None:
+        raise NotFoundError(f"Rollback snapshot '{snapshot_id}' doesn't exist.", table=store.paths.root)
+    return plain_snapshot(found)
+
+
+def earlier_than(store: Store, millis: int) -> Snapshot:
+    """The newest snapshot committed at or before a time; NotFoundError."""
+    found = store.snapshot_at(millis)
+    if found is None:
+        raise NotFoundError(f"Can not find snapshot earlier than {millis}", table=store.paths.root)
+    return found
+
+
+def earlier_watermark(store: Store, watermark: int) -> Snapshot:
+    """The newest snapshot whose watermark is not later; NotFoundError."""
+    for snapshot in store.snapshots(newest_first=True):
+        if snapshot.watermark is not None and snapshot.watermark <= watermark:
+            return snapshot
+    raise NotFoundError(f"Can not find snapshot earlier than {watermark}", table=store.paths.root)
+
+
+def latest_or_refuse(store: Store) -> Snapshot:
+    """The newest snapshot; NotFoundError for a table that has none."""
+    found = store.latest_snapshot()
+    if found is None:
+        raise NotFoundError("Latest snapshot is null, can not rollback.", table=store.paths.root)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- taking away
+
+
+def rollback(store: Store, target: Snapshot) -> None:
+    """Make a snapshot, perhaps one that only a tag still has, the newest: later snapshots, changelogs and tags go.
+
+    Errors: ConflictError where writers commit faster than they can be taken back; StorageError. A rollback that died
+    is finished by another one to the same snapshot.
+    """
+    guard = f"{GUARD}{target.id}-{store.env.clock.new_uuid()}"
+    create_tag_of(store, guard, target)
+    try:
+        if not store.has_snapshot(target.id):
+            _restore(store, target)
+        take_after(store, target)
+        _write_hint(store, store.paths.latest_hint, target.id)
+        _drop_changelogs(store, target.id)
+        drop_tags_after(store, target.id)
+    finally:
+        with suppress(StorageError):
+            store.env.storage.delete(store.paths.tag(guard))
+
+
+def create_tag_of(store: Store, name: str, target: Snapshot) -> None:
+    """Tag what was found a moment ago; NotFoundError if it is gone, or another commit has its id."""
+    create_tag(store, name, target.id)
+    tagged = store.tag(name)
+    if (tagged.uuid, tagged.delta_manifest_list) != (target.uuid, target.delta_manifest_list):
+        delete_tag(store, name)
+        raise NotFoundError(f"Rollback snapshot '{target.id}' doesn't exist.", table=store.paths.root)
+
+
+def _restore(store: Store, target: Snapshot) -> None:
+    """Give a snapshot that has expired its name back; the hint first, which keeps it from passing for a stray."""
+    _write_hint(store, store.paths.earliest_hint, target.id)
+    store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(plain_snapshot(target)))
+
+
+def take_after(store: Store, target: Snapshot | None) -> None:
+    """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last."""
+    first = 0 if target is None else target.id
+    going = [number for number in store.snapshot_ids() if number > first]
+    for _ in range(ATTEMPTS):
+        if not going:
+            return
+        newest = max(going)
+        for number in sorted(going)[:-1]:
+            store.env.storage.delete(store.paths.snapshot(number))
+        later = [number for number in store.snapshot_ids() if number > newest]
+        if not later:
+            if target is not None and not store.has_snapshot(target.id):
+                _restore(store, target)  # an expiry took it meanwhile; its files are tagged
+            store.env.storage.delete(store.paths.snapshot(newest))
+            later = [number for number in store.snapshot_ids() if number > newest]
+            if later and store.has_snapshot(newest):
+                return  # new commits have come that far: they stand on the target
+        going = [newest, *later] if store.has_snapshot(newest) else later
+    raise ConflictError("writers commit faster than the rollback", table=store.paths.root, remedy="stop them, or again")
+
+
+def drop_tags_after(store: Store, snapshot_id: int) -> None:
+    """Remove tags of later snapshots. Files that they alone kept are orphans."""
+    for name, tag in store.tags().items():
+        if tag.id > snapshot_id:
+            store.env.storage.delete(store.paths.tag(name))
+
+
+def _drop_changelogs(store: Store, snapshot_id: int) -> None:
+    ids = store.changelog_ids()
+    later = [number for number in ids if number > snapshot_id]
+    if not later:
+        return
+    _write_hint(store, store.paths.changelog_latest_hint, later[0] - 1 if later[0] > ids[0] else -1)
+    for number in reversed(later):
+        store.env.storage.delete(store.paths.changelog(number))
+
+
+def _write_hint(store: Store, path: str, number: int) -> None:
+    """Best effort: readers do without."""
+    with suppress(StorageError):
+        store.env.storage.write(path, str(number).encode())
+
+
+# ---------------------------------------------------------------------------------------------- going on
+
+
+def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> Snapshot:
+    """Publish a snapshot that holds what another one held; nothing is taken away. `tagged`: a tag of the caller's keeps
+    the target's files; else one is made, and stays, because Paimon's expiry does not know of files that come back.
+
+    Errors: those of a commit; NotFoundError if the target is gone.
+    """
+    name = f"{AS_LATEST}{target.id}-{store.env.clock.new_uuid()}"
+    if not tagged:
+        create_tag_of(store, name, target)
+    user = f"rollback-to-as-latest-{store.env.clock.new_uuid()}"
+    wanted = {entry_key(entry): entry for entry in live_entries(store, target)}
+    ours = {entry.file.file_name: entry for entry in store.index_manifest(target)}
+
+    def plan(view: View) -> Changes:
+        live = {entry_key(entry): entry for entry in view.entries(None)}
+        gone = [deletion(entry) for key, entry in live.items() if key not in wanted]
+        back = [entry for key, entry in wanted.items() if key not in live]
+        theirs = {entry.file.file_name: entry for entry in view.indexes}
+        indexes = [replace(entry, kind=FileKind.DELETE) for name, entry in theirs.items() if name not in ours]
+        indexes += [entry for name, entry in ours.items() if name not in theirs]
+        return Changes(tuple(gone + back), (), tuple(indexes))
+
+    request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan)
+    try:
+        return Publisher(store).publish(request)
+    except BaseException:
+        if not tagged and not _may_have_come(store, user):
+            with suppress(StorageError, NotFoundError):
+                delete_tag(store, name)
+        raise
+
+
+def _may_have_come(store: Store, user: str) -> bool:
+    try:
+        return any(snapshot.commit_user == user for snapshot in store.snapshots(newest_first=True))
+    except (StorageError, NotFoundError):
+        return True

@@ -1,0 +1,85 @@
+"""CALL sys.compact.
+
+Spec: docs/procedures.md#compact
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.options import parse_duration
+from bucketlake.sql.procedures.arguments import parse_options, table_of
+from bucketlake.sql.procedures.registry import (
+    DONE,
+    OPTIONS,
+    PARTITIONS,
+    TABLE,
+    WHERE,
+    Argument,
+    Arguments,
+    Procedure,
+    Rows,
+)
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+_ORDERS = ("order", "zorder", "hilbert")
+
+
+def _check_compact(given: Arguments) -> None:
+    strategy, order = given.get("compact_strategy", "full").lower(), given.get("order_strategy", "none").lower()
+    if strategy not in ("full", "minor"):
+        raise InvalidError(f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured.")
+    if order not in ("none", *_ORDERS):
+        raise InvalidError("unknown order_strategy", order_strategy=order, known=["none", *_ORDERS])
+    if order == "none" and "order_by" in given:
+        raise InvalidError('order_strategy "none" cannot work with order_by columns.')
+    if order != "none" and "partition_idle_time" in given:
+        raise InvalidError("sort compact do not support 'partition_idle_time'.")
+    if "partitions" in given and "where" in given:
+        raise InvalidError("partitions and where cannot be used together.")
+    if "partition_idle_time" in given:
+        parse_duration(given["partition_idle_time"])
+    parse_options(given.get("options", ""))
+    if "buckets" in given:
+        raise UnsupportedError("sys.compact of chosen buckets is not supported yet", buckets=given["buckets"])
+
+
+def _compact(lake: Lake, given: Arguments) -> Rows:
+    order = given.get("order_strategy", "none").lower()
+    if order != "none":
+        raise UnsupportedError(f"sys.compact with order_strategy '{order}' is not supported yet", table=given["table"])
+    table_of(lake, given).with_options(parse_options(given.get("options", ""))).compact(
+        partitions=given.get("partitions"),
+        where=given.get("where"),
+        full=given.get("compact_strategy", "full").lower() == "full",
+        idle=given.get("partition_idle_time"),
+    )
+    return DONE
+
+
+PROCEDURES = (
+    Procedure(
+        "compact",
+        "Merges files: of a primary-key table each bucket's sorted runs, of an append table small files.",
+        (
+            TABLE,
+            PARTITIONS,
+            Argument("compact_strategy", "`full`: all files; `minor`: what the table's policy picks", default="full"),
+            Argument("order_strategy", "`none`; `order`, `zorder` and `hilbert` are refused", default="none"),
+            Argument("order_by", "columns of the order"),
+            WHERE,
+            OPTIONS,
+            Argument("partition_idle_time", "only partitions that no file came to for so long, such as `1 d`"),
+            Argument("buckets", "refused: chosen buckets"),
+        ),
+        _compact,
+        check=_check_compact,
+        flink=(
+            *("table", "partitions", "order_strategy", "order_by", "options", "where", "partition_idle_time"),
+            "compact_strategy",
+        ),
+    ),
+)

@@ -1,0 +1,91 @@
+"""CALL sys.copy, sys.rewrite_file_index."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.predicate.parse import parse_where
+from bucketlake.spark.write import writer
+from bucketlake.sql.procedures.arguments import table_name, table_of
+from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.types.model import type_text
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+_PLACES = ("path", "branch")  # options that say where a table lies
+
+
+def _rewrite_index(lake: Lake, given: Arguments) -> Rows:
+    done = table_of(lake, given).rewrite_file_index(given.get("where"))
+    return [(done.partitions, done.files)]
+
+
+def _copy(lake: Lake, given: Arguments) -> Rows:
+    """Rows are read and written, file formats and layouts are the target's."""
+    source = lake.table(table_name(lake, given["source_table"]))
+    where = given.get("where")
+    if where is not None:
+        zone = str(lake.spark.conf.get("spark.sql.session.timeZone"))
+        chosen_partitions(source.table.store, None, parse_where(where, source.schema.fields, zone))
+    target = _target(lake, source, table_name(lake, given["target_table"]))
+    request = writer.WriteRequest("overwrite", None, None, dynamic=bool(target.schema.partition_keys))
+    writer.write(lake.spark, target.table, source.read(where=where), request)
+    return DONE
+
+
+def _target(lake: Lake, source: LakeTable, name: str) -> LakeTable:
+    """The table to copy to, made like the source where it is not there."""
+    if lake.catalog.table_exists(name):
+        found = lake.table(name)
+        _check_compatible(source, found)
+        return found
+    made = replace(source.schema, options={k: v for k, v in source.schema.options.items() if k not in _PLACES})
+    lake.catalog.create_database(name.split(".")[0].strip("`"), ignore_if_exists=True)
+    lake.catalog.create_table(name, made)
+    return lake.table(name)
+
+
+def _check_compatible(source: LakeTable, target: LakeTable) -> None:
+    ours, theirs = source.schema, target.schema
+    known = {(item.name, type_text(item.type)) for item in theirs.fields}
+    differ = {
+        "bucket": source.options.get("bucket") != target.options.get("bucket"),
+        "format": source.options.text("file.format") != target.options.text("file.format"),
+        "primary keys": set(ours.primary_keys) != set(theirs.primary_keys),
+        "partition keys": set(ours.partition_keys) != set(theirs.partition_keys),
+        "fields": not {(item.name, type_text(item.type)) for item in ours.fields} <= known,
+    }
+    for what, found in differ.items():
+        if found:
+            raise InvalidError(
+                f"source table {what} is not compatible with existed paimon table {what}.",
+                source=source.name,
+                target=target.name,
+            )
+
+
+PROCEDURES = (
+    Procedure(
+        "copy",
+        "Copies a table's rows to another table, which is made like it where it is not there; partitions are replaced.",
+        (
+            Argument("source_table", "the table", required=True),
+            Argument("target_table", "the table that they go to", required=True),
+            Argument("where", "a condition over partition columns"),
+        ),
+        _copy,
+        engines="Spark",
+    ),
+    Procedure(
+        "rewrite_file_index",
+        "Builds the file indexes that the table's options ask for on files that are there.",
+        (TABLE, Argument("where", "a condition over partition columns")),
+        _rewrite_index,
+        "written_partitions int not null, written_indexes int not null",
+    ),
+)

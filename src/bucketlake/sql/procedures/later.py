@@ -1,0 +1,127 @@
+"""Procedures of Paimon that are known by name and not built, and why."""
+
+from __future__ import annotations
+
+from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE, Argument, Procedure
+
+_METASTORE = "the catalog is a file system: it holds no {}"
+_FEATURE = "tables with {} are not supported"
+_HIVE = "it reads a Hive metastore, which this package does not"
+_FUNCTION = Argument("function", "the function", required=True)
+_VIEW = Argument("view", "the view", required=True)
+_COLUMN = Argument("index_column", "the column", required=True)
+_KIND = Argument("index_type", "the type of the index", required=True)
+
+
+def _named(*names: str, required: int = 0) -> tuple[Argument, ...]:
+    """Arguments of procedures that nobody can call: names alone, the first so many needed."""
+    return tuple(Argument(name, "", required=place < required) for place, name in enumerate(names))
+
+
+def _later(name: str, doc: str, arguments: tuple[Argument, ...], why: str, engines: str = "Spark, Flink") -> Procedure:
+    return Procedure(name, doc, arguments, missing=why, engines=engines)
+
+
+PROCEDURES = (
+    _later(
+        "alter_column_default_value",
+        "Sets the default of a column.",
+        _named("table", "column", "default_value", required=3),
+        "ALTER TABLE … ALTER COLUMN … SET DEFAULT does it",
+        "Flink",
+    ),
+    _later(
+        "alter_function",
+        "Changes a function.",
+        (_FUNCTION, Argument("change", "", required=True)),
+        _METASTORE.format("functions"),
+    ),
+    _later(
+        "alter_view_dialect",
+        "Changes a dialect of a view.",
+        (_VIEW, Argument("action", "", required=True), *_named("engine", "query")),
+        _METASTORE.format("views"),
+    ),
+    _later(
+        "clone", "Clones tables.", _named("database", "table", "catalog_conf"), "sys.copy copies one table", "Flink"
+    ),
+    _later(
+        "compact_chain_table",
+        "Compacts a chain table.",
+        (TABLE, Argument("partition", "", required=True), Argument("overwrite", "", "boolean")),
+        _FEATURE.format("chain-table"),
+    ),
+    _later(
+        "create_function",
+        "Makes a function.",
+        (
+            _FUNCTION,
+            *_named("inputParams", "returnParams", required=2),
+            Argument("deterministic", "", "boolean"),
+            *_named("comment", "options"),
+        ),
+        _METASTORE.format("functions"),
+    ),
+    _later(
+        "create_global_index",
+        "Builds a global index.",
+        (TABLE, _COLUMN, _KIND, PARTITIONS, OPTIONS),
+        _FEATURE.format("row-tracking"),
+    ),
+    _later(
+        "data_evolution_merge_into", "Merges into columns.", _named("table"), _FEATURE.format("data-evolution"), "Flink"
+    ),
+    _later("drop_function", "Drops a function.", (_FUNCTION,), _METASTORE.format("functions")),
+    _later(
+        "drop_global_index",
+        "Drops a global index.",
+        (TABLE, _COLUMN, _KIND, PARTITIONS, Argument("dry_run", "", "boolean")),
+        _FEATURE.format("row-tracking"),
+    ),
+    _later("full_text_search", "Searches texts.", _named("table"), _FEATURE.format("row-tracking"), "Flink"),
+    _later(
+        "materialize_deletion_vectors",
+        "Applies deletion vectors of a data-evolution table.",
+        (TABLE, PARTITIONS, OPTIONS, WHERE),
+        _FEATURE.format("data-evolution"),
+    ),
+    _later("merge_into", "Merges rows.", _named("table"), "the statement MERGE INTO does it", "Flink"),
+    _later(
+        "migrate_database",
+        "Makes Paimon tables of a Hive database.",
+        (
+            *_named("source_type", "database", "options", required=2),
+            Argument("options_map", "", "map"),
+            Argument("parallelism", "", "int"),
+        ),
+        _HIVE,
+    ),
+    _later(
+        "migrate_table",
+        "Makes a Paimon table of a Hive table.",
+        (
+            *_named("source_type", "table", "options", required=2),
+            Argument("delete_origin", "", "boolean"),
+            Argument("target_table", ""),
+            Argument("options_map", "", "map"),
+            Argument("parallelism", "", "int"),
+        ),
+        _HIVE,
+    ),
+    _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
+    _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _FEATURE.format("data-evolution")),
+    _later(
+        "remove_unexisting_manifests",
+        "Takes manifests that are gone out of the newest snapshot.",
+        (TABLE,),
+        "what a lost manifest told cannot be told from what is left; roll back to a snapshot that is whole",
+        "Flink",
+    ),
+    _later(
+        "repair",
+        "Tells a metastore what the file system has.",
+        (Argument("database_or_table", "", required=True),),
+        "the catalog is the file system itself: there is nothing to tell",
+    ),
+    _later("vector_search", "Searches vectors.", _named("table"), _FEATURE.format("vectors"), "Flink"),
+)

@@ -1,0 +1,154 @@
+"""CALL sys.create_tag, sys.replace_tag, sys.rename_tag, sys.delete_tag, sys.expire_tags, …: see `PROCEDURES`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan.select import epoch_millis
+from bucketlake.options.options import parse_duration
+from bucketlake.sql.procedures.arguments import table_of, whole_number
+from bucketlake.sql.procedures.registry import DONE, RETAINED, TABLE, Argument, Arguments, Procedure, Rows
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+_TAG = Argument("tag", "the tag's name", required=True)
+_SNAPSHOT = Argument("snapshot", "the id of the snapshot; the newest if left out", "bigint")
+_FOUND = "tagName string, snapshot bigint, commit_time bigint, watermark string"
+
+
+def _check(given: Arguments) -> None:
+    if "time_retained" in given:
+        parse_duration(given["time_retained"])
+
+
+def _create(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).create_tag(given["tag"], whole_number(given, "snapshot"), given.get("time_retained"))
+    return DONE
+
+
+def _replace(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).replace_tag(given["tag"], whole_number(given, "snapshot"), given.get("time_retained"))
+    return DONE
+
+
+def _rename(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).rename_tag(given["tag"], given["target_tag"])
+    return DONE
+
+
+def _delete(lake: Lake, given: Arguments) -> Rows:
+    table = table_of(lake, given)
+    for name in given["tag"].split(","):
+        table.delete_tag(name.strip())
+    return DONE
+
+
+def _expire(lake: Lake, given: Arguments) -> Rows:
+    gone = table_of(lake, given).expire_tags(given.get("older_than"))
+    return [(name,) for name in gone] or [("No expired tags.",)]
+
+
+def _trigger(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).trigger_tag_automatic_creation()
+    return DONE
+
+
+def _from_timestamp(lake: Lake, given: Arguments) -> Rows:
+    """The first snapshot at or after a time, or the first tag's where that is earlier."""
+    millis = whole_number(given, "timestamp")
+    if millis is None:
+        raise InvalidError("sys.create_tag_from_timestamp needs arguments", missing=["timestamp"])
+    table = table_of(lake, given)
+    later = [one for one in table.snapshots() if one.time_millis >= millis][:1]
+    tagged = sorted(table.tags().values(), key=lambda one: one.id)
+    later += [one for one in tagged if one.time_millis >= millis][:1]
+    if not later:
+        raise NotFoundError(f"Could not find any snapshot whose commit-time later than {millis}.", table=table.name)
+    return _tagged(lake, given, min(later, key=lambda one: one.time_millis))
+
+
+def _from_watermark(lake: Lake, given: Arguments) -> Rows:
+    """The first snapshot whose watermark is at or after one, or the first tag's where that is earlier."""
+    mark = whole_number(given, "watermark") or 0
+    table = table_of(lake, given)
+    later = [one for one in table.snapshots() if one.watermark is not None and one.watermark >= mark][:1]
+    tagged = sorted(table.tags().values(), key=lambda one: one.id)
+    later += [one for one in tagged if one.watermark is not None and one.watermark >= mark][:1]
+    if not later:
+        raise NotFoundError(f"Could not find any snapshot whose watermark later than {mark}.", table=table.name)
+    return _tagged(lake, given, min(later, key=lambda one: one.watermark or 0))
+
+
+def _tagged(lake: Lake, given: Arguments, found: Snapshot) -> Rows:
+    table_of(lake, given).create_tag(given["tag"], found.id, given.get("time_retained"))
+    mark = "null" if found.watermark is None else str(found.watermark)
+    return [(given["tag"], found.id, found.time_millis, mark)]
+
+
+def _check_expiry(given: Arguments) -> None:
+    epoch_millis(given.get("older_than"))
+
+
+PROCEDURES = (
+    Procedure(
+        "create_tag",
+        "Gives a snapshot a name that keeps its files when it expires.",
+        (TABLE, _TAG, _SNAPSHOT, RETAINED),
+        _create,
+        check=_check,
+        flink=("table", "tag", "snapshot", "time_retained"),
+    ),
+    Procedure(
+        "replace_tag",
+        "Lets a tag that is there hold another snapshot, for another time.",
+        (TABLE, _TAG, _SNAPSHOT, RETAINED),
+        _replace,
+        check=_check,
+    ),
+    Procedure(
+        "rename_tag",
+        "Gives a tag another name.",
+        (TABLE, _TAG, Argument("target_tag", "the new name, which must be free", required=True)),
+        _rename,
+    ),
+    Procedure(
+        "delete_tag",
+        "Removes tags, and the files that only they kept; what is not there is passed over.",
+        (TABLE, Argument("tag", "the tags' names, with commas between them", required=True)),
+        _delete,
+    ),
+    Procedure(
+        "expire_tags",
+        "Removes tags whose time is over, a row each.",
+        (TABLE, Argument("older_than", "tags made before go too; in this machine's time zone")),
+        _expire,
+        "expired_tags string not null",
+        _check_expiry,
+    ),
+    Procedure(
+        "create_tag_from_timestamp",
+        "Tags the first snapshot, or the first tagged one, that was committed at a time or later.",
+        (TABLE, _TAG, Argument("timestamp", "epoch milliseconds", "bigint"), RETAINED),
+        _from_timestamp,
+        _FOUND,
+        _check,
+    ),
+    Procedure(
+        "create_tag_from_watermark",
+        "Tags the first snapshot, or the first tagged one, whose watermark is not before one.",
+        (TABLE, _TAG, Argument("watermark", "epoch milliseconds", "bigint", required=True), RETAINED),
+        _from_watermark,
+        _FOUND,
+        _check,
+        engines="Flink",
+    ),
+    Procedure(
+        "trigger_tag_automatic_creation",
+        "Makes the tags that `tag.automatic-creation` asks for now, and removes those whose time is over.",
+        (TABLE,),
+        _trigger,
+    ),
+)

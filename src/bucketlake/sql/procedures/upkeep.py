@@ -1,0 +1,253 @@
+"""CALL sys.* for what is old, done, lost or read by others: partitions, consumers, files, manifests, databases."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.ops.scan.partition_choice import parse_specs
+from bucketlake.options.options import parse_duration
+from bucketlake.sql.procedures.arguments import flag, parse_options, table_of, whole_number
+from bucketlake.sql.procedures.registry import DONE, OPTIONS, TABLE, Argument, Arguments, Procedure, Rows
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+_EXPIRY = {
+    "expiration_time": "partition.expiration-time",
+    "timestamp_formatter": "partition.timestamp-formatter",
+    "timestamp_pattern": "partition.timestamp-pattern",
+    "expire_strategy": "partition.expiration-strategy",
+    "max_expires": "partition.expiration-max-num",
+}
+
+
+# ---------------------------------------------------------------------------------------------- partitions
+
+
+def _check_expiry(given: Arguments) -> None:
+    if "expiration_time" in given:
+        parse_duration(given["expiration_time"])
+    parse_options(given.get("options", ""))
+
+
+def _expire_partitions(lake: Lake, given: Arguments) -> Rows:
+    options = {key: given[name] for name, key in _EXPIRY.items() if name in given}
+    gone = table_of(lake, given).expire_partitions({**options, **parse_options(given.get("options", ""))})
+    return [(_spec_text(spec),) for spec in gone] or [("No expired partitions.",)]
+
+
+def _spec_text(spec: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" for name, text in spec.items())
+
+
+def _check_specs(given: Arguments) -> None:
+    parse_specs(given["partitions"])
+
+
+def _mark_done(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).mark_partitions_done(parse_specs(given["partitions"]))
+    return DONE
+
+
+def _drop_partitions(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).drop_partitions(parse_specs(given["partitions"]))
+    return [("Success",)]
+
+
+# ---------------------------------------------------------------------------------------------- consumers
+
+
+def _reset_consumer(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).reset_consumer(given["consumerId"], whole_number(given, "nextSnapshotId"))
+    return DONE
+
+
+def _check_consumers(given: Arguments) -> None:
+    for name in ("includingConsumers", "excludingConsumers"):
+        _pattern(given, name, ".*")
+
+
+def _clear_consumers(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).clear_consumers(given.get("includingConsumers"), given.get("excludingConsumers"))
+    return DONE
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+def _purge(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).purge()
+    return [("Success",)]
+
+
+def _check_manifests(given: Arguments) -> None:
+    parse_options(given.get("options", ""))
+    for name in ("dry_run", "manifest_sort_enabled"):
+        flag(given, name)
+
+
+def _compact_manifest(lake: Lake, given: Arguments) -> Rows:
+    """Sorting manifests is a hint that changes no rows: it is taken without effect."""
+    table = table_of(lake, given)
+    if not flag(given, "dry_run"):
+        table.with_options(parse_options(given.get("options", ""))).compact_manifests()
+    return DONE
+
+
+def _remove_missing(lake: Lake, given: Arguments) -> Rows:
+    table = table_of(lake, given)
+    gone = table.remove_unexisting_files(flag(given, "dry_run"), whole_number(given, "parallelism"))
+    return [(path,) for path in gone]
+
+
+def _repair_earliest(lake: Lake, given: Arguments) -> Rows:
+    following = whole_number(given, "snapshot_id") or 0
+    return [(table_of(lake, given).repair_earliest_snapshot(following), following)]
+
+
+# ---------------------------------------------------------------------------------------------- databases
+
+
+def _check_patterns(given: Arguments) -> None:
+    for name in ("including_databases", "including_tables", "excluding_tables"):
+        _pattern(given, name, ".*")
+    parse_options(given.get("options", ""))
+
+
+def _pattern(given: Arguments, name: str, usual: str) -> re.Pattern[str]:
+    try:
+        return re.compile(given.get(name, usual))
+    except re.error as error:
+        raise InvalidError("not a regular expression", argument=name, text=given[name], reason=str(error)) from error
+
+
+def _compact_database(lake: Lake, given: Arguments) -> Rows:
+    databases, tables = _pattern(given, "including_databases", ".*"), _pattern(given, "including_tables", ".*")
+    excluded = _pattern(given, "excluding_tables", "(?!)")
+    done = failed = 0
+    for database in filter(databases.fullmatch, lake.catalog.list_databases()):
+        for name in lake.catalog.list_tables(database):
+            full = f"{database}.{name}"
+            if tables.fullmatch(full) is None or excluded.fullmatch(full) is not None:
+                continue
+            try:
+                table = lake.table(f"`{database}`.`{name}`")
+                table.with_options(parse_options(given.get("options", ""))).compact()
+                done += 1
+            except BucketlakeError as error:
+                failed += 1
+                warnings.warn(f"{full} was not compacted: {error}", stacklevel=2)
+    return [(f"Compact database finished. Success: {done}, Failed: {failed}",)]
+
+
+PROCEDURES = (
+    Procedure(
+        "expire_partitions",
+        "Drops partitions that are too old, the smallest first, a row each.",
+        (
+            TABLE,
+            Argument("expiration_time", "the age, such as `7 d`", default="partition.expiration-time"),
+            Argument("timestamp_formatter", "form of the time, such as `yyyyMMdd`"),
+            Argument("timestamp_pattern", "columns that make up the time, such as `$dt $hour:00`; the first column"),
+            Argument("expire_strategy", "`values-time`, or `update-time`: of the last write", default="values-time"),
+            Argument("max_expires", "the most that go", "int", default="100"),
+            OPTIONS,
+        ),
+        _expire_partitions,
+        "expired_partitions string",
+        _check_expiry,
+    ),
+    Procedure(
+        "mark_partition_done",
+        "Writes a `_SUCCESS` file into each partition.",
+        (TABLE, Argument("partitions", "specs of all partition columns: `dt=a,hh=1;dt=b,hh=2`", required=True)),
+        _mark_done,
+        check=_check_specs,
+    ),
+    Procedure(
+        "drop_partition",
+        "Drops partitions.",
+        (TABLE, Argument("partitions", "specs of all or some partition columns: `dt=a;dt=b,hh=2`", required=True)),
+        _drop_partitions,
+        "result string",
+        _check_specs,
+        engines="Flink",
+    ),
+    Procedure(
+        "reset_consumer",
+        "Lets a consumer go on with a snapshot, or forgets it.",
+        (
+            TABLE,
+            Argument("consumerId", "the consumer", required=True),
+            Argument("nextSnapshotId", "the snapshot that it reads next; forget it if left out", "bigint"),
+        ),
+        _reset_consumer,
+    ),
+    Procedure(
+        "clear_consumers",
+        "Forgets consumers.",
+        (
+            TABLE,
+            Argument("includingConsumers", "a regular expression for whole names", default=".*"),
+            Argument("excludingConsumers", "a regular expression for those that stay"),
+        ),
+        _clear_consumers,
+        check=_check_consumers,
+    ),
+    Procedure(
+        "purge_files",
+        "Removes all rows for good: branches, tags, consumers, old snapshots and all files. No writer may be at work.",
+        (TABLE,),
+        _purge,
+        "result string",
+    ),
+    Procedure(
+        "compact_manifest",
+        "Tells the newest snapshot's files by fewer manifests, without deletions.",
+        (
+            TABLE,
+            OPTIONS,
+            Argument("dry_run", "do nothing", "boolean", default="false"),
+            Argument("manifest_sort_enabled", "a hint, without effect", "boolean"),
+            Argument("manifest_sort_partition_field", "a hint, without effect"),
+            Argument("manifest_sort_max_rewrite_size", "a hint, without effect"),
+        ),
+        _compact_manifest,
+        check=_check_manifests,
+    ),
+    Procedure(
+        "remove_unexisting_files",
+        "Takes data files that something else has removed out of the table, a row each. Their rows are lost.",
+        (
+            TABLE,
+            Argument("dry_run", "only say which", "boolean", default="false"),
+            Argument("parallelism", "threads that look", "int"),
+        ),
+        _remove_missing,
+        "fileName string not null",
+    ),
+    Procedure(
+        "repair_earliest_snapshot",
+        "Lets the history begin with a snapshot that follows a gap.",
+        (TABLE, Argument("snapshot_id", "the snapshot", "bigint", required=True)),
+        _repair_earliest,
+        "previous_earliest_snapshot_id bigint not null, current_earliest_snapshot_id bigint not null",
+    ),
+    Procedure(
+        "compact_database",
+        "Compacts tables of databases.",
+        (
+            Argument("including_databases", "a regular expression for whole names", default=".*"),
+            Argument("including_tables", "a regular expression for whole `db.table`", default=".*"),
+            Argument("excluding_tables", "a regular expression for `db.table` that are left out"),
+            OPTIONS,
+        ),
+        _compact_database,
+        "result string",
+        _check_patterns,
+    ),
+)

@@ -1,0 +1,156 @@
+"""Tags, branches and rollbacks of real tables: what is read before and after, and which files stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ops.test_expire import KINDS, made, put, rows_of
+
+import bucketlake
+from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, NotFoundError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.time_format import filled_pattern, parse_time
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.publish import Publisher
+from bucketlake.ops.refs.rollback import take_after
+from bucketlake.ops.refs.tags import tag_created, tag_lifetime
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.table import Table
+
+
+def filled(folder: Path, kind: str) -> tuple[Table, dict[int, Any]]:
+    table = made(folder, kind)
+    for number in range(1, 5):
+        put(table, (1, number, number), (2, number + 1, -number))
+    return table, {one.id: rows_of(table, scan_snapshot_id=one.id) for one in table.snapshots()}
+
+
+def paths(table: Table) -> set[str]:
+    return {str(path) for path in Path(table.path).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_state_comes_back(tmp_path: Path, kind: str) -> None:
+    table, states = filled(tmp_path, kind)
+    newest = max(states)
+    table.create_tag("one", 1)
+    table.create_tag("last")
+    assert table.rollback_to_as_latest(2).id == newest + 1
+    assert rows_of(table) == states[2]
+    table.rollback_to(newest)
+    assert rows_of(table) == states[newest] and "last" in table.tags()
+    table.rollback_to(3)
+    assert rows_of(table) == states[3] and "last" not in table.tags()
+    assert [one.id for one in table.snapshots()] == [1, 2, 3]
+    put(table, (1, 9, 9))
+    assert (1, 9, 9) in rows_of(table)
+    table.create_branch("b", "one")
+    catalog = bucketlake.open(tmp_path)
+    branch = catalog.table("t$branch_b")
+    put(branch, (1, 7, 7))
+    mine = rows_of(branch)
+    assert mine != states[1] and (1, 7, 7) not in rows_of(table)
+    table.fast_forward("b")
+    assert rows_of(table) == mine
+    put(table, (1, 8, 8))
+    assert len(rows_of(table)) == len(mine) + 1
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert rows_of(table, scan_tag_name="one") == states[1] and rows_of(branch) == mine
+    table.rollback_to("one")
+    assert rows_of(table) == states[1]
+    put(table, (2, 8, 8))
+    table.purge()
+    assert rows_of(table) == [] and table.branches() == [] and len(table.snapshots()) == 1
+    put(table, (1, 1, 1))
+    assert rows_of(table) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("kind", ["keyed", "append"])
+def test_a_tag_takes_with_it_what_it_alone_kept(tmp_path: Path, kind: str) -> None:
+    table, states = filled(tmp_path, kind)
+    table.create_tag("one", 1)
+    table.create_tag("two", 2)
+    table.create_branch("b", "one")
+    before = paths(table)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.delete_tag("two")
+    assert rows_of(table, scan_tag_name="one") == states[1]
+    table.delete_tag("one")
+    branch = bucketlake.open(tmp_path).table("t$branch_b")
+    assert rows_of(branch) == states[1]
+    table.delete_branch("b")
+    kept = paths(table)
+    clear_cache()
+    assert rows_of(table) == states[max(states)] and len(kept) < len(before)
+
+
+def test_what_a_tag_says(tmp_path: Path) -> None:
+    table, _ = filled(tmp_path, "append")
+    table.create_tag("plain")
+    table.create_tag("short", 1, "90 min")
+    table.replace_tag("plain", 2)
+    held = table.tags()
+    assert held["plain"] == table.snapshots()[1] and tag_lifetime(held["plain"]) is None
+    lifetime, created = tag_lifetime(held["short"]), tag_created(held["short"])
+    assert lifetime is not None and lifetime.total_seconds() == 5400 and created is not None
+    assert table.expire_tags() == [] and table.expire_tags("2999-01-01") == ["short", "plain"]
+    with pytest.raises(NotFoundError):
+        table.create_tag("gone", 99)
+    with pytest.raises(InvalidError):
+        table.create_tag("../x")
+    table.create_tag("a")
+    table.create_tag("b")
+    for again in (lambda: table.create_tag("a"), lambda: table.rename_tag("a", "b")):
+        with pytest.raises(AlreadyExistsError):
+            again()
+
+
+def test_a_commit_on_what_was_rolled_back_takes_itself_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It read its base, slept through the rollback, and found the next name free."""
+    table, states = filled(tmp_path, "append")
+    put_snapshot = Publisher._put
+
+    def late(self: Publisher, snapshot: Snapshot, *rest: Any) -> bool:
+        monkeypatch.setattr(Publisher, "_put", put_snapshot)
+        table.rollback_to(1)
+        return put_snapshot(self, snapshot, *rest)
+
+    monkeypatch.setattr(Publisher, "_put", late)
+    with pytest.raises(CommitUnknownError):
+        put(table, (1, 50, 50))
+    assert rows_of(table) == states[1] and table.store.snapshot_ids() == [1]
+    put(table, (1, 60, 60))
+    assert table.store.snapshot_ids() == [1, 2]
+
+
+def test_a_rollback_takes_commits_of_meanwhile_along(tmp_path: Path) -> None:
+    table, states = filled(tmp_path, "append")
+    first = table.snapshots()[0]
+    Commit(table.store, "other").truncate()
+    take_after(table.store, first)
+    assert table.store.snapshot_ids() == [1] and rows_of(table) == states[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "wanted"),
+    [
+        ("2024-06-01", None, "2024-06-01 00:00:00"),
+        ("2024-6-1 1:2:3.5", None, "2024-06-01 01:02:03.500000"),
+        ("20240601", "yyyyMMdd", "2024-06-01 00:00:00"),
+        ("2024-06-01T07", "yyyy-MM-dd'T'HH", "2024-06-01 07:00:00"),
+        ("99:99", "HH:mm", None),
+        ("2024-13-01", "yyyy-MM-dd", None),
+        ("odd", None, None),
+    ],
+)
+def test_times_in_texts(text: str, form: str | None, wanted: str | None) -> None:
+    found = parse_time(text, form)
+    assert (None if found is None else str(found)) == wanted
+
+
+def test_patterns_of_columns() -> None:
+    assert filled_pattern("$dt $dt1:00", {"dt": "a", "dt1": "b"}) == "a b:00"
+    with pytest.raises(InvalidError):
+        parse_time("x", "EEE")
