@@ -26,7 +26,7 @@ ROOMS = (
     *("lsm.changelog", "lsm.difference", "lsm.live", "lsm.key_run"),
     *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.commit", "ops.key_index", "ops.write"),
     *("ops.compact", "ops.rescale", "ops.rebase", "ops.change", "ops.clean"),
-    *("table", "catalog"),
+    *("table", "catalog", "replacement"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *("spark.write", "spark.changes", "spark.datasource", "spark.table", "spark.session"),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),

@@ -69,6 +69,7 @@ from bucketlake.schema.schema import (
     SetOption,
     TableSchema,
     apply,
+    is_replaced,
     refuse_change,
     refuse_undelivered,
 )
@@ -151,8 +152,10 @@ class Table:
         snapshot = selection.snapshot
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
             return table, selection
-        past = replace(table.store.schema_of(snapshot.schema_id), options=table.store.schema.options)
-        return replace(table, store=table.store.with_schema(past)), selection
+        current, past = table.store.schema, table.store.schema_of(snapshot.schema_id)
+        own = is_replaced(past, current)
+        options = {**past.options, **table.store.dynamic_options()} if own else current.options
+        return replace(table, store=table.store.with_schema(replace(past, options=options))), selection
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""

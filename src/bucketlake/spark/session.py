@@ -27,6 +27,7 @@ class Lake:
         self.spark = spark
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
+        self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
         self._runner = runner
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> LakeTable:

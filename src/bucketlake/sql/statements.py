@@ -12,7 +12,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.rows import delete, insert, update
-from bucketlake.sql.tables import alter, ddl, show
+from bucketlake.sql.tables import alter, ddl, describe, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.text import Cursor, split_statements, tokenize
@@ -111,14 +111,18 @@ ROOMS: dict[str, Parse] = {
     "ALTER": alter.alter,
     "TRUNCATE": ddl.truncate,
     "USE": ddl.use,
-    "COMMENT": ddl.comment_on,
+    "COMMENT": alter.comment_on,
+    "REPLACE": ddl.replace_table,
+    "CACHE": views.cache,
+    "UNCACHE": views.uncache,
+    "REFRESH": views.refresh,
     "INSERT": insert.parse,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
     "SET": _set,
     "SHOW": show.show,
-    "DESC": show.describe,
-    "DESCRIBE": show.describe,
+    "DESC": describe.describe,
+    "DESCRIBE": describe.describe,
     **dict.fromkeys(_UNDELIVERED, _undelivered),
 }

@@ -1,4 +1,4 @@
-"""CREATE TABLE carried out: an empty table, one like another, or one with a query's rows (CTAS).
+"""CREATE and REPLACE TABLE carried out: an empty table, one like another, or one with a query's rows (CTAS, RTAS).
 
 CTAS writes the rows' files first, then publishes the schema, which one job alone can, and commits the rows last: a
 query that fails leaves no table, and no table has to be dropped that another job may have made or filled.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bucketlake.catalog import new_schema
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -19,6 +20,8 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.options.catalog import table_defaults
+from bucketlake.replacement import OPERATION, draft_replacement
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write.writer import WriteRequest, write
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
     from bucketlake.table import Table
 
+PATH = "path"  # among a table's options: where it lies
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
 
@@ -49,8 +53,28 @@ class _Definition:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherProvider:
+    """A CREATE TABLE … USING a format that is not the lake's: a table of Spark's own."""
+
+    statement: str
+    provider: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        """Spark makes it, or says that it has no such format."""
+        try:
+            return query.run(lake, self.statement)
+        except Exception as error:
+            if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFoundException" not in str(error):
+                raise
+            raise InvalidError(
+                f"Provider '{self.provider}' is not supported",
+                remedy="USING paimon, or a format that this Spark session has",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
 class TableCreation:
-    """A CREATE TABLE that is the lake's."""
+    """A CREATE or REPLACE TABLE that is the lake's."""
 
     clause: CreateTable
 
@@ -58,19 +82,17 @@ class TableCreation:
         """Make the table, with the query's rows if there is one."""
         clause = self.clause
         name = names.target(lake, clause.name)
-        if clause.location is not None:
-            raise UnsupportedError(
-                "LOCATION: tables of a warehouse lie in it", table=name.full, remedy="leave LOCATION out"
-            )
+        _check_location(clause, lake.catalog.table_path(name.full), name.full)
         exists = lake.catalog.table_exists(name.full)
         if exists and clause.if_not_exists:
             return
-        if exists and clause.replace:
-            raise UnsupportedError(
-                "CREATE OR REPLACE TABLE over an existing table", table=name.full, remedy="drop it first"
-            )
+        if not exists and not clause.create:
+            lake.table(name.full)  # says what is not there
         frame = query.run(lake, clause.query) if clause.query is not None else None
         made = _definition(lake, clause, frame)
+        if exists and clause.replace:
+            _replaced(lake, name.full, made, frame)
+            return
         draft = lake.catalog.draft_table(
             name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
         )
@@ -78,6 +100,36 @@ class TableCreation:
             _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
+
+
+def _check_location(clause: CreateTable, path: str, table: str) -> None:
+    """A warehouse's catalog places its tables itself: their own place may be said, as SHOW CREATE TABLE says it."""
+    for given in (clause.location, clause.options.pop(PATH, None)):
+        if given is not None and given.rstrip("/").removeprefix("file:") != path:
+            raise UnsupportedError(
+                "The current catalog FileSystemCatalog does not support specifying the table path when creating a "
+                "table.",
+                table=table,
+                remedy="leave LOCATION out: tables of a warehouse lie in it",
+            )
+
+
+def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None) -> None:
+    """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched."""
+    options = {**table_defaults(lake.catalog.options), **made.options}
+    schema = new_schema(made.fields, made.partition_keys, made.primary_keys, options, made.comment)
+    replacement = draft_replacement(lake.catalog, name, schema)
+    if frame is None:
+        replacement.switch()
+        replacement.finish()
+        return
+    rows = frame.toDF(*[f.name for f in made.fields])
+    write(
+        lake.spark,
+        replacement.new,
+        rows,
+        WriteRequest("overwrite", dynamic=False, operation=OPERATION, before_commit=replacement.switch),
+    )
 
 
 def _taken(draft: Table) -> AlreadyExistsError:

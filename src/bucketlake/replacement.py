@@ -1,0 +1,114 @@
+"""REPLACE TABLE: another definition in a table's place, with its history kept.
+
+Two files decide what a table is, its newest snapshot and its newest schema, and no storage switches both at once. So
+the old rows go first, by an OVERWRITE snapshot of the old schema, and only then the next schema is published: at every
+moment each reader sees rows of the schema that it has, or none. The new columns have ids that no old file has.
+
+Spec: docs/spec/catalog.md#replace-table
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bucketlake.catalog import Catalog, parse_name
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.write.write import new_commit_user
+from bucketlake.schema.schema import TableSchema, refuse_undelivered
+from bucketlake.table import Table, new_store, newest_schema
+from bucketlake.types.ids import with_fresh_ids
+from bucketlake.types.model import DataField
+
+OPERATION = "REPLACE TABLE"
+# What decides where files of all snapshots lie and how they are named: expiry finds old files by the newest schema.
+_PLACES = (
+    "data-file.path-directory",
+    "data-file.external-paths",
+    "data-file.external-paths.strategy",
+    "data-file.external-paths.specific-fs",
+    "index-file-in-data-file-dir",
+    "partition.default-name",
+    "partition.legacy-name",
+    "type",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A table as it is, and the one that is to take its place: checked, and not there yet."""
+
+    old: Table
+    new: Table
+
+    def switch(self) -> None:
+        """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
+
+        Errors: ConflictError where the table was altered since it was drafted; those of `Table.truncate`. Until the
+        old rows went, nothing has changed; a process that dies between both steps leaves an empty table.
+        """
+        old, new = self.old.for_writing(), self.new.store
+        if newest_schema(new.env, new.paths).id != old.schema.id:
+            raise self._altered()
+        if old.latest_snapshot() is not None:
+            self._truncate(old)
+        if not new.env.storage.put_if_absent(new.paths.schema(new.schema.id), new.schema.encode()):
+            raise self._altered()
+
+    def finish(self) -> None:
+        """Remove what another writer committed between the two steps of `switch`."""
+        snapshot = self.new.latest_snapshot()
+        if snapshot is not None and any(True for _ in live_entries(self.new.store, snapshot)):
+            self._truncate(self.new)
+
+    @staticmethod
+    def _truncate(table: Table) -> None:
+        store = table.store
+        Commit(store, new_commit_user(store)).truncate(notes=CommitProperties(operation=OPERATION))
+
+    def _altered(self) -> ConflictError:
+        return ConflictError(
+            "the table was altered while it was to be replaced", table=self.old.name, remedy="try again"
+        )
+
+
+def draft_replacement(catalog: Catalog, name: str, made: TableSchema) -> Replacement:
+    """What is to replace a table, checked as a new table is; nothing has changed yet. `made`: as `new_schema` made it.
+
+    Errors: NotFoundError, InvalidError for a branch or system table, UnsupportedError for another partitioning.
+    """
+    found = parse_name(name)
+    if found.system is not None:
+        raise InvalidError(f"Cannot 'replaceTable' for '{found.text}', please use data table.", table=found.text)
+    old = catalog.table(name)
+    refuse_undelivered(made)
+    _check_same_partitions(old.schema, made, found.text)
+    fresh, highest = with_fresh_ids(made.fields, old.schema.highest_field_id + 1)
+    now = catalog.env.clock.now_millis()
+    schema = replace(made, id=old.schema.id + 1, fields=fresh, highest_field_id=highest, time_millis=now)
+    return Replacement(old, Table(new_store(old.store.env, old.path, schema), found.text))
+
+
+def _check_same_partitions(old: TableSchema, new: TableSchema, table: str) -> None:
+    """Manifests hold partitions as bytes, which the newest schema reads: its partition columns must be the old ones."""
+
+    def columns(schema: TableSchema) -> list[tuple[str, DataField]]:
+        return [(f.name, replace(f, id=0, type=f.type.with_nullable(True))) for f in schema.partition_fields]
+
+    before, after = ([(n, f.type) for n, f in columns(schema)] for schema in (old, new))
+    if before != after:
+        raise UnsupportedError(
+            f"Cannot replace table {table}: replaceTable does not support changing partition keys "
+            f"(old={list(old.partition_keys)}, new={list(new.partition_keys)}) or their types",
+            table=table,
+            remedy="keep the partitioning, or drop the table and create it anew, which loses its history",
+        )
+    differing = [key for key in _PLACES if old.options.get(key) != new.options.get(key)]
+    if differing:
+        raise UnsupportedError(
+            f"Cannot replace table {table}: files of older snapshots are found by these options",
+            options=differing,
+            table=table,
+            remedy="give them the values that they have",
+        )
