@@ -12,7 +12,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.rows import delete, insert, update
-from bucketlake.sql.tables import alter, ddl, describe, show, views
+from bucketlake.sql.tables import alter, analyze, ddl, describe, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.text import Cursor, split_statements, tokenize
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_UNDELIVERED = ("MERGE", "ANALYZE")
+_UNDELIVERED = ("MERGE",)
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -117,6 +117,7 @@ ROOMS: dict[str, Parse] = {
     "UNCACHE": views.uncache,
     "REFRESH": views.refresh,
     "INSERT": insert.parse,
+    "ANALYZE": analyze.analyze,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
