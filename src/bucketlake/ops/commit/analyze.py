@@ -10,7 +10,8 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.format.metadata.statistics import TableStatistics, decode_statistics, encode_statistics
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
-from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store
 
 
