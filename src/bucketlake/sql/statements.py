@@ -12,7 +12,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.rows import delete, insert, update
-from bucketlake.sql.tables import alter, analyze, ddl, describe, show, views
+from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.text import Cursor, split_statements, tokenize
@@ -57,9 +57,11 @@ def run_script(lake: Lake, script: str) -> DataFrame | None:
 
 
 def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
-    first = tokenize(statement)[0]
+    tokens = tokenize(statement)
+    first = tokens[0]
     parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
     if parse is None:
+        foreign.refuse_unknown(lake, statement, tokens)
         return query.run(lake, statement, args)
     return execute(lake, statement, parse, lambda: query.run(lake, statement, args))
 

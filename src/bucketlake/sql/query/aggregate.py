@@ -50,11 +50,13 @@ _KNOWN = (
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A statement that metadata may answer. `fields`: the columns it names, in the table's order; `bounded`: those of
-    them whose MIN or MAX is asked; `pieces`: what is spliced into its text."""
+    them whose MIN or MAX is asked; `pieces`: what is spliced into its text; `whole`: nothing but the number of all rows
+    is asked, which then is no aggregate any more, and needs no job."""
 
     fields: tuple[DataField, ...]
     bounded: tuple[str, ...]
     pieces: tuple[tuple[int, int, str], ...]
+    whole: bool = False
 
 
 def may_ask(proof: Proof) -> bool:
@@ -81,9 +83,11 @@ def asked(proof: Proof, source: Source, partition_keys: Sequence[str]) -> Asked 
         return None
     if group is None and reading.bare(select):
         return None
-    pieces = _pieces(proof.text, select)
     fields = tuple(item for item in source.fields if item.name in reading.columns)
-    return None if pieces is None else Asked(fields, tuple(sorted(reading.bounded)), pieces)
+    whole = not fields and not any(select.args.get(key) for key in ("where", "group", "having", "order"))
+    whole = whole and all(item.find(exp.Count) is not None for item in select.expressions)
+    pieces = _pieces(proof.text, select, f"`{ROWS}`" if whole else _SUM)
+    return None if pieces is None else Asked(fields, tuple(sorted(reading.bounded)), pieces, whole)
 
 
 def _is_from(select: exp.Select, source: Source) -> bool:
@@ -163,7 +167,7 @@ def _is_count_of_rows(node: exp.Count) -> bool:
     return plain and type(inner) is exp.Literal and not inner.is_string and inner.name == "1"
 
 
-def _pieces(statement: str, select: exp.Select) -> tuple[tuple[int, int, str], ...] | None:
+def _pieces(statement: str, select: exp.Select, number: str) -> tuple[tuple[int, int, str], ...] | None:
     """The counts' places in the text; None where an item of the list would lose the name that Spark gives it."""
     tokens = text.tokenize(statement)
     found = []
@@ -177,13 +181,13 @@ def _pieces(statement: str, select: exp.Select) -> tuple[tuple[int, int, str], .
     own = [item for item in select.expressions if not isinstance(item, exp.Alias) and item.find(exp.Count) is not None]
     if any(type(item) is not exp.Count for item in own):
         return None
-    named = _unaliased(select, len(found))
+    named = _unaliased(select)
     return tuple(
-        (start, end, _SUM + (" AS `count(1)`" if place in named else "")) for place, (start, end) in enumerate(found)
+        (start, end, number + (" AS `count(1)`" if place in named else "")) for place, (start, end) in enumerate(found)
     )
 
 
-def _unaliased(select: exp.Select, counts: int) -> set[int]:
+def _unaliased(select: exp.Select) -> set[int]:
     """Which counts, by their order in the text, are items of the list without a name."""
     places, at = set(), 0
     for item in select.expressions:
@@ -205,6 +209,9 @@ def reduced(spark: SparkSession, store: Store, plan: Plan, wanted: Asked) -> Dat
     counts: dict[bytes, int] = {}
     for partition, _, rows in files:
         counts[partition] = counts.get(partition, 0) + rows
+    if wanted.whole:
+        total = pa.table({ROWS: pa.array([sum(counts.values())], pa.int64())})
+        return spark.createDataFrame(total, spark_schema(()).add(ROWS, "long"))
     counts = {partition: rows for partition, rows in counts.items() if rows}
     partitions = list(counts)
     bounds = _bounds(store, [(p, file) for p, file, _ in files], partitions, wanted.bounded)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from sqlglot import exp
 
 from bucketlake.errors import InvalidError
@@ -19,6 +20,7 @@ from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
+from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.text import names, text
 
 if TYPE_CHECKING:
@@ -65,9 +67,14 @@ def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
     statement = text.plain_timestamps(statement)
     bound, frames = bind(lake, statement, place)
-    if not frames:
-        return lake.spark.sql(statement, args) if args else lake.spark.sql(statement)
-    return lake.spark.sql(bound, args, **frames) if args else lake.spark.sql(bound, **frames)
+    text_of = bound if frames else statement
+    try:
+        return lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+    except AnalysisException as error:
+        found = explained(lake, error)
+        if found is None:
+            raise
+        raise found from error
 
 
 def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, dict[str, DataFrame]]:

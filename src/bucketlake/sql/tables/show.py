@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructField, StructType
+
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.default import default_sql
-from bucketlake.spark.types import quoted, spark_schema, spark_type
+from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
 from bucketlake.sql.tables.rows import frame
@@ -159,7 +161,8 @@ def _information(lake: Lake, name: names.LakeName) -> str:
 
 def _tree(table: LakeTable) -> str:
     """The columns as Spark draws a schema."""
-    return str(spark_schema(table.schema.fields).treeString())
+    fields = table.schema.fields
+    return str(StructType([StructField(f.name, spark_type(f.type), f.type.nullable) for f in fields]).treeString())
 
 
 def _partition_information(lake: Lake, table: Table, spec: Spec) -> str:

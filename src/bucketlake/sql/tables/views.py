@@ -32,6 +32,7 @@ def view(cursor: Cursor) -> Statement | None:
     if not cursor.accept("VIEW"):
         return None
     if not temporary:
+        cursor.rest()
         return _PersistentView(cursor.text)
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     parts = cursor.name()
