@@ -26,7 +26,7 @@ ROOMS = (
     *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
     *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write", "ops.rewrite", "ops.rebase"),
     *("ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean"),
-    *("table", "catalog", "replacement"),
+    *("table", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *("spark.write", "spark.changes", "spark.datasource", "spark.table", "spark.session"),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),

@@ -20,14 +20,15 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.ops.commit.replacement import OPERATION, draft_replacement
 from bucketlake.options.catalog import table_defaults
-from bucketlake.replacement import OPERATION, draft_replacement
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.text import names
+from bucketlake.table import Table
 from bucketlake.types.model import DataField
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from bucketlake.env.env import Env
     from bucketlake.spark.session import Lake
-    from bucketlake.table import Table
 
 PATH = "path"  # among a table's options: where it lies
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
@@ -116,9 +116,11 @@ def _check_location(clause: CreateTable, path: str, table: str) -> None:
 
 def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None) -> None:
     """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched."""
+    if "$" in name:
+        raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
     options = {**table_defaults(lake.catalog.options), **made.options}
     schema = new_schema(made.fields, made.partition_keys, made.primary_keys, options, made.comment)
-    replacement = draft_replacement(lake.catalog, name, schema)
+    replacement = draft_replacement(lake.catalog.table(name).for_writing().store, schema, name)
     if frame is None:
         replacement.switch()
         replacement.finish()
@@ -126,7 +128,7 @@ def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None)
     rows = frame.toDF(*[f.name for f in made.fields])
     write(
         lake.spark,
-        replacement.new,
+        Table(replacement.new, name),
         rows,
         WriteRequest("overwrite", dynamic=False, operation=OPERATION, before_commit=replacement.switch),
     )

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bucketlake.catalog import Catalog, parse_name
-from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user
 from bucketlake.schema.schema import TableSchema, refuse_undelivered
-from bucketlake.table import Table, new_store, newest_schema
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField
 
@@ -39,55 +38,51 @@ _PLACES = (
 class Replacement:
     """A table as it is, and the one that is to take its place: checked, and not there yet."""
 
-    old: Table
-    new: Table
+    old: Store
+    new: Store
+    name: str
 
     def switch(self) -> None:
         """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
 
-        Errors: ConflictError where the table was altered since it was drafted; those of `Table.truncate`. Until the
+        Errors: ConflictError where the table was altered since it was drafted; those of `Commit.truncate`. Until the
         old rows went, nothing has changed; a process that dies between both steps leaves an empty table.
         """
-        old, new = self.old.for_writing(), self.new.store
-        if newest_schema(new.env, new.paths).id != old.schema.id:
+        new = self.new
+        if self.old.latest_schema().id != self.old.schema.id:
             raise self._altered()
-        if old.latest_snapshot() is not None:
-            self._truncate(old)
+        if self.old.latest_snapshot() is not None:
+            self._truncate(self.old)
         if not new.env.storage.put_if_absent(new.paths.schema(new.schema.id), new.schema.encode()):
             raise self._altered()
 
     def finish(self) -> None:
         """Remove what another writer committed between the two steps of `switch`."""
         snapshot = self.new.latest_snapshot()
-        if snapshot is not None and any(True for _ in live_entries(self.new.store, snapshot)):
+        if snapshot is not None and any(True for _ in live_entries(self.new, snapshot)):
             self._truncate(self.new)
 
     @staticmethod
-    def _truncate(table: Table) -> None:
-        store = table.store
+    def _truncate(store: Store) -> None:
         Commit(store, new_commit_user(store)).truncate(notes=CommitProperties(operation=OPERATION))
 
     def _altered(self) -> ConflictError:
-        return ConflictError(
-            "the table was altered while it was to be replaced", table=self.old.name, remedy="try again"
-        )
+        return ConflictError("the table was altered while it was to be replaced", table=self.name, remedy="try again")
 
 
-def draft_replacement(catalog: Catalog, name: str, made: TableSchema) -> Replacement:
-    """What is to replace a table, checked as a new table is; nothing has changed yet. `made`: as `new_schema` made it.
+def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
+    """What is to replace a table, checked as a new table is; nothing has changed yet. `old`: as it is stored, without
+    dynamic options; `made`: as `TableSchema.create` made it.
 
-    Errors: NotFoundError, InvalidError for a branch or system table, UnsupportedError for another partitioning.
+    Errors: UnsupportedError for another partitioning, and for what is not honoured of either.
     """
-    found = parse_name(name)
-    if found.system is not None:
-        raise InvalidError(f"Cannot 'replaceTable' for '{found.text}', please use data table.", table=found.text)
-    old = catalog.table(name)
     refuse_undelivered(made)
-    _check_same_partitions(old.schema, made, found.text)
+    refuse_undelivered(old.schema)
+    _check_same_partitions(old.schema, made, name)
     fresh, highest = with_fresh_ids(made.fields, old.schema.highest_field_id + 1)
-    now = catalog.env.clock.now_millis()
+    now = old.env.clock.now_millis()
     schema = replace(made, id=old.schema.id + 1, fields=fresh, highest_field_id=highest, time_millis=now)
-    return Replacement(old, Table(new_store(old.store.env, old.path, schema), found.text))
+    return Replacement(old, old.with_schema(schema), name)
 
 
 def _check_same_partitions(old: TableSchema, new: TableSchema, table: str) -> None:
