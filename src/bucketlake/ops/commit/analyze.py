@@ -29,7 +29,7 @@ def commit_statistics(store: Store, commit_user: str, statistics: TableStatistic
         if isinstance(storage, Buffered):
             storage.sync([], [path], store.paths.root)
         commit = CommitName(0, commit_user, BATCH_COMMIT_IDENTIFIER, CommitKind.ANALYZE)
-        request = Request(commit, lambda view: Changes(), operation="ANALYZE", statistics=name)
+        request = Request(commit, lambda view: Changes(), statistics=name)
         return Publisher(store).publish(request, outcome)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bucketlake.errors import ConflictError, UnsupportedError
-from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user
@@ -20,7 +20,6 @@ from bucketlake.schema.schema import TableSchema, refuse_undelivered
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField
 
-OPERATION = "REPLACE TABLE"
 # What decides where files of all snapshots lie and how they are named: expiry finds old files by the newest schema.
 _PLACES = (
     "data-file.path-directory",
@@ -64,7 +63,7 @@ class Replacement:
 
     @staticmethod
     def _truncate(store: Store) -> None:
-        Commit(store, new_commit_user(store)).truncate(notes=CommitProperties(operation=OPERATION))
+        Commit(store, new_commit_user(store)).truncate()
 
     def _altered(self) -> ConflictError:
         return ConflictError("the table was altered while it was to be replaced", table=self.name, remedy="try again")

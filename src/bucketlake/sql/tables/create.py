@@ -45,6 +45,12 @@ class CreateTable:
     like: tuple[str, ...] | None = None
     query: str | None = None
 
+    @property
+    def operation(self) -> str:
+        """What a snapshot with the query's rows says it is, in Paimon's words."""
+        verb = "REPLACE" if self.replace else "CREATE"
+        return f"{'CREATE_OR_' if self.replace and self.create else ''}{verb}_TABLE_AS_SELECT"
+
     def column_types(self) -> list[tuple[ColumnClause, DataType]]:
         """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
         dialect: Literal["flink", "spark"] = "flink" if self.flink else "spark"

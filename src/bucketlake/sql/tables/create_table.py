@@ -8,7 +8,7 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import new_schema
@@ -20,7 +20,7 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from bucketlake.ops.commit.replacement import OPERATION, draft_replacement
+from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.types import field_types
@@ -91,13 +91,14 @@ class TableCreation:
         frame = query.run(lake, clause.query) if clause.query is not None else None
         made = _definition(lake, clause, frame)
         if exists and clause.replace:
-            _replaced(lake, name.full, made, frame)
+            _replaced(lake, name.full, made, frame, clause.operation)
             return
         draft = lake.catalog.draft_table(
             name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
         )
         if frame is not None:
-            _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), clause.if_not_exists)
+            request = WriteRequest(operation=clause.operation)
+            _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
 
@@ -114,7 +115,7 @@ def _check_location(clause: CreateTable, path: str, table: str) -> None:
             )
 
 
-def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None) -> None:
+def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None, operation: str) -> None:
     """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched."""
     if "$" in name:
         raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
@@ -130,7 +131,7 @@ def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None)
         lake.spark,
         Table(replacement.new, name),
         rows,
-        WriteRequest("overwrite", dynamic=False, operation=OPERATION, before_commit=replacement.switch),
+        WriteRequest("overwrite", dynamic=False, operation=operation, before_commit=replacement.switch),
     )
 
 
@@ -138,7 +139,7 @@ def _taken(draft: Table) -> AlreadyExistsError:
     return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
 
 
-def _filled(lake: Lake, draft: Table, frame: DataFrame, if_not_exists: bool) -> None:
+def _filled(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, if_not_exists: bool) -> None:
     """Publish the table with the frame's rows; nothing where another job published one of its name first and that is
     asked for.
 
@@ -155,7 +156,7 @@ def _filled(lake: Lake, draft: Table, frame: DataFrame, if_not_exists: bool) -> 
 
     env, path = lake.catalog.env, draft.path
     try:
-        write(lake.spark, draft, frame, WriteRequest(before_commit=publish))
+        write(lake.spark, draft, frame, replace(request, before_commit=publish))
     except BucketlakeError as error:
         gone = not published
         if published and not isinstance(error, CommitUnknownError) and draft.latest_snapshot() is None:

@@ -282,10 +282,28 @@ def default_text(field: DataField, text: str) -> str:
 
 
 def _declared(t: DataType) -> str:
-    """The type as CREATE TABLE takes it: Spark's name, or Paimon's where that says more (VARCHAR(10), TIMESTAMP(3))."""
+    """The type as CREATE TABLE takes it: in Spark's words, or Paimon's where that says more: TIMESTAMP(3), TIME(3)."""
     plain = t.with_nullable(True)
-    spark = spark_ddl(plain)
-    return spark if parse_type_text(spark, "spark") == plain else type_text(plain)
+    spark = _spark_words(plain)
+    return spark if type_text(parse_type_text(spark, "spark")) == type_text(plain) else type_text(plain)
+
+
+def _spark_words(t: DataType) -> str:
+    """The type as Spark prints it."""
+    if t.root is Root.ARRAY and t.element:
+        return f"ARRAY<{_spark_words(t.element)}>"
+    if t.root is Root.MAP and t.key and t.element:
+        return f"MAP<{_spark_words(t.key)}, {_spark_words(t.element)}>"
+    if t.root is Root.ROW:
+        return f"STRUCT<{', '.join(_member(item) for item in t.fields)}>"
+    return shown_type(t).upper() if t.root in (Root.CHAR, Root.VARCHAR) else spark_ddl(t)
+
+
+def _member(item: DataField) -> str:
+    text = f"{_quoted(item.name)}: {_spark_words(item.type)}"
+    if not item.type.nullable:
+        text += " NOT NULL"
+    return text + (f" COMMENT {_literal(item.description)}" if item.description else "")
 
 
 def shown_type(t: DataType) -> str:
