@@ -15,7 +15,7 @@ from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema, refuse_undelivered
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField

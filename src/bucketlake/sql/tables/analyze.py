@@ -18,7 +18,7 @@ from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.analyze import commit_statistics
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.columns import has_column, spelled
