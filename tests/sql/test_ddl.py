@@ -127,7 +127,7 @@ def test_columns_in_every_spelling(classic: Lake) -> None:
             ("ALTER DATABASE db SET LOCATION '/x'", UnsupportedError, "Alter database is not supported"),
             ("ALTER DATABASE nothing SET LOCATION '/x'", NotFoundError, "no such database"),
             ("COMMENT ON DATABASE db IS 'x'", UnsupportedError, "Alter database is not supported"),
-            ("ALTER TABLE db.t ADD g INT and more", InvalidError, "unexpected text"),
+            ("ALTER TABLE db.t ADD g INT and more", InvalidError, "cannot parse type"),
         ],
     )
 
