@@ -299,3 +299,18 @@ def test_names_that_nobody_knows(classic: Lake) -> None:
     )
     with pytest.raises(BucketlakeError):
         classic.sql("DESCRIBE HISTORY db.orders")
+
+
+def test_like_a_branch(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, pt STRING) COMMENT 'said' PARTITIONED BY (pt) "
+                "TBLPROPERTIES ('primary-key' = 'id,pt', 'bucket' = '5')")  # fmt: skip
+    place = Path(classic.table("db.t").path)
+    branch = place / "branch" / "branch-b" / "schema"
+    branch.mkdir(parents=True)
+    (branch / "schema-0").write_bytes((place / "schema" / "schema-0").read_bytes())
+    classic.sql("ALTER TABLE db.`t$branch_b` ADD COLUMNS (extra STRING)")
+    classic.sql("CREATE TABLE paimon.db.u LIKE paimon.db.`t$branch_b` TBLPROPERTIES ('bucket' = '8')")
+    made = classic.table("db.u").schema
+    assert (made.field_names, made.primary_keys, made.comment) == (("id", "pt", "extra"), ("id", "pt"), "said")
+    assert made.options == {"bucket": "8"}
+    assert "extra" not in columns(classic, "db.t")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 PATH = "path"  # among a table's options: where it lies
+_OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
 
@@ -221,7 +222,7 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition
         list(schema.fields),
         list(schema.partition_keys),
         list(schema.primary_keys),
-        {**schema.options, **given.options},
+        {key: value for key, value in {**schema.options, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
     )
 
