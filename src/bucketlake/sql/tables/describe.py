@@ -7,6 +7,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.spark.assignment import Rules
+from bucketlake.sql.tables.columns import spelled
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, resolved
 from bucketlake.sql.tables.rows import frame
@@ -70,7 +72,7 @@ class _Describe:
             if self.extended:
                 rows += _not_null(table)
             return frame(lake, _COLUMNS, rows)
-        field = table.schema.field(self.column)
+        field = table.schema.field(spelled(table.schema, (self.column,), Rules.of(lake.spark).sensitive)[0])
         shown = [
             ("col_name", field.name),
             ("data_type", shown_type(field.type)),
