@@ -65,7 +65,7 @@ class Place:
 
 def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
-    statement = text.plain_timestamps(statement)
+    statement = text.plain_tables(text.plain_timestamps(statement))
     bound, frames = bind(lake, statement, place)
     text_of = bound if frames else statement
     try:
