@@ -107,4 +107,4 @@ def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
     ],
 )
 def test_tables_as_queries(statement: str, plain: str | None) -> None:
-    assert plain_tables(statement) == (plain or statement)
+    assert text.plain_tables(statement) == (plain or statement)
