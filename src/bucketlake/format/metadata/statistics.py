@@ -12,11 +12,12 @@ Spec: docs/spec/statistics.md
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.schema.schema import pretty_json
+from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

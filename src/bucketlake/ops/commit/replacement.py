@@ -9,7 +9,7 @@ Spec: docs/spec/catalog.md#replace-table
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.ops.commit.commit import Commit
@@ -19,6 +19,7 @@ from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema, refuse_undelivered
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 # What decides where files of all snapshots lie and how they are named: expiry finds old files by the newest schema.
 _PLACES = (

@@ -9,7 +9,6 @@ Spec: docs/spec/pushdown.md#aggregates
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
 from bucketlake.sql.query.pushdown import Proof, Source
 from bucketlake.sql.text import text
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,6 @@ Spec: docs/spec/statistics.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -27,6 +26,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

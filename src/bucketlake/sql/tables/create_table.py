@@ -8,7 +8,7 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import new_schema
@@ -30,6 +30,7 @@ from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.text import names
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,6 @@ Spec: docs/sql/ddl.md#partitions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema, spark_type
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
