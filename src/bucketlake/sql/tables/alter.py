@@ -18,7 +18,7 @@ from bucketlake.schema.default import stored_default
 from bucketlake.spark.assignment import Rules
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import partitions
-from bucketlake.sql.tables.columns import has_column, spelled
+from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
@@ -65,7 +65,11 @@ class _Change:
     if_not_exists: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        schema, sensitive = lake.table(name.full).schema, Rules.of(lake.spark).sensitive
+        schema = lake.table(name.full).schema
+
+        def sensitive() -> bool:
+            return Rules.of(lake.spark).sensitive
+
         changes = [meant(schema, change, sensitive) for change in self.changes if not self._idle(schema, change)]
         if changes:
             lake.catalog.alter_table(name.full, *changes)
@@ -76,7 +80,7 @@ class _Change:
         return isinstance(change, core.AddColumn) and self.if_not_exists and has_column(schema, change.column)
 
 
-def meant(schema: core.TableSchema, change: Edit, sensitive: bool) -> core.SchemaChange:
+def meant(schema: core.TableSchema, change: Edit, sensitive: Sensitive) -> core.SchemaChange:
     """The change with the columns' own spelling, as the session reads names."""
     if isinstance(change, _Default):
         path = spelled(schema, change.column, sensitive)

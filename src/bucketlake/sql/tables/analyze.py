@@ -20,7 +20,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
-from bucketlake.sql.tables.columns import has_column, spelled
+from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
@@ -100,14 +100,14 @@ class _Analyze:
             raise UnsupportedError("Analyze table partition is not supported", table=table.name)
         if not self.scan:
             raise InvalidError("NOSCAN is ineffective with paimon", remedy="leave NOSCAN out")
-        fields = _analyzed(table, self.columns, Rules.of(lake.spark).sensitive)
+        fields = _analyzed(table, self.columns, lambda: Rules.of(lake.spark).sensitive)
         found = on_newest(table.store, lambda: _computed(lake, table, fields))
         if found is not None:
             store = table.store
             after_commit(store, commit_statistics(store, new_commit_user(store), found))
 
 
-def _analyzed(table: Table, wanted: Sequence[str] | None, sensitive: bool) -> list[DataField]:
+def _analyzed(table: Table, wanted: Sequence[str] | None, sensitive: Sensitive) -> list[DataField]:
     """The columns to look at; InvalidError for missing ones, UnsupportedError for types that have no statistics."""
     if wanted is None:
         fields = list(table.schema.fields)

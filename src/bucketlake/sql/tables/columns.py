@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataType, Root
 
+Sensitive = Callable[[], bool]  # asks the session whether names differ by case, only where it matters
 
-def spelled(schema: TableSchema, path: Sequence[str], sensitive: bool = False) -> tuple[str, ...]:
+
+def _never() -> bool:
+    return False
+
+
+def spelled(schema: TableSchema, path: Sequence[str], sensitive: Sensitive = _never) -> tuple[str, ...]:
     """The path as the schema spells it; `element`, `key` and `value` step into ARRAY and MAP.
 
     Errors: NotFoundError suggests the nearest name, InvalidError for a name that means several columns.
@@ -24,7 +30,7 @@ def spelled(schema: TableSchema, path: Sequence[str], sensitive: bool = False) -
     return tuple(found)
 
 
-def has_column(schema: TableSchema, path: str | Sequence[str], sensitive: bool = False) -> bool:
+def has_column(schema: TableSchema, path: str | Sequence[str], sensitive: Sensitive = _never) -> bool:
     """Whether the path means a column."""
     try:
         spelled(schema, (path,) if isinstance(path, str) else path, sensitive)
@@ -33,10 +39,12 @@ def has_column(schema: TableSchema, path: str | Sequence[str], sensitive: bool =
     return True
 
 
-def _member(members: dict[str, DataType], step: str, sensitive: bool, path: Sequence[str]) -> str:
+def _member(members: dict[str, DataType], step: str, sensitive: Sensitive, path: Sequence[str]) -> str:
     if step in members:
         return step
-    alike = [] if sensitive else [name for name in members if name.lower() == step.lower()]
+    alike = [name for name in members if name.lower() == step.lower()]
+    if alike and sensitive():
+        alike = []
     if len(alike) > 1:
         raise InvalidError("a name means several columns", column=".".join(path), columns=alike)
     if alike:

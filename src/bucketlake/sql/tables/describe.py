@@ -72,7 +72,7 @@ class _Describe:
             if self.extended:
                 rows += _not_null(table)
             return frame(lake, _COLUMNS, rows)
-        field = table.schema.field(spelled(table.schema, (self.column,), Rules.of(lake.spark).sensitive)[0])
+        field = table.schema.field(spelled(table.schema, (self.column,), lambda: Rules.of(lake.spark).sensitive)[0])
         shown = [
             ("col_name", field.name),
             ("data_type", shown_type(field.type)),
