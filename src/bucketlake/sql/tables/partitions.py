@@ -15,6 +15,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema, spark_type
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -155,6 +156,10 @@ def drop(lake: Lake, table: Table, specs: Iterable[Spec], if_exists: bool) -> No
 
 def truncate(lake: Lake, table: Table, spec: Spec) -> None:
     """Remove the rows of the partitions that match."""
+    own = resolved(table, spec)
+    if all(table.schema.field(name).type.root is Root.VARCHAR for name in own):
+        table.drop_partitions([own])  # texts are compared as they are
+        return
     wanted = _stored_specs(table, listed(lake, table, spec), resolved(table, spec))
     if wanted:
         table.drop_partitions(wanted)
