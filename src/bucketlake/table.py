@@ -65,7 +65,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import BucketMode, TableSchema, apply, refuse_change
+from bucketlake.schema.schema import BucketMode, TableSchema, apply, is_replaced, refuse_change
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
@@ -147,8 +147,10 @@ class Table(History):
         snapshot = selection.snapshot
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
             return table, selection
-        past = replace(table.store.schema_of(snapshot.schema_id), options=table.store.schema.options)
-        return replace(table, store=table.store.with_schema(past)), selection
+        current, past = table.store.schema, table.store.schema_of(snapshot.schema_id)
+        own = is_replaced(past, current)
+        options = {**past.options, **table.store.dynamic_options()} if own else current.options
+        return replace(table, store=table.store.with_schema(replace(past, options=options))), selection
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""

@@ -92,3 +92,19 @@ def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
     last = text.tokenize(statement)[-1]
     assert statement[last.start : last.end] == literal
     assert last.kind in ("string", "number")
+
+
+@pytest.mark.parametrize(
+    ("statement", "plain"),
+    [
+        ("TABLE d.u", "SELECT * FROM d.u"),
+        ("table `a` UNION ALL TABLE b", "SELECT * FROM `a` UNION ALL SELECT * FROM b"),
+        ("(SELECT 1) MINUS TABLE x ORDER BY 1", "(SELECT 1) MINUS SELECT * FROM x ORDER BY 1"),
+        ("SELECT a AS table FROM t", None),
+        ("SELECT * FROM f(TABLE t)", None),
+        ("SELECT 'UNION TABLE x'", None),
+        ("CREATE TABLE a AS SELECT 1", None),
+    ],
+)
+def test_tables_as_queries(statement: str, plain: str | None) -> None:
+    assert text.plain_tables(statement) == (plain or statement)

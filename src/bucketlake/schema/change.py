@@ -99,7 +99,7 @@ class UpdateColumnDefault:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePosition:
-    """Move a top-level column: first, after or before another one, or last if none is given."""
+    """Move a column, or a member among its ROW's: first, after or before another one, or last if none is given."""
 
     column: ColumnPath
     first: bool = False
@@ -308,20 +308,21 @@ class _Draft:
 
     def move(self, change: UpdatePosition) -> None:
         path = _path(change.column)
-        if len(path) > 1:
-            raise InvalidError("only top-level columns can be moved", column=".".join(path), table=self.table)
-        at = _index(self.fields, path[0], self.table)
         beside = change.after if change.after is not None else change.before
-        if beside == path[0]:
-            raise InvalidError(f"Cannot move itself for column {path[0]}")
-        moved = self.fields.pop(at)
-        if change.first:
-            target = 0
-        elif beside is None:
-            target = len(self.fields)
-        else:
-            target = _index(self.fields, beside, self.table) + (change.after is not None)
-        self.fields.insert(target, moved)
+        if beside == path[-1]:
+            raise InvalidError(f"Cannot move itself for column {path[-1]}")
+
+        def reorder(members: list[DataField]) -> None:
+            moved = members.pop(_index(members, path[-1], self.table))
+            if change.first:
+                target = 0
+            elif beside is None:
+                target = len(members)
+            else:
+                target = _index(members, beside, self.table) + (change.after is not None)
+            members.insert(target, moved)
+
+        self.in_members(path, reorder)
 
     # ---- paths
 

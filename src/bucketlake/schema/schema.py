@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options.options import TableOptions, near_misses, option_text, validate
+from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, validate
 from bucketlake.redaction import repr_of
 from bucketlake.schema.change import (
     AddColumn,
@@ -62,6 +62,7 @@ __all__ = [
     "UpdatePosition",
     "apply",
     "cast_allowed",
+    "is_replaced",
     "pretty_json",
     "read_mapping",
     "refuse_change",
@@ -363,6 +364,22 @@ def _require(holds: bool, name: str, value: Any) -> None:
 
 def _is_id(value: Any, low: int = 0, high: int = (1 << 31) - 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def is_replaced(past: TableSchema, current: TableSchema, strictly: bool = False) -> bool:
+    """Whether REPLACE TABLE came between two schemas of one table, so that rows of the one mean nothing to the other:
+    they have no column in common, or (not `strictly`: others number new columns from 0) differ in what no ALTER
+    changes.
+
+    Spec: docs/spec/catalog.md#replace-table
+    """
+    if past.id == current.id:
+        return False
+    known = {item.id for item in current.fields}
+    if not any(item.id in known for item in past.fields):
+        return True
+    decided = {key for key in (*past.options, *current.options) if immutable(key)} if not strictly else set()
+    return any(past.options.get(key) != current.options.get(key) for key in decided)
 
 
 def normalised(schema: TableSchema) -> TableSchema:

@@ -57,6 +57,7 @@ class Lake:
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
         self._front = front
+        self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> LakeTable:
         """A table by `db.t` or `t`; `options` hold for this handle only. NotFoundError if there is none."""

@@ -12,7 +12,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.rows import delete, insert_forms, update
-from bucketlake.sql.tables import alter, ddl, show
+from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.text import Cursor, split_statements, tokenize
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_UNDELIVERED = ("MERGE", "ANALYZE")
+_UNDELIVERED = ("MERGE",)
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -62,9 +62,11 @@ def run_script(lake: Lake, script: str) -> DataFrame | None:
 
 
 def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
-    first = tokenize(statement)[0]
+    tokens = tokenize(statement)
+    first = tokens[0]
     parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
     if parse is None:
+        foreign.refuse_unknown(lake, statement, tokens)
         return query.run(lake, statement, args)
     return execute(lake, statement, parse, lambda: query.run(lake, statement, args))
 
@@ -123,17 +125,22 @@ ROOMS: dict[str, Parse] = {
     "ALTER": alter.alter,
     "TRUNCATE": ddl.truncate,
     "USE": ddl.use,
-    "COMMENT": ddl.comment_on,
+    "COMMENT": alter.comment_on,
+    "REPLACE": ddl.replace_table,
+    "CACHE": views.cache,
+    "UNCACHE": views.uncache,
+    "REFRESH": views.refresh,
     "INSERT": insert_forms.parse,
     "WITH": insert_forms.parse_led,
     "FROM": insert_forms.parse_led,
+    "ANALYZE": analyze.analyze,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
     "SET": _set,
     "RESET": _set,
     "SHOW": show.show,
-    "DESC": show.describe,
-    "DESCRIBE": show.describe,
+    "DESC": describe.describe,
+    "DESCRIBE": describe.describe,
     **dict.fromkeys(_UNDELIVERED, _undelivered),
 }

@@ -261,13 +261,14 @@ class Commit:
         notes: CommitProperties | None = None,
     ) -> Snapshot:
         """Delete the partitions that match any of the (full or partial) specs, with a new snapshot."""
+        notes = notes or CommitProperties(operation="TRUNCATE")
         if not specs:
             raise InvalidError("Partitions list cannot be empty.")
         if not all(specs):
             raise InvalidError("a partition specification names no column", remedy="truncate to remove all rows")
         target = spec_filter(self._store, specs)
         plan = self._replacing(target, None, lambda view: Changes())
-        return self._once(CommitKind.OVERWRITE, identifier, plan, notes or CommitProperties(), Outcome())
+        return self._once(CommitKind.OVERWRITE, identifier, plan, notes, Outcome())
 
     def _replacing(
         self,

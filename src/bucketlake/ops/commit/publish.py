@@ -43,7 +43,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import BucketMode, TableSchema, is_replaced
 from bucketlake.values import dataclass
 
 
@@ -57,6 +57,7 @@ class Request:
     watermark: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     operation: str | None = None
+    statistics: str | None = None  # name of the file that an ANALYZE brings
 
 
 @dataclass(slots=True)
@@ -278,7 +279,7 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        schema_id = self._store.latest_schema().id
+        schema_id = self._newest_schema(name).id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         snapshot = Snapshot(
@@ -299,7 +300,7 @@ class Publisher:
             total_record_count=(base.total_record_count if base else 0) + delta_count,
             delta_record_count=delta_count,
             watermark=max(marks, default=None),
-            statistics=self._statistics(base, schema_id),
+            statistics=self._statistics(base, schema_id, request.statistics),
             properties=properties or None,
             next_row_id=(base.next_row_id if base else None) or 0,
             operation=request.operation,
@@ -325,9 +326,21 @@ class Publisher:
             properties[MAX_SEQUENCE_PROPERTY] = str(max(highest))
         return properties
 
-    def _statistics(self, base: Snapshot | None, schema_id: int) -> str | None:
-        if base is None or base.statistics is None:
-            return None
+    def _newest_schema(self, name: CommitName) -> TableSchema:
+        newest = self._store.latest_schema()
+        if is_replaced(self._store.schema, newest, strictly=True):
+            raise ConflictError(
+                "the table was replaced meanwhile",
+                commit=name,
+                schema=newest.id,
+                remedy="open it again, and write anew",
+            )
+        return newest
+
+    def _statistics(self, base: Snapshot | None, schema_id: int, given: str | None) -> str | None:
+        """The statistics that the snapshot names: its own, else those of its base while they hold for its schema."""
+        if given is not None or base is None or base.statistics is None:
+            return given
         path = self._store.paths.statistics(base.statistics)
         data = self._store.env.storage.read(path)
         with decoding("not statistics of a table", path):

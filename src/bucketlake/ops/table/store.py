@@ -456,10 +456,27 @@ class Store:
         with decoding("not a manifest", path):
             check_rows(list({e.partition for e in entries}), [item.type for item in self.schema.partition_fields])
             if self.schema.primary_keys:
-                keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
-                check_rows(keys, [item.type for item in self.schema.key_fields])
+                self._check_keys(entries)
         _check_entries(entries, path)
         return entries
+
+    def _check_keys(self, entries: Sequence[ManifestEntry]) -> None:
+        """Keys are those of this schema, or of a table that was replaced: of the schema a file was written with."""
+        try:
+            _check_keys(entries, self.schema)
+        except CorruptError:
+            by_schema: dict[int, list[ManifestEntry]] = {}
+            for entry in entries:
+                by_schema.setdefault(entry.file.schema_id, []).append(entry)
+            if set(by_schema) == {self.schema.id}:
+                raise
+            for schema_id, own in by_schema.items():
+                try:
+                    written = self.schema_of(schema_id)
+                except NotFoundError:
+                    written = self.schema
+                if written.primary_keys:
+                    _check_keys(own, written)
 
     # ---- finding the ends
 
@@ -496,6 +513,11 @@ def _numbers(infos: Iterable[FileInfo], prefix: str) -> list[int]:
     """The numbers behind a prefix in the names of files, ascending."""
     found = [number_of(info.name.removeprefix(prefix)) for info in infos if info.name.startswith(prefix)]
     return sorted(number for number in found if number is not None)
+
+
+def _check_keys(entries: Sequence[ManifestEntry], schema: TableSchema) -> None:
+    keys = [key for entry in entries for key in (entry.file.min_key, entry.file.max_key)]
+    check_rows(keys, [item.type for item in schema.key_fields])
 
 
 def _check_entries(entries: Sequence[ManifestEntry], path: str) -> None:

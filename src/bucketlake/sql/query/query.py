@@ -10,14 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from sqlglot import exp
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
+from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.text import names, text
 from bucketlake.values import dataclass
 
@@ -63,11 +66,16 @@ class Place:
 
 def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
-    statement = text.plain_timestamps(statement)
+    statement = text.plain_tables(text.plain_timestamps(statement))
     bound, frames = bind(lake, statement, place)
-    if not frames:
-        return lake.spark.sql(statement, args) if args else lake.spark.sql(statement)
-    return lake.spark.sql(bound, args, **frames) if args else lake.spark.sql(bound, **frames)
+    text_of = bound if frames else statement
+    try:
+        return lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+    except AnalysisException as error:
+        found = explained(lake, error)
+        if found is None:
+            raise
+        raise found from error
 
 
 def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, dict[str, DataFrame]]:
@@ -91,7 +99,12 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
         proved = proof(parsed, Settings(lake.spark), statement)
     store = lake.table(references[0].name.full).table.store
-    frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place))
+    counted = _counted(lake, references, proved) if proved is not None and place is None else None
+    if counted is not None:
+        pieces.extend(counted[1])
+        frames, names_of = {"t0": counted[0]}, ["t0"]
+    else:
+        frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place))
     for reference, name in zip(references, names_of, strict=True):
         pieces.extend(_bound(reference, name, plain))
     if tree is not None:
@@ -128,6 +141,32 @@ def _frames(
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
         chosen.append(plans[key])
     return frames, chosen
+
+
+def _counted(
+    lake: Lake, references: Sequence[Reference], proved: Proof
+) -> tuple[DataFrame, Sequence[tuple[int, int, str]]] | None:
+    """A few rows of metadata that answer the whole statement, with what is spliced into its text; None: rows do."""
+    reference = references[0]
+    if (
+        len(references) != 1
+        or reference.call
+        or not may_ask(proved)
+        or any(key.startswith("incremental") for key in reference.options)
+    ):
+        return None
+    handle = lake.table(reference.name.full).table
+
+    def once() -> tuple[DataFrame, Sequence[tuple[int, int, str]]] | None:
+        table, selection = handle.as_of(reference.options)
+        source = Source(reference.node, reference.exposed, table.schema.fields)
+        wanted = asked(proved, source, table.schema.partition_keys) if table.view is None else None
+        if wanted is None:
+            return None
+        found = reduced(lake.spark, table.store, table.planned(proved.predicate(source), selection), wanted)
+        return None if found is None else (found, wanted.pieces)
+
+    return on_newest(handle.store, once)
 
 
 def _need(proved: Proof, source: Source) -> Need:

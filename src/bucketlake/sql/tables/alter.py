@@ -1,4 +1,10 @@
-"""ALTER TABLE: options, columns, name and partitions of a lake table; ALTER DATABASE; other ALTERs go to Spark."""
+"""ALTER TABLE: options, columns, name and partitions of a lake table; ALTER DATABASE; COMMENT ON.
+
+Columns are changed in Spark's spelling (ALTER, CHANGE) and Flink's (ADD (…), MODIFY, DROP (…), RENAME a TO b). All
+changes of a statement become one new schema.
+
+Spec: docs/sql/ddl.md#alter-table
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema import schema as core
 from bucketlake.schema.default import stored_default
-from bucketlake.sql.tables import tags
+from bucketlake.spark.assignment import Rules
+from bucketlake.sql.query import query
+from bucketlake.sql.tables import partitions, tags
+from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
 from bucketlake.sql.tables.create_table import COMMENT
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.model import DataType, parse_type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from bucketlake.spark.session import Lake
 
 
@@ -28,39 +40,81 @@ class _AlterDatabase:
     properties: dict[str, str]
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        lake.catalog.alter_database(names.database(lake, self.parts), self.properties)
+        database = names.database(lake, self.parts)
+        lake.catalog.database_properties(database)
+        lake.catalog.alter_database(database, self.properties)
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    """A column's default as SQL text, which means what the column's type makes of it."""
+
+    column: tuple[str, ...]
+    text: str
+
+
+Edit = core.SchemaChange | _Default
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Schema changes in order. `if_exists`: columns that are dropped may be missing."""
+    """Schema changes in order. `if_exists`: columns that are dropped may be missing. `if_not_exists`: those that are
+    added may be there."""
 
-    changes: tuple[core.SchemaChange, ...]
+    changes: tuple[Edit, ...]
     if_exists: bool = False
-
-    def run(self, lake: Lake, name: names.LakeName) -> None:
-        changes = self.changes
-        if self.if_exists:
-            known = lake.table(name.full).schema
-            changes = tuple(c for c in changes if not isinstance(c, core.DropColumn) or known.has_column(c.column))
-        if changes:
-            lake.catalog.alter_table(name.full, *changes)
-
-
-@dataclass(frozen=True, slots=True)
-class _SetDefaults:
-    """Defaults of columns by their SQL text, which is read by the columns' types."""
-
-    defaults: tuple[tuple[tuple[str, ...], str], ...]
+    if_not_exists: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         schema = lake.table(name.full).schema
-        changes = []
-        for column, text in self.defaults:
-            if len(column) > 1:
-                raise UnsupportedError("defaults of members of ROW columns", column=".".join(column), table=name.full)
-            changes.append(core.UpdateColumnDefault(column, stored_default(text, schema.field(column[0]))))
-        lake.catalog.alter_table(name.full, *changes)
+
+        def sensitive() -> bool:
+            return Rules.of(lake.spark).sensitive
+
+        changes = [meant(schema, change, sensitive) for change in self.changes if not self._idle(schema, change)]
+        if changes:
+            lake.catalog.alter_table(name.full, *changes)
+
+    def _idle(self, schema: core.TableSchema, change: Edit) -> bool:
+        if isinstance(change, core.DropColumn):
+            return self.if_exists and not has_column(schema, change.column)
+        return isinstance(change, core.AddColumn) and self.if_not_exists and has_column(schema, change.column)
+
+
+def meant(schema: core.TableSchema, change: Edit, sensitive: Sensitive) -> core.SchemaChange:
+    """The change with the columns' own spelling, as the session reads names."""
+    if isinstance(change, _Default):
+        path = spelled(schema, change.column, sensitive)
+        if len(path) > 1:
+            raise UnsupportedError("defaults of members of ROW columns", column=".".join(path))
+        return core.UpdateColumnDefault(path, stored_default(change.text, schema.field(path[0])))
+    if isinstance(change, (core.SetOption, core.RemoveOption)):
+        if change.key == "primary-key":
+            raise UnsupportedError("Alter primary key is not supported", remedy="REPLACE TABLE gives it another one")
+        return change
+    if isinstance(change, core.DropPrimaryKey) or change.column is None:
+        return change
+    path = (change.column,) if isinstance(change.column, str) else tuple(change.column)
+    if isinstance(change, core.AddColumn):
+        parent = spelled(schema, path[:-1], sensitive) if len(path) > 1 else ()
+        if has_column(schema, (*parent, path[-1]), sensitive):
+            raise AlreadyExistsError("column exists", column=".".join(path), remedy="ADD COLUMN IF NOT EXISTS")
+        after = change.after
+        if after is not None and has_column(schema, (*parent, after), sensitive):
+            after = spelled(schema, (*parent, after), sensitive)[-1]
+        return replace(change, column=(*parent, path[-1]), after=after)
+    path = spelled(schema, path, sensitive)
+    if isinstance(change, core.UpdatePosition) and change.after is not None:
+        beside = spelled(schema, (*path[:-1], change.after), sensitive)[-1]
+        return replace(change, column=path, after=beside)
+    return replace(change, column=path)
+
+
+def _rename(cursor: Cursor) -> Statement:
+    """`TO t`, or Flink's `a TO b` for a column."""
+    if cursor.accept("TO"):
+        return _Rename(cursor.name())
+    return _rename_column(cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +123,10 @@ class _Rename:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         bare = len(self.parts) == 1
+        if len(self.parts) == 3 and self.parts[0].lower() not in CATALOG_NAMES:
+            raise InvalidError(
+                "Only supports operations within the same catalog", target=self.parts[0], current=CATALOG_NAMES[1]
+            )
         target = names.LakeName(name.database, self.parts[0]) if bare else names.target(lake, self.parts)
         lake.catalog.rename_table(name.full, target.full)
 
@@ -76,9 +134,19 @@ class _Rename:
 @dataclass(frozen=True, slots=True)
 class _DropPartitions:
     specs: tuple[dict[str, str | None], ...]
+    if_exists: bool
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        lake.table(name.full).drop_partitions(self.specs)
+        partitions.drop(lake, lake.table(name.full).table, self.specs, self.if_exists)
+
+
+@dataclass(frozen=True, slots=True)
+class _AddPartitions:
+    specs: tuple[dict[str, str | None], ...]
+    if_not_exists: bool
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        partitions.add(lake, lake.table(name.full).table, self.specs, self.if_not_exists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +164,7 @@ def alter(cursor: Cursor) -> Statement | None:
     """ALTER TABLE | DATABASE …; other ALTERs are Spark's."""
     cursor.expect("ALTER")
     if accept_database(cursor):
-        parts = cursor.name()
-        cursor.expect("SET")
-        if not cursor.accept("DBPROPERTIES"):
-            cursor.expect("PROPERTIES")
-        return _AlterDatabase(parts, cursor.options())
+        return _database(cursor)
     if not cursor.accept("TABLE"):
         return None
     if_exists = cursor.accept("IF", "EXISTS")
@@ -109,12 +173,36 @@ def alter(cursor: Cursor) -> Statement | None:
         if cursor.accept(*words):
             found = parse(cursor)
             return _IfExists(found) if if_exists else found
+    for words, message in _REFUSED:
+        if cursor.sees(*words):
+            raise UnsupportedError(message)
+    for words, parse in _SHORT:
+        if cursor.accept(*words):
+            found = parse(cursor)
+            return _IfExists(found) if if_exists else found
     cursor.fail("this ALTER TABLE is not supported on lake tables")
     return None
 
 
-def _rename(cursor: Cursor) -> Statement:
-    return _Rename(cursor.name())
+def _back(cursor: Cursor) -> Cursor:
+    cursor.at -= 1
+    return cursor
+
+
+def _database(cursor: Cursor) -> Statement:
+    """`d SET DBPROPERTIES (…) | SET LOCATION '…'`, `d UNSET DBPROPERTIES (…)`: a file-system catalog refuses all."""
+    parts = cursor.name()
+    if cursor.accept("UNSET"):
+        if not cursor.accept("DBPROPERTIES"):
+            cursor.expect("PROPERTIES")
+        cursor.accept("IF", "EXISTS")
+        return _AlterDatabase(parts, dict.fromkeys(cursor.bracketed(cursor.key), ""))
+    cursor.expect("SET")
+    if cursor.accept("LOCATION"):
+        return _AlterDatabase(parts, {"location": cursor.string()})
+    if not cursor.accept("DBPROPERTIES"):
+        cursor.expect("PROPERTIES")
+    return _AlterDatabase(parts, cursor.options())
 
 
 def _set(cursor: Cursor) -> Statement:
@@ -133,40 +221,69 @@ def _reset(cursor: Cursor) -> Statement:
 
 
 def _add_columns(cursor: Cursor) -> Statement:
+    """`[IF NOT EXISTS] c type …` or a list of these in brackets."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     bracket = cursor.sees("(")
     columns = cursor.bracketed(lambda: _added(cursor)) if bracket else cursor.listed(lambda: _added(cursor))
-    return _Change(tuple(columns))
+    return _Change(tuple(columns), if_not_exists=if_not_exists)
 
 
-_COLUMN_CLAUSES = (",", ")", "NOT", "COMMENT", "FIRST", "AFTER", "DEFAULT")
+_COLUMN_CLAUSES = (",", ")", "NOT", "NULL", "COMMENT", "FIRST", "AFTER", "DEFAULT")
 
 
-def _added(cursor: Cursor) -> core.AddColumn:
-    """`name type [NOT NULL] [COMMENT 'c'] [FIRST | AFTER d]`, clauses in any order, each once."""
-    column = cursor.name()
-    added = core.AddColumn(column, parse_type_text(cursor.until(*_COLUMN_CLAUSES), "spark"))
+@dataclass(slots=True)
+class _Column:
+    """A column as a clause defines it; None: not said."""
+
+    path: tuple[str, ...]
+    type_text: str
+    nullable: bool | None = None
+    comment: str | None = None
+    place: tuple[bool, str | None] | None = None
+    default: str | None = None
+
+    def type(self) -> DataType:
+        """Of Spark's words or Flink's (`TIMESTAMP(3)`), nullable unless it is said."""
+        found = parse_type_text(self.type_text, "spark")
+        return found if self.nullable is None else found.with_nullable(self.nullable)
+
+
+def _column(cursor: Cursor) -> _Column:
+    """`name type [[NOT] NULL] [COMMENT 'c'] [DEFAULT d] [FIRST | AFTER d]`, clauses in any order, each once."""
+    found = _Column(cursor.name(), cursor.until(*_COLUMN_CLAUSES))
+    if not found.type_text:
+        cursor.fail(f"column {'.'.join(found.path)} needs a type")
     seen: set[str] = set()
     while (token := cursor.peek()) is not None and token.kind == "word":
-        clause = "AFTER" if token.is_word("FIRST") else token.value.upper()
+        clause = {"FIRST": "AFTER", "NULL": "NOT"}.get(token.value.upper(), token.value.upper())
         if clause in seen:
             cursor.fail(f"{clause} is given twice")
         seen.add(clause)
         if cursor.accept("NOT", "NULL"):
-            added = replace(added, type=added.type.with_nullable(False))
+            found.nullable = False
+        elif cursor.accept("NULL"):
+            found.nullable = True
         elif cursor.accept("COMMENT"):
-            added = replace(added, comment=cursor.string())
+            found.comment = cursor.string()
         elif cursor.sees("FIRST") or cursor.sees("AFTER"):
-            first, after = _position(cursor)
-            added = replace(added, first=first, after=after)
-        elif cursor.sees("DEFAULT"):
-            # Rows that are there already would read null: Paimon has no place for a default of the past.
-            raise UnsupportedError(
-                f"Cannot add column {'.'.join(column)} with default value.",
-                remedy="add the column, then ALTER COLUMN … SET DEFAULT: it holds for rows written from then on",
-            )
+            found.place = _position(cursor)
+        elif cursor.accept("DEFAULT"):
+            found.default = cursor.expression(",", ")", "NOT", "COMMENT", "FIRST", "AFTER")
         else:
             break
-    return added
+    return found
+
+
+def _added(cursor: Cursor) -> core.AddColumn:
+    found = _column(cursor)
+    if found.default is not None:
+        # Rows that are there already would read null: Paimon has no place for a default of the past.
+        raise UnsupportedError(
+            f"Cannot add column {'.'.join(found.path)} with default value.",
+            remedy="add the column, then ALTER COLUMN … SET DEFAULT: it holds for rows written from then on",
+        )
+    first, after = found.place or (False, None)
+    return core.AddColumn(found.path, found.type(), found.comment, first, after)
 
 
 def _position(cursor: Cursor) -> tuple[bool, str | None]:
@@ -190,17 +307,13 @@ def _rename_column(cursor: Cursor) -> Statement:
 
 
 def _alter_column(cursor: Cursor) -> Statement:
-    """`c action {, d action}`; defaults are set by themselves."""
-    column = cursor.name()
+    """`c action {, d action}`."""
+    return _Change(tuple(cursor.listed(lambda: _altered(cursor, cursor.name()))))
+
+
+def _altered(cursor: Cursor, column: tuple[str, ...]) -> Edit:
     if cursor.accept("SET", "DEFAULT"):
-        return _SetDefaults(((column, cursor.expression(",")),))
-    changes = [_changed(cursor, column)]
-    while cursor.accept(","):
-        changes.append(_changed(cursor, cursor.name()))
-    return _Change(tuple(changes))
-
-
-def _changed(cursor: Cursor, column: tuple[str, ...]) -> core.SchemaChange:
+        return _Default(column, cursor.expression(","))
     if cursor.accept("TYPE"):
         return core.UpdateColumnType(column, parse_type_text(cursor.until(",", "COMMENT", "FIRST", "AFTER"), "spark"))
     if cursor.accept("COMMENT"):
@@ -216,29 +329,157 @@ def _changed(cursor: Cursor, column: tuple[str, ...]) -> core.SchemaChange:
     return core.UpdatePosition(column, *_position(cursor))
 
 
-def _drop_partitions(cursor: Cursor) -> Statement:
+def _change_column(cursor: Cursor) -> Statement:
+    """Hive's `CHANGE [COLUMN] a a type [COMMENT 'c'] [FIRST | AFTER d]`, or an action as ALTER COLUMN has it."""
+    column = cursor.name()
+    if any(cursor.sees(*words) for words in _ACTIONS):
+        return _Change((_altered(cursor, column), *_more(cursor)))
+    found = _column(cursor)
+    changes: list[Edit] = list(_redefined(replace(found, path=column)))
+    if found.path[-1] != column[-1]:
+        raise UnsupportedError(
+            "CHANGE COLUMN that renames",
+            column=".".join(column),
+            name=found.path[-1],
+            remedy="use RENAME COLUMN a TO b",
+        )
+    return _Change(tuple(changes))
+
+
+_ACTIONS = (("TYPE",), ("COMMENT",), ("SET",), ("DROP",), ("FIRST",), ("AFTER",))
+
+
+def _more(cursor: Cursor) -> list[Edit]:
+    return cursor.listed(lambda: _altered(cursor, cursor.name())) if cursor.accept(",") else []
+
+
+def _redefined(column: _Column) -> list[Edit]:
+    """The changes that give a column this definition; what it does not say stays."""
+    changes: list[Edit] = [core.UpdateColumnType(column.path, column.type().with_nullable(True))]
+    if column.nullable is not None:
+        changes.append(core.UpdateColumnNullability(column.path, column.nullable))
+    if column.comment is not None:
+        changes.append(core.UpdateComment(column.path, column.comment))
+    if column.default is not None:
+        changes.append(_Default(column.path, column.default))
+    if column.place is not None:
+        changes.append(core.UpdatePosition(column.path, *column.place))
+    return changes
+
+
+def _modify(cursor: Cursor) -> Statement:
+    """Flink's `MODIFY c type …` or a list of these in brackets."""
+    if cursor.sees("(", "WATERMARK") or cursor.sees("WATERMARK"):
+        cursor.fail("a watermark has no meaning for storage")
+    found = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else [_column(cursor)]
+    return _Change(tuple(change for column in found for change in _redefined(column)))
+
+
+def _specs(cursor: Cursor) -> tuple[dict[str, str | None], ...]:
     specs = [partition_spec(cursor)]
     while cursor.accept(",", "PARTITION") or cursor.accept("PARTITION"):
         specs.append(partition_spec(cursor))
+    return tuple(specs)
+
+
+def _drop_partitions(cursor: Cursor, if_exists: bool = False) -> Statement:
+    found = _DropPartitions(_specs(cursor), if_exists)
     cursor.accept("PURGE")
-    return _DropPartitions(tuple(specs))
+    return found
+
+
+def _add_partitions(cursor: Cursor, if_not_exists: bool = False) -> Statement:
+    found = _AddPartitions(_specs(cursor), if_not_exists)
+    if cursor.sees("LOCATION"):
+        raise UnsupportedError("ADD PARTITION … LOCATION: partitions lie in their table")
+    return found
 
 
 _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     (("SET", "TBLPROPERTIES"), _set),
     (("UNSET", "TBLPROPERTIES"), _reset),
-    (("SET",), _set),
+    (("SET", "("), lambda cursor: _set(_back(cursor))),
     (("RESET", "TBLPROPERTIES"), _reset),
     (("RESET",), _reset),
-    (("RENAME", "TO"), _rename),
     (("RENAME", "COLUMN"), _rename_column),
+    (("RENAME",), _rename),
     (("ADD", "COLUMNS"), _add_columns),
     (("ADD", "COLUMN"), _add_columns),
+    (("ADD", "PARTITION"), _add_partitions),
+    (("ADD", "IF", "NOT", "EXISTS", "PARTITION"), lambda cursor: _add_partitions(cursor, True)),
     (("DROP", "PARTITION"), _drop_partitions),
-    (("DROP", "IF", "EXISTS", "PARTITION"), _drop_partitions),
+    (("DROP", "IF", "EXISTS", "PARTITION"), lambda cursor: _drop_partitions(cursor, True)),
     (("DROP", "COLUMNS"), _drop_columns),
     (("DROP", "COLUMN"), _drop_columns),
     (("ALTER", "COLUMN"), _alter_column),
-    (("CHANGE", "COLUMN"), _alter_column),
+    (("CHANGE", "COLUMN"), _change_column),
+    (("CHANGE",), _change_column),
+    (("MODIFY",), _modify),
     *tags.ALTERATIONS,
 ]
+_REPLACE_COLUMNS = (
+    "ALTER TABLE ... REPLACE COLUMNS is not supported for Paimon tables. Please use RENAME COLUMN, ALTER COLUMN TYPE, "
+    "DROP COLUMN, and ADD COLUMN instead."
+)
+_REFUSED = (
+    (("SET", "LOCATION"), "ALTER TABLE ... SET LOCATION is not supported for Paimon tables."),
+    (("REPLACE", "COLUMNS"), _REPLACE_COLUMNS),
+    (("PARTITION",), "ALTER TABLE ... PARTITION is not supported for Paimon tables: partitions are what rows say"),
+    (("RECOVER", "PARTITIONS"), "ALTER TABLE ... RECOVER PARTITIONS is not supported for Paimon tables."),
+    (("SET", "SERDE"), "ALTER TABLE ... SET SERDE is not supported for Paimon tables."),
+    (("SET", "SERDEPROPERTIES"), "ALTER TABLE ... SET SERDEPROPERTIES is not supported for Paimon tables."),
+    (("CLUSTER", "BY"), "ALTER TABLE ... CLUSTER BY is not supported for Paimon tables: set 'clustering.columns'"),
+    (("ADD", "CONSTRAINT"), "ALTER TABLE ... ADD CONSTRAINT is not supported for Paimon tables."),
+    (("DROP", "CONSTRAINT"), "ALTER TABLE ... DROP CONSTRAINT is not supported for Paimon tables."),
+    (("DROP", "WATERMARK"), "ALTER TABLE ... DROP WATERMARK: a watermark has no meaning for storage"),
+    (("ADD", "WATERMARK"), "ALTER TABLE ... ADD WATERMARK: a watermark has no meaning for storage"),
+)
+# Flink's short spellings, after all that begins with the same word.
+_SHORT: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
+    (("DROP", "PRIMARY", "KEY"), lambda cursor: _Change((core.DropPrimaryKey(),))),
+    (("ADD",), _add_columns),
+    (("DROP",), _drop_columns),
+]
+
+
+# ---------------------------------------------------------------------------------------------- comments
+
+
+def comment_on(cursor: Cursor) -> Statement | None:
+    """COMMENT ON TABLE t | DATABASE d | COLUMN t.c IS 'text' | NULL; other COMMENTs go to Spark."""
+    cursor.expect("COMMENT")
+    if not cursor.accept("ON"):
+        return None
+    if cursor.accept("TABLE"):
+        cursor.table()
+        return _Change((core.UpdateComment(None, _comment(cursor)),))
+    if accept_database(cursor):
+        parts = cursor.name()
+        return _AlterDatabase(parts, {COMMENT: _comment(cursor) or ""})
+    if not cursor.accept("COLUMN"):
+        return None
+    path = cursor.name()
+    return _CommentOnColumn(cursor.text, path, _comment(cursor))
+
+
+def _comment(cursor: Cursor) -> str | None:
+    cursor.expect("IS")
+    return None if cursor.accept("NULL") else cursor.string()
+
+
+@dataclass(frozen=True, slots=True)
+class _CommentOnColumn:
+    statement: str
+    path: tuple[str, ...]
+    comment: str | None
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
+        """The table is what the longest part of the path names that is one."""
+        for length in range(min(3, len(self.path) - 1), 0, -1):
+            found = names.find(lake, self.path[:length])
+            if found is not None:
+                _Change((core.UpdateComment(self.path[length:], self.comment),)).run(lake, found)
+                return None
+        if len(self.path) > 1 and names.is_sparks(lake, self.path[:-1]):
+            return query.run(lake, self.statement)
+        raise NotFoundError("no such table", table=".".join(self.path[:-1]), remedy="name the column as table.column")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import UnsupportedError
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataType, parse_type_text
 from bucketlake.values import dataclass
@@ -28,11 +28,13 @@ class ColumnClause:
 
 @dataclass(slots=True)
 class CreateTable:
-    """A parsed CREATE TABLE. `query` is the text after AS in place (CTAS), `provider` the word after USING."""
+    """A parsed CREATE or REPLACE TABLE. `query` is the text after AS in place (CTAS), `provider` the word after USING.
+    `replace`: in the place of one that is there; `create`: where there is none."""
 
     name: tuple[str, ...]
     if_not_exists: bool = False
     replace: bool = False
+    create: bool = True
     columns: list[ColumnClause] = field(default_factory=list)
     primary_keys: list[str] = field(default_factory=list)
     partition_keys: list[str] = field(default_factory=list)
@@ -43,6 +45,12 @@ class CreateTable:
     flink: bool = False
     like: tuple[str, ...] | None = None
     query: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """What a snapshot with the query's rows says it is, in Paimon's words."""
+        verb = "REPLACE" if self.replace else "CREATE"
+        return f"{'CREATE_OR_' if self.replace and self.create else ''}{verb}_TABLE_AS_SELECT"
 
     def column_types(self) -> list[tuple[ColumnClause, DataType]]:
         """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
@@ -58,12 +66,16 @@ class CreateTable:
 
 
 def parse_create_table(cursor: Cursor) -> CreateTable:
-    """Read `[OR REPLACE] TABLE [IF NOT EXISTS] name …` to the end; the cursor stands after CREATE."""
-    replace = cursor.accept("OR", "REPLACE")
-    cursor.accept("EXTERNAL")
+    """Read `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name …` or `REPLACE TABLE name …` to the end."""
+    create = not cursor.accept("REPLACE")
+    replace = not create
+    if create:
+        cursor.expect("CREATE")
+        replace = cursor.accept("OR", "REPLACE")
+        cursor.accept("EXTERNAL")
     cursor.expect("TABLE")
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace)
+    if_not_exists = not replace and cursor.accept("IF", "NOT", "EXISTS")
+    found = CreateTable(cursor.name(), if_not_exists=if_not_exists, replace=replace, create=create)
     if cursor.accept("LIKE"):
         found.like = cursor.name()
     if cursor.sees("("):
@@ -144,10 +156,18 @@ def _clause(cursor: Cursor, found: CreateTable) -> None:
         found.location = cursor.string()
     elif cursor.accept("TBLPROPERTIES") or cursor.accept("OPTIONS"):
         found.options.update(cursor.options())
-    elif cursor.accept("WITH"):
+    elif cursor.accept("WITH", "("):
+        cursor.at -= 1
         found.flink = True
         found.options.update(cursor.options())
-    elif cursor.accept("AS") or cursor.sees("SELECT"):
+    elif cursor.sees("STORED"):
+        raise UnsupportedError(
+            "CREATE TABLE LIKE ... STORED AS is not supported for SparkCatalog."
+            if found.like is not None
+            else "STORED AS is not supported for lake tables",
+            remedy="set 'file.format' among the TBLPROPERTIES",
+        )
+    elif cursor.accept("AS") or cursor.sees("SELECT") or cursor.sees("WITH"):
         found.query = cursor.rest()
     else:
         cursor.fail("clause is not part of CREATE TABLE for lake tables")
@@ -159,9 +179,8 @@ def _partitions(cursor: Cursor, found: CreateTable) -> None:
     def column() -> None:
         name = cursor.identifier()
         if cursor.sees("("):
-            raise InvalidError(
-                "partition transforms are not part of Paimon",
-                transform=name,
+            raise UnsupportedError(
+                f"Unsupported partition transform: {name}",
                 remedy="partition by a column of the table",
             )
         kind = cursor.until(",", ")", "COMMENT")

@@ -1,4 +1,4 @@
-"""CREATE TABLE carried out: an empty table, one like another, or one with a query's rows (CTAS).
+"""CREATE and REPLACE TABLE carried out: an empty table, one like another, or one with a query's rows (CTAS, RTAS).
 
 CTAS writes the rows' files first, then publishes the schema, which one job alone can, and commits the rows last: a
 query that fails leaves no table, and no table has to be dropped that another job may have made or filled.
@@ -8,8 +8,10 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bucketlake.catalog import new_schema
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -18,12 +20,15 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.ops.commit.replacement import draft_replacement
+from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.text import names
+from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -32,8 +37,9 @@ if TYPE_CHECKING:
 
     from bucketlake.env.env import Env
     from bucketlake.spark.session import Lake
-    from bucketlake.table import Table
 
+PATH = "path"  # among a table's options: where it lies
+_OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
 
@@ -49,8 +55,28 @@ class _Definition:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherProvider:
+    """A CREATE TABLE … USING a format that is not the lake's: a table of Spark's own."""
+
+    statement: str
+    provider: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        """Spark makes it, or says that it has no such format."""
+        try:
+            return query.run(lake, self.statement)
+        except Exception as error:
+            if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFoundException" not in str(error):
+                raise
+            raise InvalidError(
+                f"Provider '{self.provider}' is not supported",
+                remedy="USING paimon, or a format that this Spark session has",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
 class TableCreation:
-    """A CREATE TABLE that is the lake's."""
+    """A CREATE or REPLACE TABLE that is the lake's."""
 
     clause: CreateTable
 
@@ -58,26 +84,57 @@ class TableCreation:
         """Make the table, with the query's rows if there is one."""
         clause = self.clause
         name = names.target(lake, clause.name)
-        if clause.location is not None:
-            raise UnsupportedError(
-                "LOCATION: tables of a warehouse lie in it", table=name.full, remedy="leave LOCATION out"
-            )
+        _check_location(clause, lake.catalog.table_path(name.full), name.full)
         exists = lake.catalog.table_exists(name.full)
         if exists and clause.if_not_exists:
             return
-        if exists and clause.replace:
-            raise UnsupportedError(
-                "CREATE OR REPLACE TABLE over an existing table", table=name.full, remedy="drop it first"
-            )
+        if not exists and not clause.create:
+            lake.table(name.full)  # says what is not there
         frame = query.run(lake, clause.query) if clause.query is not None else None
         made = _definition(lake, clause, frame)
+        if exists and clause.replace:
+            _replaced(lake, name.full, made, frame, clause.operation)
+            return
         draft = lake.catalog.draft_table(
             name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
         )
         if frame is not None:
-            _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), clause.if_not_exists)
+            request = WriteRequest(operation=clause.operation)
+            _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
+
+
+def _check_location(clause: CreateTable, path: str, table: str) -> None:
+    """A warehouse's catalog places its tables itself: their own place may be said, as SHOW CREATE TABLE says it."""
+    for given in (clause.location, clause.options.pop(PATH, None)):
+        if given is not None and given.rstrip("/").removeprefix("file:") != path:
+            raise UnsupportedError(
+                "The current catalog FileSystemCatalog does not support specifying the table path when creating a "
+                "table.",
+                table=table,
+                remedy="leave LOCATION out: tables of a warehouse lie in it",
+            )
+
+
+def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None, operation: str) -> None:
+    """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched."""
+    if "$" in name:
+        raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
+    options = {**table_defaults(lake.catalog.options), **made.options}
+    schema = new_schema(made.fields, made.partition_keys, made.primary_keys, options, made.comment)
+    replacement = draft_replacement(lake.catalog.table(name).for_writing().store, schema, name)
+    if frame is None:
+        replacement.switch()
+        replacement.finish()
+        return
+    rows = frame.toDF(*[f.name for f in made.fields])
+    write(
+        lake.spark,
+        Table(replacement.new, name),
+        rows,
+        WriteRequest("overwrite", dynamic=False, operation=operation, before_commit=replacement.switch),
+    )
 
 
 def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
@@ -85,18 +142,20 @@ def create_as(lake: Lake, clause: CreateTable, frame: DataFrame) -> None:
     just made one."""
     name, made = names.target(lake, clause.name), _definition(lake, clause, frame)
     if clause.replace and lake.catalog.table_exists(name.full):
-        raise UnsupportedError("replacing an existing table", table=name.full, remedy="drop it first")
+        _replaced(lake, name.full, made, frame, clause.operation)
+        return
     draft = lake.catalog.draft_table(
         name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
     )
-    _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), if_not_exists=False)
+    request = WriteRequest(operation=clause.operation)
+    _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, if_not_exists=False)
 
 
 def _taken(draft: Table) -> AlreadyExistsError:
     return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
 
 
-def _filled(lake: Lake, draft: Table, frame: DataFrame, if_not_exists: bool) -> None:
+def _filled(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, if_not_exists: bool) -> None:
     """Publish the table with the frame's rows; nothing where another job published one of its name first and that is
     asked for.
 
@@ -113,7 +172,7 @@ def _filled(lake: Lake, draft: Table, frame: DataFrame, if_not_exists: bool) -> 
 
     env, path = lake.catalog.env, draft.path
     try:
-        write(lake.spark, draft, frame, WriteRequest(before_commit=publish))
+        write(lake.spark, draft, frame, replace(request, before_commit=publish))
     except BucketlakeError as error:
         gone = not published
         if published and not isinstance(error, CommitUnknownError) and draft.latest_snapshot() is None:
@@ -178,7 +237,7 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition
         list(schema.fields),
         list(schema.partition_keys),
         list(schema.primary_keys),
-        {**schema.options, **given.options},
+        {key: value for key, value in {**schema.options, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
     )
 

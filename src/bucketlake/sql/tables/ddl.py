@@ -1,4 +1,4 @@
-"""CREATE, DROP, TRUNCATE, USE and COMMENT ON for databases and tables of the lake. ALTER stands in `alter`."""
+"""CREATE, REPLACE, DROP, TRUNCATE and USE for databases and tables of the lake. ALTER and COMMENT ON: `alter`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import NotFoundError
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.schema import schema as core
-from bucketlake.sql.query import query
+from bucketlake.sql.tables import partitions
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
-from bucketlake.sql.tables.create_table import TableCreation
+from bucketlake.sql.tables.create_table import OtherProvider, TableCreation
+from bucketlake.sql.tables.views import drop_view, view
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -25,10 +25,22 @@ def create(cursor: Cursor) -> Statement | None:
     if accept_database(cursor):
         return _create_database(cursor)
     if any(cursor.sees(*words) for words in (("TABLE",), ("OR", "REPLACE", "TABLE"), ("EXTERNAL", "TABLE"))):
-        if _provider(cursor.text) not in (None, *LAKE_PROVIDERS):
-            return None
-        return TableCreation(parse_create_table(cursor))
-    return _temp_view(cursor) if _is_temp_view(cursor) else None
+        cursor.at = 0
+        return _table(cursor)
+    return view(cursor)
+
+
+def replace_table(cursor: Cursor) -> Statement | None:
+    """REPLACE TABLE …"""
+    return _table(cursor)
+
+
+def _table(cursor: Cursor) -> Statement | None:
+    """A table of the lake; None for one USING another provider, which is Spark's."""
+    provider = _provider(cursor.text)
+    if provider not in (None, *LAKE_PROVIDERS):
+        return OtherProvider(cursor.rest(), provider)
+    return TableCreation(parse_create_table(cursor))
 
 
 def accept_database(cursor: Cursor) -> bool:
@@ -71,41 +83,6 @@ def _create_database(cursor: Cursor) -> Statement:
     return _CreateDatabase(parts, if_not_exists, properties)
 
 
-def _is_temp_view(cursor: Cursor) -> bool:
-    words = [token.value.upper() for token in cursor.tokens[1:7]]
-    return "VIEW" in words and ("TEMP" in words or "TEMPORARY" in words) and "GLOBAL" not in words
-
-
-@dataclass(frozen=True, slots=True)
-class _TempView:
-    view: str
-    query: str
-    replace: bool
-    if_not_exists: bool
-
-    def run(self, lake: Lake, name: names.LakeName) -> None:
-        """A view holds the bound query: its text could not name lake tables."""
-        frame = query.run(lake, self.query)
-        if self.if_not_exists and names.is_temp_view(lake, self.view):
-            return
-        if self.replace:
-            frame.createOrReplaceTempView(self.view)
-        else:
-            frame.createTempView(self.view)
-
-
-def _temp_view(cursor: Cursor) -> Statement | None:
-    """CREATE [OR REPLACE] TEMP VIEW [IF NOT EXISTS] v AS query; other forms are Spark's."""
-    replace = cursor.accept("OR", "REPLACE")
-    cursor.at += 1
-    cursor.expect("VIEW")
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    name = cursor.name()
-    if len(name) > 1 or not cursor.accept("AS"):
-        return None
-    return _TempView(name[0], cursor.rest(), replace, if_not_exists)
-
-
 @dataclass(frozen=True, slots=True)
 class _DropDatabase:
     parts: tuple[str, ...]
@@ -136,6 +113,8 @@ def drop(cursor: Cursor) -> Statement | None:
         if not cascade:
             cursor.accept("RESTRICT")
         return _DropDatabase(parts, if_exists, cascade)
+    if cursor.accept("VIEW"):
+        return drop_view(cursor)
     if not cursor.accept("TABLE"):
         return None
     if_exists = cursor.accept("IF", "EXISTS")
@@ -153,7 +132,7 @@ class _Truncate:
         if self.partition is None:
             table.truncate()
         else:
-            table.drop_partitions([self.partition])
+            partitions.truncate(lake, table.table, self.partition)
 
 
 def truncate(cursor: Cursor) -> Statement:
@@ -201,21 +180,3 @@ def use(cursor: Cursor) -> Statement:
     if len(cursor.tokens) > 2:
         accept_database(cursor)
     return _Use(cursor.name())
-
-
-@dataclass(frozen=True, slots=True)
-class _CommentOnTable:
-    comment: str | None
-
-    def run(self, lake: Lake, name: names.LakeName) -> None:
-        lake.catalog.alter_table(name.full, core.UpdateComment(None, self.comment))
-
-
-def comment_on(cursor: Cursor) -> Statement | None:
-    """COMMENT ON TABLE t IS 'text' | NULL; other COMMENTs go to Spark."""
-    cursor.expect("COMMENT")
-    if not cursor.accept("ON", "TABLE"):
-        return None
-    cursor.table()
-    cursor.expect("IS")
-    return _CommentOnTable(None if cursor.accept("NULL") else cursor.string())

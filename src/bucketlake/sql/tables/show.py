@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE for databases and tables of the lake, with Spark's columns."""
+"""SHOW for databases and tables of the lake, with Spark's columns. DESCRIBE stands in `describe`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import fnmatch
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructField, StructType
+
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.default import default_sql
-from bucketlake.spark.types import spark_type
-from bucketlake.sql.tables.ddl import accept_database, partition_spec
+from bucketlake.spark.types import quoted, spark_type
+from bucketlake.sql.tables.ddl import partition_spec
+from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
+from bucketlake.sql.tables.rows import frame
 from bucketlake.sql.tables.tags import show_tags
+from bucketlake.sql.tables.views import show_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -18,41 +23,88 @@ from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame
 
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
+    from bucketlake.table import Table
+
+CATALOG = "paimon"  # the name by which Spark's own statements would know this catalog
+PROVIDER = "paimon"
 
 
 def show(cursor: Cursor) -> Statement | None:
-    """SHOW DATABASES | TABLES | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE; other SHOWs go to Spark."""
+    """SHOW DATABASES | TABLES | TABLE EXTENDED | VIEWS | COLUMNS | PARTITIONS | TBLPROPERTIES | CREATE TABLE | CURRENT
+    NAMESPACE; other SHOWs go to Spark."""
     cursor.expect("SHOW")
-    if cursor.accept("DATABASES") or cursor.accept("SCHEMAS") or cursor.accept("NAMESPACES"):
-        return _ShowDatabases(_pattern(cursor))
-    if cursor.accept("TABLES"):
-        return _ShowTables(cursor.name() if _accept_in(cursor) else None, _pattern(cursor))
-    if cursor.accept("TAGS"):
-        return show_tags(cursor)
-    if cursor.accept("CREATE", "TABLE"):
-        cursor.table()
-        return None if cursor.accept("AS", "SERDE") else _OfTable(_create_table)
-    if cursor.accept("COLUMNS"):
-        if not _accept_in(cursor):
-            cursor.fail("expected IN or FROM")
-        return _columns_of(cursor)
-    if cursor.accept("PARTITIONS"):
-        cursor.table()
-        spec = partition_spec(cursor) if cursor.accept("PARTITION") else {}
-        return _OfTable(lambda lake, name: _partitions(lake, lake.table(name.full), spec))
-    if cursor.accept("TBLPROPERTIES"):
-        cursor.table()
-        keys = cursor.bracketed(cursor.key) if cursor.sees("(") else []
-        if len(keys) > 1:
-            cursor.fail("SHOW TBLPROPERTIES takes one key")
-        return _OfTable(lambda lake, name: _properties(lake, lake.table(name.full), keys))
+    for words, parse in _SHOWN:
+        if cursor.accept(*words):
+            return parse(cursor)
     return None
+
+
+def _databases(cursor: Cursor) -> Statement:
+    return _ShowDatabases(_pattern(cursor))
+
+
+def _tables(cursor: Cursor) -> Statement:
+    return _ShowTables(cursor.name() if _accept_in(cursor) else None, _pattern(cursor))
+
+
+def _extended(cursor: Cursor) -> Statement:
+    database = cursor.name() if _accept_in(cursor) else None
+    cursor.expect("LIKE")
+    pattern = cursor.string()
+    return _ShowExtended(database, pattern, partition_spec(cursor) if cursor.accept("PARTITION") else None)
+
+
+def _created(cursor: Cursor) -> Statement | None:
+    cursor.table()
+    return None if cursor.accept("AS", "SERDE") else _OfTable(_create_table)
+
+
+def _columns_shown(cursor: Cursor) -> Statement:
+    if not _accept_in(cursor):
+        cursor.fail("expected IN or FROM")
+    return _columns_of(cursor)
+
+
+def _partitions_shown(cursor: Cursor) -> Statement:
+    cursor.table()
+    spec = partition_spec(cursor) if cursor.accept("PARTITION") else {}
+    return _OfTable(lambda lake, name: _partitions(lake, lake.table(name.full), spec))
+
+
+def _properties_shown(cursor: Cursor) -> Statement:
+    cursor.table()
+    keys = cursor.bracketed(cursor.key) if cursor.sees("(") else []
+    if len(keys) > 1:
+        cursor.fail("SHOW TBLPROPERTIES takes one key")
+    return _OfTable(lambda lake, name: _properties(lake, lake.table(name.full), keys))
+
+
+@dataclass(frozen=True, slots=True)
+class _CurrentNamespace:
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        return frame(lake, "catalog string, namespace string", [(CATALOG, lake.current_database)])
+
+
+_SHOWN: list[tuple[tuple[str, ...], Callable[[Cursor], Statement | None]]] = [
+    (("DATABASES",), _databases),
+    (("SCHEMAS",), _databases),
+    (("NAMESPACES",), _databases),
+    (("TABLES",), _tables),
+    (("TABLE", "EXTENDED"), _extended),
+    (("VIEWS",), show_views),
+    (("TAGS",), show_tags),
+    (("CREATE", "TABLE"), _created),
+    (("COLUMNS",), _columns_shown),
+    (("PARTITIONS",), _partitions_shown),
+    (("TBLPROPERTIES",), _properties_shown),
+    (("CURRENT", "NAMESPACE"), lambda cursor: _CurrentNamespace()),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +113,7 @@ class _ShowDatabases:
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         found = _matching(lake.catalog.list_databases(), self.pattern)
-        return _frame(lake, "namespace string", [(database,) for database in found])
+        return frame(lake, "namespace string", [(database,) for database in found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +124,60 @@ class _ShowTables:
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         database = lake.current_database if self.database is None else names.database(lake, self.database)
         rows = [(database, table, False) for table in _matching(lake.catalog.list_tables(database), self.pattern)]
-        return _frame(lake, "namespace string, tableName string, isTemporary boolean", rows)
+        return frame(lake, "namespace string, tableName string, isTemporary boolean", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowExtended:
+    """A row a table with all that is known of it, or the row of one table's partition."""
+
+    database: tuple[str, ...] | None
+    pattern: str
+    partition: Spec | None
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        database = lake.current_database if self.database is None else names.database(lake, self.database)
+        schema = "namespace string, tableName string, isTemporary boolean, information string"
+        if self.partition is not None:
+            table = lake.table(names.LakeName(database, self.pattern).full).table
+            text = _partition_information(lake, table, self.partition)
+            return frame(lake, schema, [(database, self.pattern, False, text)])
+        found = _matching(lake.catalog.list_tables(database), self.pattern)
+        rows = [(database, one, False, _information(lake, names.LakeName(database, one))) for one in found]
+        return frame(lake, schema, rows)
+
+
+def _information(lake: Lake, name: names.LakeName) -> str:
+    table = lake.table(name.full)
+    shown = {"Catalog": CATALOG, "Namespace": name.database, "Table": name.table, "Type": "MANAGED"}
+    if table.schema.comment is not None:
+        shown["Comment"] = table.schema.comment
+    shown |= {"Location": table.path, "Provider": PROVIDER}
+    shown["Table Properties"] = properties_text(table)
+    if table.schema.partition_keys:
+        shown["Partition Provider"] = "Catalog"
+        shown["Partition Columns"] = "[" + ", ".join(quoted(key) for key in table.schema.partition_keys) + "]"
+    shown["Schema"] = _tree(table)
+    return "\n".join(f"{key}: {value}" if value else key for key, value in shown.items()) + "\n"
+
+
+def _tree(table: LakeTable) -> str:
+    """The columns as Spark draws a schema."""
+    fields = table.schema.fields
+    return str(StructType([StructField(f.name, spark_type(f.type), f.type.nullable) for f in fields]).treeString())
+
+
+def _partition_information(lake: Lake, table: Table, spec: Spec) -> str:
+    full = require_full(table, spec)
+    found = listed(lake, table, full)
+    if not found:
+        raise not_found(table, [full])
+    parameters = ", ".join(f"{key}={value}" for key, value in found[0].parameters.items())
+    values = ", ".join(found[0].shown(table.schema.partition_keys))
+    return (
+        f"Partition Values: [{values}]\nPartition Parameters: {{{parameters}}}\n"
+        f"Partition Statistics: {found[0].rows} rows, {found[0].size} bytes\n"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +205,6 @@ def _columns_of(cursor: Cursor) -> Statement:
     return _OfTable(lambda lake, name: _columns(lake, lake.table(name.full)))
 
 
-def _frame(lake: Lake, schema: str, rows: Sequence[tuple[object, ...]]) -> DataFrame:
-    return lake.spark.createDataFrame(list(rows), schema)
-
-
 def _pattern(cursor: Cursor) -> str:
     """[LIKE] 'a*|b*', Spark's pattern; `*` where none is given."""
     given = cursor.accept("LIKE")
@@ -116,38 +217,51 @@ def _matching(found: Iterable[str], pattern: str) -> list[str]:
 
 
 def _columns(lake: Lake, table: LakeTable) -> DataFrame:
-    return _frame(lake, "col_name string", [(f.name,) for f in table.schema.fields])
+    return frame(lake, "col_name string", [(f.name,) for f in table.schema.fields])
 
 
 def _properties(lake: Lake, table: LakeTable, keys: list[str]) -> DataFrame:
-    rows = sorted(table.schema.options.items())
+    known = properties(table)
+    rows = sorted(known.items())
     for wanted in keys:
-        rows = [(wanted, dict(rows).get(wanted, f"Table {table.name} does not have property: {wanted}"))]
-    return _frame(lake, "key string, value string", rows)
+        rows = [(wanted, known.get(wanted, f"Table {table.name} does not have property: {wanted}"))]
+    return frame(lake, "key string, value string", rows)
 
 
-def _partitions(lake: Lake, table: LakeTable, spec: dict[str, str | None]) -> DataFrame:
-    found = [p for p in table.partitions() if all(p.get(key) == value for key, value in spec.items())]
-    rows = [("/".join(f"{key}={'null' if value is None else value}" for key, value in part.items()),) for part in found]
-    return _frame(lake, "partition string", sorted(rows))
+def properties(table: LakeTable) -> dict[str, str]:
+    """The table's options as SHOW and DESCRIBE list them, with its path and primary key."""
+    found = {**table.schema.options, "path": table.path}
+    if table.schema.primary_keys:
+        found["primary-key"] = ",".join(table.schema.primary_keys)
+    return found
+
+
+def properties_text(table: LakeTable) -> str:
+    """`[k=v,…]`, sorted."""
+    return "[" + ",".join(f"{key}={value}" for key, value in sorted(properties(table).items())) + "]"
+
+
+def _partitions(lake: Lake, table: LakeTable, spec: Spec) -> DataFrame:
+    found = listed(lake, table.table, spec)
+    rows = [("/".join(one.shown(table.schema.partition_keys)),) for one in found]
+    return frame(lake, "partition string", rows)
 
 
 def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
     """The statement that makes this table's schema anew, in Spark's spelling."""
-    schema = lake.table(name.full).schema
+    table = lake.table(name.full)
+    schema = table.schema
     columns = ",\n  ".join(_column_clause(f) for f in schema.fields)
-    text = f"CREATE TABLE {name.database}.{name.table} (\n  {columns})\nUSING paimon\n"
+    place = ".".join(_quoted(part) for part in (CATALOG, name.database, name.table))
+    text = f"CREATE TABLE {place} (\n  {columns})\nUSING {PROVIDER}\n"
     if schema.partition_keys:
         text += f"PARTITIONED BY ({', '.join(_quoted(key) for key in schema.partition_keys)})\n"
-    if schema.comment:
+    if schema.comment is not None:
         text += f"COMMENT {_literal(schema.comment)}\n"
-    options = dict(schema.options)
-    if schema.primary_keys:
-        options["primary-key"] = ",".join(schema.primary_keys)
-    if options:
-        listed = ",\n  ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(options.items()))
-        text += f"TBLPROPERTIES (\n  {listed})\n"
-    return _frame(lake, "createtab_stmt string", [(text,)])
+    text += f"LOCATION {_literal(table.path)}\n"
+    listed = ",\n  ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(properties(table).items()))
+    text += f"TBLPROPERTIES (\n  {listed})\n"
+    return frame(lake, "createtab_stmt string", [(text,)])
 
 
 def _column_clause(field: DataField) -> str:
@@ -155,13 +269,13 @@ def _column_clause(field: DataField) -> str:
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default is not None:
-        text += f" DEFAULT {_default(field, field.default)}"
+        text += f" DEFAULT {default_text(field, field.default)}"
     if field.description:
         text += f" COMMENT {_literal(field.description)}"
     return text
 
 
-def _default(field: DataField, text: str) -> str:
+def default_text(field: DataField, text: str) -> str:
     """The default as SQL; text that is no value of the column, of a schema that others wrote, as a text."""
     try:
         return default_sql(field)
@@ -170,13 +284,31 @@ def _default(field: DataField, text: str) -> str:
 
 
 def _declared(t: DataType) -> str:
-    """The type as CREATE TABLE takes it: Spark's name, or Paimon's where that says more (VARCHAR(10), TIMESTAMP(3))."""
+    """The type as CREATE TABLE takes it: in Spark's words, or Paimon's where that says more: TIMESTAMP(3), TIME(3)."""
     plain = t.with_nullable(True)
-    spark = spark_ddl(plain)
-    return spark if parse_type_text(spark, "spark") == plain else type_text(plain)
+    spark = _spark_words(plain)
+    return spark if type_text(parse_type_text(spark, "spark")) == type_text(plain) else type_text(plain)
 
 
-def _shown(t: DataType) -> str:
+def _spark_words(t: DataType) -> str:
+    """The type as Spark prints it."""
+    if t.root is Root.ARRAY and t.element:
+        return f"ARRAY<{_spark_words(t.element)}>"
+    if t.root is Root.MAP and t.key and t.element:
+        return f"MAP<{_spark_words(t.key)}, {_spark_words(t.element)}>"
+    if t.root is Root.ROW:
+        return f"STRUCT<{', '.join(_member(item) for item in t.fields)}>"
+    return shown_type(t).upper() if t.root in (Root.CHAR, Root.VARCHAR) else spark_ddl(t)
+
+
+def _member(item: DataField) -> str:
+    text = f"{_quoted(item.name)}: {_spark_words(item.type)}"
+    if not item.type.nullable:
+        text += " NOT NULL"
+    return text + (f" COMMENT {_literal(item.description)}" if item.description else "")
+
+
+def shown_type(t: DataType) -> str:
     """The type as DESCRIBE shows it."""
     if t.root in (Root.CHAR, Root.VARCHAR) and t.length != MAX_LENGTH:
         return f"{t.root.value.lower()}({t.length})"
@@ -189,84 +321,3 @@ def _quoted(name: str) -> str:
 
 def _literal(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def describe(cursor: Cursor) -> Statement | None:
-    """DESC[RIBE] [TABLE] [EXTENDED | FORMATTED] t [column], DESC DATABASE d; queries and functions go to Spark."""
-    cursor.at += 1
-    if accept_database(cursor):
-        cursor.accept("EXTENDED")
-        return _DescribeDatabase(cursor.name())
-    if any(cursor.sees(word) for word in ("FUNCTION", "QUERY", "SELECT", "WITH", "FROM", "VALUES", "(")):
-        return None
-    cursor.accept("TABLE")
-    extended = cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
-    cursor.table()
-    column = None if cursor.done else cursor.identifier()
-    return _Describe(extended, column)
-
-
-@dataclass(frozen=True, slots=True)
-class _DescribeDatabase:
-    parts: tuple[str, ...]
-
-    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        return _describe_database(lake, names.database(lake, self.parts))
-
-
-@dataclass(frozen=True, slots=True)
-class _Describe:
-    extended: bool
-    column: str | None
-
-    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        table = lake.table(name.full)
-        if self.column is None:
-            rows = _describe_rows(table, name, self.extended)
-            return _frame(lake, "col_name string, data_type string, comment string", rows)
-        field = table.schema.field(self.column)
-        shown = [("col_name", field.name), ("data_type", _shown(field.type)), ("comment", field.description or "NULL")]
-        return _frame(lake, "info_name string, info_value string", shown)
-
-
-def _describe_rows(table: LakeTable, name: names.LakeName, extended: bool) -> list[tuple[str, str, str | None]]:
-    schema = table.schema
-
-    def row(field: DataField) -> tuple[str, str, str | None]:
-        return field.name, _shown(field.type), field.description
-
-    rows = [row(field) for field in schema.fields]
-    if schema.partition_keys:
-        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        rows += [row(schema.field(key)) for key in schema.partition_keys]
-    if extended:
-        options = dict(schema.options)
-        if schema.primary_keys:
-            options["primary-key"] = ",".join(schema.primary_keys)
-        listed = ",".join(f"{key}={value}" for key, value in sorted(options.items()))
-        rows += [
-            ("", "", ""),
-            ("# Detailed Table Information", "", ""),
-            ("Name", name.full, ""),
-            ("Type", "MANAGED", ""),
-            ("Location", table.path, ""),
-            ("Provider", "paimon", ""),
-            ("Table Properties", f"[{listed}]", ""),
-        ]
-        if schema.comment:
-            rows.append(("Comment", schema.comment, ""))
-        rows.append(("Paimon Types", ", ".join(f"{f.name} {type_text(f.type)}" for f in schema.fields), ""))
-    return rows
-
-
-def _describe_database(lake: Lake, database: str) -> DataFrame:
-    properties = lake.catalog.database_properties(database)
-    rows = [
-        ("Namespace Name", database),
-        ("Comment", properties.get("comment", "")),
-        ("Location", lake.catalog.database_path(database)),
-    ]
-    listed = ", ".join(f"({key},{value})" for key, value in sorted(properties.items()) if key != "comment")
-    if listed:
-        rows.append(("Properties", f"({listed})"))
-    return _frame(lake, "info_name string, info_value string", rows)

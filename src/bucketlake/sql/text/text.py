@@ -154,6 +154,25 @@ def plain_timestamps(text: str) -> str:
     return splice(text, pieces)
 
 
+_SET_OPERATORS = ("UNION", "EXCEPT", "MINUS", "INTERSECT")
+
+
+def plain_tables(text: str) -> str:
+    """Queries `TABLE t`, a statement or an operand of UNION and the like, as `SELECT * FROM t`."""
+    if "table" not in text.lower():
+        return text
+    tokens, pieces = tokenize(text), []
+    for at, token in enumerate(tokens[:-1]):
+        if not token.is_word("TABLE") or tokens[at + 1].kind not in ("word", "quoted"):
+            continue
+        before = at - 1
+        if before > 0 and (tokens[before].is_word("ALL") or tokens[before].is_word("DISTINCT")):
+            before -= 1
+        if before < 0 or any(tokens[before].is_word(word) for word in _SET_OPERATORS):
+            pieces.append((token.start, token.end, "SELECT * FROM"))
+    return splice(text, pieces)
+
+
 def sample_end(text: str, start: int) -> int | None:
     """Where the TABLESAMPLE clause that follows `start` ends; None if none does."""
     cursor = Cursor(blank(text, [(0, start)]))

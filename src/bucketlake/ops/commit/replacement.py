@@ -1,0 +1,110 @@
+"""REPLACE TABLE: another definition in a table's place, with its history kept.
+
+Two files decide what a table is, its newest snapshot and its newest schema, and no storage switches both at once. So
+the old rows go first, by an OVERWRITE snapshot of the old schema, and only then the next schema is published: at every
+moment each reader sees rows of the schema that it has, or none. The new columns have ids that no old file has.
+
+Spec: docs/spec/catalog.md#replace-table
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bucketlake.errors import ConflictError, UnsupportedError
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.types.ids import with_fresh_ids
+from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+# What decides where files of all snapshots lie and how they are named: expiry finds old files by the newest schema.
+_PLACES = (
+    "data-file.path-directory",
+    "data-file.external-paths",
+    "data-file.external-paths.strategy",
+    "data-file.external-paths.specific-fs",
+    "index-file-in-data-file-dir",
+    "partition.default-name",
+    "partition.legacy-name",
+    "type",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A table as it is, and the one that is to take its place: checked, and not there yet."""
+
+    old: Store
+    new: Store
+    name: str
+
+    def switch(self) -> None:
+        """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
+
+        Errors: ConflictError where the table was altered since it was drafted; those of `Commit.truncate`. Until the
+        old rows went, nothing has changed; a process that dies between both steps leaves an empty table.
+        """
+        new = self.new
+        if self.old.latest_schema().id != self.old.schema.id:
+            raise self._altered()
+        if self.old.latest_snapshot() is not None:
+            self._truncate(self.old)
+        if not new.env.storage.put_if_absent(new.paths.schema(new.schema.id), new.schema.encode()):
+            raise self._altered()
+
+    def finish(self) -> None:
+        """Remove what another writer committed between the two steps of `switch`."""
+        snapshot = self.new.latest_snapshot()
+        if snapshot is not None and any(True for _ in live_entries(self.new, snapshot)):
+            self._truncate(self.new)
+
+    @staticmethod
+    def _truncate(store: Store) -> None:
+        Commit(store, new_commit_user(store)).truncate()
+
+    def _altered(self) -> ConflictError:
+        return ConflictError("the table was altered while it was to be replaced", table=self.name, remedy="try again")
+
+
+def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
+    """What is to replace a table, checked as a new table is; nothing has changed yet. `old`: as it is stored, without
+    dynamic options; `made`: as `TableSchema.create` made it.
+
+    Errors: UnsupportedError for another partitioning, and for what is not honoured of either.
+    """
+    refuse_undelivered(made)
+    refuse_undelivered(old.schema)
+    _check_same_partitions(old.schema, made, name)
+    fresh, highest = with_fresh_ids(made.fields, old.schema.highest_field_id + 1)
+    now = old.env.clock.now_millis()
+    schema = replace(made, id=old.schema.id + 1, fields=fresh, highest_field_id=highest, time_millis=now)
+    return Replacement(old, old.with_schema(schema), name)
+
+
+def _check_same_partitions(old: TableSchema, new: TableSchema, table: str) -> None:
+    """Manifests hold partitions as bytes, which the newest schema reads: its partition columns must be the old ones."""
+
+    def columns(schema: TableSchema) -> list[tuple[str, DataField]]:
+        return [(f.name, replace(f, id=0, type=f.type.with_nullable(True))) for f in schema.partition_fields]
+
+    before, after = ([(n, f.type) for n, f in columns(schema)] for schema in (old, new))
+    if before != after:
+        raise UnsupportedError(
+            f"Cannot replace table {table}: replaceTable does not support changing partition keys "
+            f"(old={list(old.partition_keys)}, new={list(new.partition_keys)}) or their types",
+            table=table,
+            remedy="keep the partitioning, or drop the table and create it anew, which loses its history",
+        )
+    differing = [key for key in _PLACES if old.options.get(key) != new.options.get(key)]
+    if differing:
+        raise UnsupportedError(
+            f"Cannot replace table {table}: files of older snapshots are found by these options",
+            options=differing,
+            table=table,
+            remedy="give them the values that they have",
+        )

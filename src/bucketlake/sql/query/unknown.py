@@ -1,0 +1,65 @@
+"""What Spark says of names that it does not know, in terms of the lake: the nearest table, the catalog meant."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from bucketlake.errors import NotFoundError
+from bucketlake.options.session import CATALOG_NAMES
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+_NAME = r"((?:`(?:[^`]|``)+`\.?)+)"
+_MISSING = re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view {_NAME} cannot be found")
+_NAMESPACE = re.compile(rf"requires a single-part namespace, but got identifier {_NAME}")
+_PART = re.compile(r"`((?:[^`]|``)+)`")
+
+
+class UnknownNameError(NotFoundError, AnalysisException):  # type: ignore[misc]
+    """A name that neither the lake nor Spark knows: Spark's own error to those who look for that."""
+
+
+def explained(lake: Lake, error: Exception) -> UnknownNameError | None:
+    """A better error than Spark's for a name that it looked for in its own catalog; None where there is none."""
+    text = str(error)
+    missing, namespace = _MISSING.search(text), _NAMESPACE.search(text)
+    if missing is not None:
+        return _missing(lake, missing.group(1))
+    return None if namespace is None else _elsewhere(_parts(namespace.group(1)))
+
+
+def _parts(quoted: str) -> list[str]:
+    return [part.replace("``", "`") for part in _PART.findall(quoted)]
+
+
+def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
+    parts = _parts(quoted)
+    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+        parts = parts[1:]
+    if len(parts) > 2 or parts[-1].startswith("_pyspark_"):
+        return None
+    what = f"[TABLE_OR_VIEW_NOT_FOUND] The table or view {quoted} cannot be found"
+    database = parts[0] if len(parts) == 2 else lake.current_database
+    if not lake.catalog.database_exists(database):
+        near = get_close_matches(database, lake.catalog.list_databases(), 1)
+        remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
+        return UnknownNameError(what, database=database, remedy=remedy)
+    known = {name.lower(): name for name in lake.catalog.list_tables(database)}
+    near = get_close_matches(parts[-1].lower(), known, 1)
+    remedy = f"did you mean '{known[near[0]]}'?" if near else "SHOW TABLES lists the tables"
+    return UnknownNameError(what, database=database, remedy=remedy)
+
+
+def _elsewhere(parts: list[str]) -> UnknownNameError:
+    if parts[0].lower() in CATALOG_NAMES:
+        return UnknownNameError("Paimon only support single namespace", name=".".join(parts), remedy="write db.table")
+    return UnknownNameError(
+        f"Current catalog is {CATALOG_NAMES[1]}, catalog {parts[0]} does not exist",
+        name=".".join(parts),
+        remedy=f"write db.table or {CATALOG_NAMES[1]}.db.table",
+    )

@@ -1,0 +1,159 @@
+"""DESCRIBE for databases and tables of the lake, with the rows of Spark's and Paimon's."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.spark.assignment import Rules
+from bucketlake.sql.tables.columns import spelled
+from bucketlake.sql.tables.ddl import accept_database, partition_spec
+from bucketlake.sql.tables.partitions import Spec, listed, not_found, resolved
+from bucketlake.sql.tables.rows import frame
+from bucketlake.sql.tables.show import PROVIDER, default_text, properties_text, shown_type
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import type_text
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+Row = tuple[str, str, str | None]
+_COLUMNS = "col_name string, data_type string, comment string"
+_INFO = "info_name string, info_value string"
+_EMPTY: Row = ("", "", "")
+
+
+def describe(cursor: Cursor) -> Statement | None:
+    """DESC[RIBE] [TABLE] [EXTENDED | FORMATTED] t [PARTITION (…)] [column], DESC DATABASE d; queries and functions go
+    to Spark."""
+    cursor.at += 1
+    if accept_database(cursor):
+        cursor.accept("EXTENDED")
+        return _DescribeDatabase(cursor.name())
+    if any(cursor.sees(word) for word in ("FUNCTION", "QUERY", "SELECT", "WITH", "FROM", "VALUES", "(")):
+        return None
+    cursor.accept("TABLE")
+    extended = cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
+    cursor.table()
+    partition = partition_spec(cursor) if cursor.accept("PARTITION") else None
+    column = None if cursor.done else cursor.identifier()
+    return _Describe(extended, column, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribeDatabase:
+    parts: tuple[str, ...]
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        return _describe_database(lake, names.database(lake, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Describe:
+    extended: bool
+    column: str | None
+    partition: Spec | None
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        table = lake.table(name.full)
+        if self.column is None:
+            rows = _columns(table)
+            if self.extended:
+                rows += _details(table)
+            if self.partition is not None:
+                rows += _partition(lake, name, table, self.partition, self.extended)
+            if self.extended:
+                rows += _not_null(table)
+            return frame(lake, _COLUMNS, rows)
+        field = table.schema.field(spelled(table.schema, (self.column,), lambda: Rules.of(lake.spark).sensitive)[0])
+        shown = [
+            ("col_name", field.name),
+            ("data_type", shown_type(field.type)),
+            ("comment", field.description or "NULL"),
+        ]
+        return frame(lake, _INFO, shown)
+
+
+def _columns(table: LakeTable) -> list[Row]:
+    schema = table.schema
+    rows: list[Row] = [(f.name, shown_type(f.type), f.description) for f in schema.fields]
+    if schema.partition_keys:
+        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+        rows += [(f.name, shown_type(f.type), f.description) for f in schema.partition_fields]
+    return rows
+
+
+def _details(table: LakeTable) -> list[Row]:
+    schema = table.schema
+    rows: list[Row] = [
+        _EMPTY,
+        ("# Detailed Table Information", "", ""),
+        ("Name", table.name, ""),
+        ("Type", "MANAGED", ""),
+    ]
+    if schema.comment is not None:
+        rows.append(("Comment", schema.comment, ""))
+    rows += [
+        ("Location", table.path, ""),
+        ("Provider", PROVIDER, ""),
+        ("Table Properties", properties_text(table), ""),
+        ("Paimon Types", ", ".join(f"{f.name} {type_text(f.type)}" for f in schema.fields), ""),
+    ]
+    defaults = [
+        (f.name, shown_type(f.type), default_text(f, f.default)) for f in schema.fields if f.default is not None
+    ]
+    return [*rows, _EMPTY, ("# Column Default Values", "", ""), *defaults] if defaults else rows
+
+
+def _not_null(table: LakeTable) -> list[Row]:
+    found: list[Row] = [(f.name, shown_type(f.type), "NOT NULL") for f in table.schema.fields if not f.type.nullable]
+    return [("# Column Not Null", "", ""), *found] if found else []
+
+
+def _partition(lake: Lake, name: names.LakeName, table: LakeTable, given: Spec, extended: bool) -> list[Row]:
+    """One partition, which the spec has to name whole."""
+    spec = resolved(table.table, given)
+    keys = table.schema.partition_keys
+    if len(spec) != len(keys):
+        raise InvalidError(
+            "DESCRIBE partition must specify all the correct partition columns", given=list(given), columns=list(keys)
+        )
+    if not extended:
+        return []
+    found = listed(lake, table.table, spec)
+    if not found:
+        raise not_found(table.table, [spec])
+    one = found[0]
+    values = ", ".join(f"{key}={'null' if text is None else text}" for key, text in zip(keys, one.texts, strict=True))
+    parameters = ", ".join(f"{key}={value}" for key, value in sorted(one.parameters.items()))
+    created = datetime.fromtimestamp(one.newest / 1000, timezone.utc).strftime("%a %b %d %H:%M:%S UTC %Y")
+    return [
+        _EMPTY,
+        ("# Detailed Partition Information", "", ""),
+        ("Database", name.database, ""),
+        ("Table", name.table, ""),
+        ("Partition Values", f"[{values}]", ""),
+        ("Partition Parameters", f"{{{parameters}}}", ""),
+        ("Created Time", created, ""),
+        ("Last Access", "UNKNOWN", ""),
+        ("Partition Statistics", f"{one.size} bytes, {one.rows} rows", ""),
+        _EMPTY,
+    ]
+
+
+def _describe_database(lake: Lake, database: str) -> DataFrame:
+    properties = lake.catalog.database_properties(database)
+    rows = [
+        ("Catalog Name", "paimon"),
+        ("Namespace Name", database),
+        ("Comment", properties.get("comment", "")),
+        ("Location", lake.catalog.database_path(database)),
+    ]
+    return frame(lake, _INFO, rows)

@@ -1,0 +1,48 @@
+"""Statements that the table language has not: Spark's own go to Spark, but none about a table of the lake does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Cursor, Token
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+# Statements whose table names are found by themselves, or that name none.
+_READS = frozenset(
+    ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "EXPLAIN", "MAP", "REDUCE", "SET", "RESET", "ADD", "LIST", "CLEAR"]
+)
+_REMEDIES = {
+    "VACUUM": "CALL sys.expire_snapshots, CALL sys.remove_orphan_files",
+    "OPTIMIZE": "CALL sys.compact",
+    "RESTORE": "CALL sys.rollback",
+    "MSCK": "partitions are what rows say: there is nothing to repair",
+    "LOAD": "INSERT INTO … SELECT * FROM parquet.`path`",
+}
+_BEFORE = ("TABLE", "INTO", "ON")
+
+
+def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
+    """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand."""
+    first = tokens[0]
+    if first.kind != "word" or first.value.upper() in _READS:
+        return
+    cursor = Cursor(statement)
+    word = cursor.next().value.upper()
+    while not cursor.done:
+        before = cursor.tokens[cursor.at - 1]
+        token = cursor.peek()
+        stands = cursor.at == 1 or (before.kind == "word" and before.value.upper() in _BEFORE)
+        if token is None or token.kind not in ("word", "quoted") or not stands:
+            cursor.at += 1
+            continue
+        try:
+            parts = cursor.name()
+        except InvalidError:
+            return
+        found = names.find(lake, parts)
+        if found is not None:
+            raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=_REMEDIES.get(word))

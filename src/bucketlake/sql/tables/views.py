@@ -1,0 +1,251 @@
+"""What a session remembers of lake tables: temporary views, cached tables. Persistent views are refused by name.
+
+A temporary view holds the query as it was bound: it shows one snapshot of each table, whatever is committed later.
+
+Spec: docs/sql/ddl.md#views
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.sql.query import query
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.spark.session import Lake
+
+
+def view(cursor: Cursor) -> Statement | None:
+    """`[OR REPLACE] [[GLOBAL] TEMPORARY] VIEW …`, the cursor behind CREATE; None for what is no view."""
+    replace = cursor.accept("OR", "REPLACE")
+    scope = cursor.accept("GLOBAL")
+    temporary = cursor.accept("TEMP") or cursor.accept("TEMPORARY")
+    if not cursor.accept("VIEW"):
+        return None
+    if not temporary:
+        cursor.rest()
+        return _PersistentView(cursor.text)
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    parts = cursor.name()
+    columns = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else []
+    while cursor.sees("COMMENT") or cursor.sees("TBLPROPERTIES"):
+        if cursor.accept("COMMENT"):
+            cursor.string()  # Spark keeps none for a temporary view of a query
+        elif cursor.accept("TBLPROPERTIES"):
+            cursor.options()
+    if cursor.sees("USING"):
+        return None
+    cursor.expect("AS")
+    if len(parts) > 1:
+        cursor.fail("a temporary view's name has one part")
+    return _TempView(parts[0], cursor.rest(), (replace, if_not_exists, scope), tuple(columns))
+
+
+def _column(cursor: Cursor) -> tuple[str, str | None]:
+    name = cursor.identifier()
+    return name, cursor.string() if cursor.accept("COMMENT") else None
+
+
+@dataclass(frozen=True, slots=True)
+class _TempView:
+    view: str
+    query: str
+    flags: tuple[bool, bool, bool]  # OR REPLACE, IF NOT EXISTS, GLOBAL
+    columns: tuple[tuple[str, str | None], ...]
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """A view holds the bound query: its text could not name lake tables."""
+        replace, if_not_exists, scope = self.flags
+        frame = _renamed(query.run(lake, self.query), self.columns)
+        if if_not_exists and not scope and names.is_temp_view(lake, self.view):
+            return
+        if scope:
+            if if_not_exists and names.is_sparks(lake, ("global_temp", self.view)):
+                return
+            (frame.createOrReplaceGlobalTempView if replace else frame.createGlobalTempView)(self.view)
+        else:
+            (frame.createOrReplaceTempView if replace else frame.createTempView)(self.view)
+
+
+def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> DataFrame:
+    """The frame with a view's own column names and comments."""
+    if not columns:
+        return frame
+    if len(columns) != len(frame.columns):
+        raise InvalidError(
+            "the view's columns are not as many as its query's",
+            columns=[name for name, _ in columns],
+            query=frame.columns,
+        )
+    frame = frame.toDF(*[name for name, _ in columns])
+    if all(comment is None for _, comment in columns):
+        return frame
+    quoted = [(name, "`" + name.replace("`", "``") + "`", comment) for name, comment in columns]
+    return frame.select(
+        *[F.col(q) if text is None else F.col(q).alias(name, metadata={"comment": text}) for name, q, text in quoted]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PersistentView:
+    statement: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        """A view of Spark's own tables is Spark's; one that reads lake tables has no place in a file-system catalog."""
+        cursor = Cursor(self.statement)
+        cursor.until("VIEW")
+        cursor.expect("VIEW")
+        cursor.accept("IF", "NOT", "EXISTS")
+        parts = cursor.name()
+        lakes = len(parts) == 2 and lake.catalog.database_exists(parts[0]) and not _is_sparks_database(lake, parts[0])
+        if lakes or (len(parts) == 3 and parts[0] in CATALOG_NAMES) or query.bind(lake, self.statement)[1]:
+            raise UnsupportedError(
+                "Persistent views are not supported by a file-system catalog: CREATE VIEW",
+                view=".".join(parts),
+                remedy="CREATE TEMPORARY VIEW, which lasts as long as the session",
+            )
+        return query.run(lake, self.statement)
+
+
+def _is_sparks_database(lake: Lake, database: str) -> bool:
+    return bool(lake.spark.catalog.databaseExists(f"spark_catalog.`{database.replace('`', '``')}`"))
+
+
+def drop_view(cursor: Cursor) -> Statement | None:
+    """`[IF EXISTS] v`, the cursor behind DROP VIEW: views are Spark's, a lake table is none."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    return _DropView(cursor.text, cursor.name(), if_exists)
+
+
+@dataclass(frozen=True, slots=True)
+class _DropView:
+    statement: str
+    parts: tuple[str, ...]
+    if_exists: bool
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
+        found = names.find(lake, self.parts)
+        if found is not None:
+            raise InvalidError("not a view", table=found.full, remedy="use DROP TABLE")
+        if len(self.parts) > 1 and not names.is_sparks(lake, self.parts):
+            if self.if_exists:
+                return None
+            raise NotFoundError("no such view", view=".".join(self.parts), remedy="SHOW VIEWS lists the session's")
+        return query.run(lake, self.statement)
+
+
+def show_views(cursor: Cursor) -> Statement | None:
+    """`SHOW VIEWS [IN db] [LIKE 'p']`, the cursor behind VIEWS: in a lake's database there are temporary ones only."""
+    if not (cursor.accept("IN") or cursor.accept("FROM")):
+        return None
+    parts = cursor.name()
+    pattern = cursor.rest().strip()
+    return _ShowViews(cursor.text, parts, pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowViews:
+    statement: str
+    parts: tuple[str, ...]
+    pattern: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        last = self.parts[-1]
+        if len(self.parts) > 2 or _is_sparks_database(lake, last) or last.lower() == "global_temp":
+            return query.run(lake, self.statement)
+        lake.catalog.database_properties(names.database(lake, self.parts))
+        return query.run(lake, f"SHOW VIEWS {self.pattern}").where("isTemporary")
+
+
+# ---------------------------------------------------------------------------------------------- cached, refreshed
+
+
+def cache(cursor: Cursor) -> Statement | None:
+    """CACHE [LAZY] TABLE t [OPTIONS (…)] [[AS] query]."""
+    cursor.expect("CACHE")
+    lazy = cursor.accept("LAZY")
+    cursor.expect("TABLE")
+    parts = cursor.name()
+    if cursor.accept("OPTIONS"):
+        cursor.options()
+    if cursor.accept("AS") or not cursor.done:
+        if len(parts) > 1:
+            cursor.fail("the name of a cached query has one part")
+        return _CacheQuery(parts[0], cursor.rest(), lazy)
+    cursor.subject = parts
+    return _Cache(parts, lazy)
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheQuery:
+    view: str
+    query: str
+    lazy: bool
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        query.run(lake, self.query).createTempView(self.view)
+        lake.spark.catalog.cacheTable(self.view)
+        if not self.lazy:
+            lake.spark.table(self.view).count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """The rows of the snapshot as of now: queries that read this snapshot use them, later ones read the table."""
+
+    parts: tuple[str, ...]
+    lazy: bool
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        frame = lake.table(name.full).read()
+        known = lake.cached.pop(name.full, None)
+        if known is not None:
+            known.unpersist()
+        lake.cached[name.full] = frame.cache()
+        if not self.lazy:
+            frame.count()
+
+
+def uncache(cursor: Cursor) -> Statement:
+    """UNCACHE TABLE [IF EXISTS] t."""
+    cursor.expect("UNCACHE", "TABLE")
+    if_exists = cursor.accept("IF", "EXISTS")
+    cursor.table()
+    return _Uncache(if_exists)
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncache:
+    if_exists: bool
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        if not self.if_exists:
+            lake.table(name.full)
+        known = lake.cached.pop(name.full, None)
+        if known is not None:
+            known.unpersist()
+
+
+def refresh(cursor: Cursor) -> Statement | None:
+    """REFRESH [TABLE] t: tables are looked up anew by every statement; of Spark's tables and paths Spark knows."""
+    cursor.expect("REFRESH")
+    if not cursor.accept("TABLE"):
+        return None
+    cursor.table()
+    return _Refresh()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refresh:
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        lake.table(name.full)

@@ -1,0 +1,316 @@
+"""REPLACE, ALTER in all spellings, SHOW and DESCRIBE of partitions, views, cached tables, ANALYZE, as statements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+from bucketlake.types.model import type_text
+
+
+def rows(lake: Lake, text: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in lake.sql(text).collect()), key=str)
+
+
+def columns(lake: Lake, name: str) -> dict[str, str]:
+    return {f.name: type_text(f.type) for f in lake.table(name).schema.fields}
+
+
+def refused(lake: Lake, cases: list[tuple[str, type[Exception], str]]) -> None:
+    for statement, error, message in cases:
+        with pytest.raises(error, match=message):
+            lake.sql(statement)
+
+
+def test_replace(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id BIGINT, data STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'old'), (2, 'x')")
+    place = lake.table("db.t").path
+    lake.sql("REPLACE TABLE db.t (id STRING, amount INT) COMMENT 'new' TBLPROPERTIES ('bucket' = '-1')")
+    assert lake.table("db.t").path == place
+    assert columns(lake, "db.t") == {"id": "STRING", "amount": "INT"}
+    assert lake.table("db.t").schema.comment == "new"
+    assert rows(lake, "SELECT * FROM db.t") == []
+    assert rows(lake, "SELECT id, data FROM db.t VERSION AS OF 1") == [(1, "old"), (2, "x")]
+    # The query sees the table as it was, or as of the snapshot that it names.
+    lake.sql("CREATE OR REPLACE TABLE db.t TBLPROPERTIES ('primary-key' = 'data,id') AS "
+             "SELECT id, data FROM db.t VERSION AS OF 1")  # fmt: skip
+    assert rows(lake, "SELECT * FROM db.t") == [(1, "old"), (2, "x")]
+    lake.sql("CREATE OR REPLACE TABLE db.t AS WITH c AS (SELECT * FROM db.t) SELECT id, 7 AS n FROM c WHERE id = 2")
+    assert rows(lake, "SELECT * FROM db.t") == [(2, 7)]
+    lake.sql("CREATE OR REPLACE TABLE db.made AS SELECT 1 AS one")
+    assert rows(lake, "SELECT * FROM db.made") == [(1,)]
+
+
+def test_a_replacement_that_fails_changes_nothing(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.q (id INT, dt STRING) PARTITIONED BY (dt)")
+    classic.sql("INSERT INTO db.q VALUES (1, 'a'), (2, 'b')")
+    refused(
+        classic,
+        [
+            ("REPLACE TABLE db.q AS SELECT * FROM db.q WHERE dt = 'a'", UnsupportedError, "Cannot replace table"),
+            ("REPLACE TABLE db.missing (id BIGINT)", NotFoundError, "no such table"),
+            ("CREATE TABLE db.q (id BIGINT)", AlreadyExistsError, "exists"),
+            ("REPLACE TABLE db.q (id INT, dt STRING) PARTITIONED BY (substr(dt, 1))", UnsupportedError, "transform"),
+            ("REPLACE TABLE db.q PARTITIONED BY (dt) AS SELECT CAST(raise_error('no') AS INT) id, dt FROM db.q",
+             Exception, "no"),
+            ("CREATE TABLE db.l (id INT) LOCATION '/elsewhere'", UnsupportedError, "table path"),
+            ("CREATE TABLE db.l LIKE db.q STORED AS PARQUET", UnsupportedError, "STORED AS is not supported"),
+            ("CREATE TABLE db.l (id INT) USING nothing_such", InvalidError, "Provider 'nothing_such' is not supported"),
+        ],
+    )  # fmt: skip
+    assert [s.id for s in classic.table("db.q").snapshots()] == [1]
+    assert rows(classic, "SELECT * FROM db.q") == [(1, "a"), (2, "b")]
+    classic.sql("REPLACE TABLE db.q PARTITIONED BY (dt) AS SELECT * FROM db.q WHERE dt = 'a'")
+    assert rows(classic, "SELECT * FROM db.q") == [(1, "a")]
+
+
+def test_columns_in_every_spelling(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE db.t (a INT NOT NULL, b BIGINT, v STRUCT<f1: INT, f2: STRUCT<g: STRING>>,"
+        " l ARRAY<STRUCT<x: INT>>, m MAP<INT, STRUCT<y: INT>>)"
+    )
+    classic.sql("INSERT INTO db.t VALUES (1, 2, struct(3, struct('s')), array(struct(4)), map(5, struct(6)))")
+    for statement in [
+        "ADD COLUMNS (c INT COMMENT 'c', d STRING FIRST)",
+        "ADD COLUMN IF NOT EXISTS C STRING",
+        "ADD (e INT, f STRING AFTER a)",
+        "ADD g INT",
+        "DROP (e, f)",
+        "DROP g",
+        "DROP COLUMN IF EXISTS nothing",
+        "RENAME c TO cc",
+        "MODIFY (cc BIGINT COMMENT 'changed', B DOUBLE FIRST)",
+        "MODIFY d STRING COMMENT 'd'",
+        "CHANGE COLUMN v.f1 f1 BIGINT COMMENT 'inside'",
+        "ALTER COLUMN v.f2.g COMMENT 'deep', A COMMENT 'key'",
+        "ADD COLUMN v.f2.h INT",
+        "RENAME COLUMN l.element.x TO xx",
+        "CHANGE COLUMN m.value.y y BIGINT",
+        "ALTER COLUMN A DROP NOT NULL",
+        "ALTER COLUMN d SET DEFAULT 'q', cc SET DEFAULT 1 + 1",
+        "ALTER COLUMN d DROP DEFAULT",
+    ]:
+        classic.sql(f"ALTER TABLE db.t {statement}")
+    assert list(columns(classic, "db.t")) == ["b", "d", "a", "v", "l", "m", "cc"]
+    schema = classic.table("db.t").schema
+    assert (schema.field("a").description, schema.field("cc").default, schema.field("d").default) == ("key", "2", None)
+    found = classic.sql("SELECT b, a, v.f1, v.f2.g, v.f2.h, l[0].xx, m[5].y, cc FROM db.t").collect()
+    assert [tuple(row) for row in found] == [(2.0, 1, 3, "s", None, 4, 6, None)]
+    classic.sql("COMMENT ON COLUMN db.t.v.f1 IS 'said'")
+    assert classic.table("db.t").schema.field("v").type.fields[0].description == "said"
+    refused(
+        classic,
+        [
+            ("ALTER TABLE db.t ALTER COLUMN bb TYPE INT", NotFoundError, "no such column"),
+            ("ALTER TABLE db.t ALTER COLUMN aa COMMENT 'x'", NotFoundError, "did you mean 'a'"),
+            ("ALTER TABLE db.t ADD COLUMN A INT", AlreadyExistsError, "column exists"),
+            (
+                "ALTER TABLE db.t ADD COLUMN n INT NOT NULL",
+                InvalidError,
+                "Column n cannot specify NOT NULL in the db.t",
+            ),
+            ("ALTER TABLE db.t ADD COLUMN n INT DEFAULT 1", UnsupportedError, "default value"),
+            ("ALTER TABLE db.t ALTER COLUMN a AFTER a", InvalidError, "Cannot move itself for column a"),
+            ("ALTER TABLE db.t SET TBLPROPERTIES ('primary-key'='a')", UnsupportedError, "Alter primary key"),
+            ("ALTER TABLE db.t UNSET TBLPROPERTIES ('primary-key')", UnsupportedError, "Alter primary key"),
+            ("ALTER TABLE db.t SET LOCATION '/x'", UnsupportedError, "SET LOCATION is not supported for Paimon"),
+            ("ALTER TABLE db.t REPLACE COLUMNS (a INT)", UnsupportedError, "REPLACE COLUMNS is not supported"),
+            ("ALTER TABLE db.t RENAME TO other.db.u", InvalidError, "within the same catalog"),
+            ("ALTER DATABASE db SET DBPROPERTIES ('a'='b')", UnsupportedError, "Alter database is not supported"),
+            ("ALTER DATABASE db SET LOCATION '/x'", UnsupportedError, "Alter database is not supported"),
+            ("ALTER DATABASE nothing SET LOCATION '/x'", NotFoundError, "no such database"),
+            ("COMMENT ON DATABASE db IS 'x'", UnsupportedError, "Alter database is not supported"),
+            ("ALTER TABLE db.t ADD g INT and more", InvalidError, "cannot parse type"),
+        ],
+    )
+
+
+def test_partitions(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT) PARTITIONED BY (dt STRING, at TIMESTAMP, n BIGINT) "
+                "TBLPROPERTIES ('partition.default-name' = '__none__')")  # fmt: skip
+    classic.sql("INSERT INTO db.t VALUES (1, 'a/b', TIMESTAMP'2024-06-01 10:30:01', 1), (2, NULL, NULL, 2), "
+                "(3, 'c', NULL, 3), (4, 'c', NULL, 4)")  # fmt: skip
+    shown = ["dt=a%2Fb/at=2024-06-01 10%3A30%3A01/n=1", "dt=c/at=null/n=3", "dt=c/at=null/n=4", "dt=null/at=null/n=2"]
+    assert [r[0] for r in classic.sql("SHOW PARTITIONS db.t").collect()] == shown
+    assert rows(classic, "SHOW PARTITIONS db.t PARTITION (N = '03')") == [(shown[1],)]
+    assert rows(classic, "SHOW PARTITIONS db.t PARTITION (at = '2024-06-01 10:30:01')") == [(shown[0],)]
+    assert rows(classic, "SHOW PARTITIONS db.t PARTITION (dt = NULL)") == [(shown[3],)]
+    described = classic.sql("DESCRIBE FORMATTED db.t PARTITION (dt = 'c', at = NULL, n = 3)").collect()
+    found = {row.col_name: row.data_type for row in described}
+    assert found["Partition Values"] == "[dt=c, at=null, n=3]"
+    assert "recordCount=1" in found["Partition Parameters"]
+    extended = classic.sql("SHOW TABLE EXTENDED IN db LIKE 't' PARTITION (dt='c', at=null, n=4)").collect()
+    assert "Partition Statistics: 1 rows" in extended[0].information
+    classic.sql("ALTER TABLE db.t ADD IF NOT EXISTS PARTITION (dt = 'c', at = NULL, n = 3)")
+    classic.sql("ALTER TABLE db.t DROP IF EXISTS PARTITION (dt = 'zz', at = NULL, n = 3)")
+    refused(
+        classic,
+        [
+            ("ALTER TABLE db.t DROP PARTITION (n = 3)", InvalidError, "Partition spec is invalid"),
+            ("ALTER TABLE db.t DROP PARTITION (dt='c', at=NULL, n=9), PARTITION (dt='a/b')", NotFoundError, "PARTITIONS_NOT"),
+            ("ALTER TABLE db.t DROP PARTITION (x = 3)", InvalidError, "Partition spec is invalid"),
+            ("ALTER TABLE db.t ADD PARTITION (dt = 'c', at = NULL, n = 3)", AlreadyExistsError, "already exists"),
+            ("SHOW TABLE EXTENDED IN db LIKE 't' PARTITION (dt='c')", InvalidError, "Partition spec is invalid"),
+            ("DESC FORMATTED db.t PARTITION (dt='c')", InvalidError, "all the correct partition columns"),
+        ],
+    )  # fmt: skip
+    assert classic.sql("SHOW PARTITIONS db.t").count() == 4
+    classic.sql("ALTER TABLE db.t DROP PARTITION (dt = 'c'), PARTITION (dt = NULL, at = NULL, n = '2')")
+    assert rows(classic, "SELECT id FROM db.t") == [(1,)]
+    classic.sql("TRUNCATE TABLE db.t PARTITION (n = 1)")
+    assert rows(classic, "SELECT id FROM db.t") == []
+    classic.sql("CREATE TABLE db.plain (id INT)")
+    statements = ["SHOW PARTITIONS db.plain", "SHOW PARTITIONS db.plain PARTITION (id = 1)",
+                  "ALTER TABLE db.plain DROP PARTITION (id = 1)"]  # fmt: skip
+    refused(classic, [(statement, InvalidError, "not partitioned") for statement in statements])
+
+
+def test_shown_again(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT NOT NULL COMMENT 'key', name STRING DEFAULT 'Bob', l ARRAY<INT> DEFAULT "
+                "array(1, 2)) PARTITIONED BY (y INT) COMMENT 'said' TBLPROPERTIES ('k1' = 'v1')")  # fmt: skip
+    statement = classic.sql("SHOW CREATE TABLE db.t").collect()[0][0]
+    place = classic.table("db.t").path
+    assert statement == (
+        "CREATE TABLE paimon.db.t (\n  id INT NOT NULL COMMENT 'key',\n  name STRING DEFAULT 'Bob',\n"
+        "  l ARRAY<INT> DEFAULT array(1, 2),\n  y INT)\nUSING paimon\nPARTITIONED BY (y)\nCOMMENT 'said'\n"
+        f"LOCATION '{place}'\nTBLPROPERTIES (\n  'k1' = 'v1',\n  'path' = '{place}')\n"
+    )
+    before = classic.table("db.t").schema
+    classic.sql("DROP TABLE db.t")
+    classic.sql(statement)
+    assert classic.table("db.t").schema.fields == before.fields
+    extended = rows(classic, "DESCRIBE EXTENDED db.t")
+    assert {("name", "string", "'Bob'"), ("id", "int", "NOT NULL"), ("Comment", "said", "")} <= set(extended)
+    assert rows(classic, "SHOW TABLE EXTENDED IN db LIKE 't|u*'")[0][:3] == ("db", "t", False)
+    information = classic.sql("SHOW TABLE EXTENDED IN db LIKE 't'").collect()[0].information
+    assert "Catalog: paimon\nNamespace: db\nTable: t\n" in information
+    assert " |-- id: integer (nullable = false)" in information
+    classic.sql("USE db")
+    assert rows(classic, "SHOW CURRENT NAMESPACE") == [("paimon", "db")]
+    classic.sql("REFRESH TABLE t")
+    refused(classic, [("REFRESH TABLE tt", NotFoundError, "did you mean 't'")])
+
+
+def test_views(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, name STRING)")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b')")
+    lake.sql("CREATE OR REPLACE TEMPORARY VIEW kept (k COMMENT 'key', v) AS SELECT * FROM db.t WHERE id > 0")
+    lake.sql("INSERT INTO db.t VALUES (3, 'c')")
+    assert rows(lake, "SELECT k FROM kept WHERE k >= (SELECT max(k) FROM kept)") == [(2,)]  # of its snapshot
+    assert lake.spark.table("kept").schema["k"].metadata["comment"] == "key"
+    lake.sql("CREATE OR REPLACE TEMP VIEW kept AS SELECT * FROM db.t")
+    assert rows(lake, "SELECT count(*) FROM kept") == [(3,)]
+    assert rows(lake, "SHOW VIEWS IN db LIKE 'kep*'") == [("", "kept", True)]
+    lake.sql("CREATE GLOBAL TEMP VIEW everywhere AS SELECT id FROM db.t")
+    assert rows(lake, "SELECT max(id) FROM global_temp.everywhere") == [(3,)]
+    lake.sql("DROP VIEW global_temp.everywhere")
+    for statement in ["CREATE VIEW v AS SELECT * FROM db.t", "CREATE VIEW db.v AS SELECT 1 AS one"]:
+        with pytest.raises(UnsupportedError, match="file-system catalog"):
+            lake.sql(statement)
+    lake.sql("DROP VIEW kept")
+    lake.sql("DROP VIEW IF EXISTS db.kept")
+    with pytest.raises(InvalidError, match="DROP TABLE"):
+        lake.sql("DROP VIEW db.t")
+
+
+def test_cached(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT)")
+    classic.sql("INSERT INTO db.t VALUES (1)")
+    classic.sql("CACHE TABLE db.t")
+    assert classic.cached["db.t"].is_cached
+    classic.sql("INSERT INTO db.t VALUES (2)")
+    assert rows(classic, "SELECT * FROM db.t") == [(1,), (2,)]  # what is cached is a snapshot, never the answer
+    classic.sql("UNCACHE TABLE db.t")
+    assert classic.cached == {}
+    classic.sql("CACHE LAZY TABLE part AS SELECT * FROM db.t WHERE id = 2")
+    assert rows(classic, "SELECT * FROM part") == [(2,)]
+    classic.sql("UNCACHE TABLE part")
+    classic.sql("DROP VIEW part")
+
+
+def test_analyze(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id STRING, i INT, d DECIMAL(10, 5), at TIMESTAMP, c CHAR(20), b BINARY, dt DATE) "
+                "TBLPROPERTIES ('primary-key' = 'id')")  # fmt: skip
+    classic.sql("ANALYZE TABLE db.t COMPUTE STATISTICS FOR ALL COLUMNS")
+    assert classic.table("db.t").snapshots() == []
+    classic.sql(
+        "INSERT INTO db.t VALUES ('1', 1, 12.12345, TIMESTAMP'2020-01-01 00:00:00', 'a', NULL, DATE'2020-01-01')"
+    )
+    classic.sql("INSERT INTO db.t VALUES ('1', 1, 12.12345, TIMESTAMP'2020-01-02 00:00:00', 'a', NULL, NULL), "
+                "('222', NULL, 22.12345, NULL, 'bbbb', CAST('xyz' AS BINARY), DATE'2020-01-02')")  # fmt: skip
+    classic.sql("ANALYZE TABLE db.t COMPUTE STATISTICS FOR ALL COLUMNS")
+    table = classic.table("db.t")
+    snapshot = table.snapshots()[-1]
+    assert snapshot.commit_kind.value == "ANALYZE"
+    text = Path(table.path, "statistics", str(snapshot.statistics)).read_text()
+    found = json.loads(text)
+    assert (found["snapshotId"], found["schemaId"], found["mergedRecordCount"]) == (snapshot.id - 1, 0, 2)
+    assert found["mergedRecordSize"] > 0
+    fixed = {"nullCount": 0, "avgLen": 8, "maxLen": 8}
+    assert found["colStats"] == {
+        "id": {"colId": 0, "distinctCount": 2, "nullCount": 0, "avgLen": 2, "maxLen": 3},
+        "i": {"colId": 1, "distinctCount": 1, "min": "1", "max": "1", "nullCount": 1, "avgLen": 4, "maxLen": 4},
+        "d": {"colId": 2, "distinctCount": 2, "min": "12.12345", "max": "22.12345", **fixed},
+        "at": {"colId": 3, "distinctCount": 1, "min": "2020-01-02 00:00:00.000000",
+               "max": "2020-01-02 00:00:00.000000", **fixed, "nullCount": 1},
+        "c": {"colId": 4, "distinctCount": 2, "nullCount": 0, "avgLen": 20, "maxLen": 20},
+        "b": {"colId": 5, "distinctCount": 1, "nullCount": 1, "avgLen": 3, "maxLen": 3},
+        "dt": {"colId": 6, "distinctCount": 1, "min": "18263", "max": "18263", "nullCount": 1, "avgLen": 4, "maxLen": 4},
+    }  # fmt: skip
+    classic.sql("ANALYZE TABLE db.t COMPUTE STATISTICS")
+    latest = table.latest_snapshot()
+    assert latest is not None
+    assert json.loads(Path(table.path, "statistics", str(latest.statistics)).read_text())["colStats"] == {}
+    assert rows(classic, "SELECT id FROM db.t") == [("1",), ("222",)]
+    classic.sql("CREATE TABLE db.m (id INT, m MAP<INT, INT>)")
+    refused(
+        classic,
+        [
+            ("ANALYZE TABLE db.t COMPUTE STATISTICS NOSCAN", InvalidError, "NOSCAN is ineffective with paimon"),
+            ("ANALYZE TABLE db.t PARTITION (i = 1) COMPUTE STATISTICS", UnsupportedError, "partition is not supported"),
+            ("ANALYZE TABLE db.t COMPUTE STATISTICS FOR COLUMNS fake", InvalidError, "Column fake not found"),
+            ("ANALYZE TABLE db.m COMPUTE STATISTICS FOR COLUMNS m", UnsupportedError, "not supported"),
+            ("ANALYZE TABLE db.m COMPUTE STATISTICS FOR ALL COLUMNS", UnsupportedError, "not supported"),
+        ],
+    )
+
+
+def test_names_that_nobody_knows(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.orders (id INT)")
+    refused(
+        classic,
+        [
+            ("SELECT * FROM db.order", AnalysisException, "cannot be found.*did you mean 'orders'"),
+            ("SELECT * FROM dbb.orders", NotFoundError, "did you mean the database 'db'"),
+            ("SELECT * FROM nowhere.db.orders", AnalysisException, "catalog nowhere does not exist"),
+            ("SELECT * FROM paimon.x.db.orders", AnalysisException, "Paimon only support single namespace"),
+            ("MSCK REPAIR TABLE db.orders", UnsupportedError, "MSCK on a lake table"),
+            ("LOAD DATA INPATH '/x' INTO TABLE db.orders", UnsupportedError, "LOAD on a lake table"),
+            ("VACUUM db.orders", UnsupportedError, "VACUUM on a lake table"),
+            ("OPTIMIZE db.orders", UnsupportedError, r"sys\.compact"),
+        ],
+    )
+    with pytest.raises(BucketlakeError):
+        classic.sql("DESCRIBE HISTORY db.orders")
+
+
+def test_like_a_branch(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, pt STRING) COMMENT 'said' PARTITIONED BY (pt) "
+                "TBLPROPERTIES ('primary-key' = 'id,pt', 'bucket' = '5')")  # fmt: skip
+    place = Path(classic.table("db.t").path)
+    branch = place / "branch" / "branch-b" / "schema"
+    branch.mkdir(parents=True)
+    (branch / "schema-0").write_bytes((place / "schema" / "schema-0").read_bytes())
+    classic.sql("ALTER TABLE db.`t$branch_b` ADD COLUMNS (extra STRING)")
+    classic.sql("CREATE TABLE paimon.db.u LIKE paimon.db.`t$branch_b` TBLPROPERTIES ('bucket' = '8')")
+    made = classic.table("db.u").schema
+    assert (made.field_names, made.primary_keys, made.comment) == (("id", "pt", "extra"), ("id", "pt"), "said")
+    assert made.options == {"bucket": "8"}
+    assert "extra" not in columns(classic, "db.t")
