@@ -28,7 +28,7 @@ ROOMS = (
     *("ops.compact", "ops.rescale", "ops.rebase", "ops.change", "ops.clean"),
     *("table", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
-    *("spark.write", "spark.changes", "spark.datasource", "spark.table", "spark.session"),
+    *("spark.write", "spark.changes", "spark.merge", "spark.datasource", "spark.table", "spark.session"),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
 )
 

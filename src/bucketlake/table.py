@@ -26,7 +26,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
-from bucketlake.ops.change.row_conflicts import RowsRead, write_changes
+from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
     ExpireConfig,
     ExpireResult,
@@ -307,7 +307,7 @@ class Table:
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
-        read: Snapshot | None = None,
+        read: Read | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
@@ -319,7 +319,7 @@ class Table:
             renumber=partial(renumber, self.store),
             reassign=partial(reassign, self.store),
             rehash=partial(rehash, self.store),
-            check=None if read is None else RowsRead(self.store, read).check,
+            check=None if read is None else RowsRead(self.store, None if read is EMPTY else read).check,
         )
         notes, outcome = CommitProperties(operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):

@@ -21,7 +21,8 @@ _NESTED = (T.ArrayType, T.MapType, T.StructType)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`policy`: ANSI, STRICT or LEGACY (`spark.sql.storeAssignmentPolicy`); `sensitive`: `spark.sql.caseSensitive`."""
+    """`policy`: ANSI, STRICT or LEGACY (`spark.sql.storeAssignmentPolicy`), or EXPLICIT: whatever a cast takes, and
+    values that do not fit fail; `sensitive`: `spark.sql.caseSensitive`."""
 
     policy: str = "ANSI"
     sensitive: bool = False
@@ -94,7 +95,7 @@ def _assignable(source: T.DataType, target: T.DataType, policy: str) -> bool:
         return True
     if isinstance(source, _NESTED) or isinstance(target, _NESTED):
         return policy == "LEGACY" and isinstance(target, T.StringType)
-    if policy == "LEGACY":
+    if policy in ("LEGACY", "EXPLICIT"):
         return True  # what Spark cannot cast at all it says itself
     return _upcast(source, target) if policy == "STRICT" else _ansi(source, target)
 

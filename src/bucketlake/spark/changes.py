@@ -2,7 +2,7 @@
 
 Primary-key tables: the rows found are written again as deletes (-D) or with their new values (+U), by the same path as
 any write. A row that moves to another partition leaves a delete in its old one, in the same commit.
-Append tables: Spark says where the rows lie, `ops.change.append_rows` marks them or rewrites their files.
+Append tables: Spark says where the rows lie, `ops.change.append_rows` marks them or has their files rewritten.
 
 Spec: docs/spec/row_changes.md
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,15 +30,19 @@ from bucketlake.ops.change.row_changes import (
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.read.row_places import Choose, finder
-from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
+from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
+from bucketlake.spark.read.row_places import is_small as is_few
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.spark.write import writer
+from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
@@ -115,7 +118,7 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
 
 def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
     """Delete the rows of an append table that `choose` finds; `prune`: what is known of them, to leave out files."""
-    return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose)))
+    return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose), rewriter(spark)))
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -177,14 +180,13 @@ def update_places(
     spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project
 ) -> Snapshot | None:
     """Replace the rows of an append table that `choose` finds by what `project` makes of them."""
-    fields = table.schema.fields
 
-    def assign(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = pa.Table.from_batches([spark_batch(batch, fields)], arrow_layout(fields))
-        found = conform(project(spark.createDataFrame(rows, spark_schema(fields))), fields).toArrow().combine_chunks()
-        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], schema=found.schema)
+    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> list[CommitMessage]:
+        found = hits(touched)
+        return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found)), is_few(found))
 
-    return after_commit(table.store, files.update_rows(table.store, prune, assign, finder(spark, choose)))
+    means = files.Means(finder(spark, choose), write, rewriter(spark))
+    return after_commit(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 
 def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -199,7 +201,7 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
     frame = frame.persist()  # read twice: the rows that arrive and those that leave must be the same
     try:
-        rows = _of_kind(frame, schema, UPDATE_AFTER).union(_left(frame, schema))
+        rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
         return _write(spark, table, rows, "UPDATE", base)
     finally:
         frame.unpersist()
@@ -216,13 +218,13 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
     return Attempts(table.store).run(once)
 
 
-def _left(frame: DataFrame, schema: TableSchema) -> DataFrame:
-    """Deletes in the partitions that rows leave, but for keys to which another row of the update comes."""
+def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> DataFrame:
+    """Deletes in the partitions that rows leave, but for keys to which another row of the change comes."""
     names = schema.field_names
     stays = [F.col(quoted(key)).eqNullSafe(F.col(quoted(OLD + key))) for key in schema.partition_keys]
     gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
     keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
-    arrived = frame.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+    arrived = arriving.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
     same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
     return _of_kind(gone.join(arrived, _all(same), "left_anti"), schema, DELETE)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.rows import delete, insert, update
+from bucketlake.sql.rows import delete, insert, merge, update
 from bucketlake.sql.tables import alter, ddl, show
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_UNDELIVERED = ("MERGE", "ANALYZE")
+_UNDELIVERED = ("ANALYZE",)
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -105,6 +105,18 @@ def _set(cursor: Cursor) -> Statement | None:
     return _FlinkSet(key, cursor.string())
 
 
+def _with(cursor: Cursor) -> Statement | None:
+    """Common table expressions before a MERGE; before anything else they are Spark's to read."""
+    depth = 0
+    for at, token in enumerate(cursor.tokens):
+        if token.kind == "sign":
+            depth += (token.value == "(") - (token.value == ")")
+        elif depth == 0 and token.is_word("MERGE") and cursor.tokens[at - 1].value == ")":
+            cursor.at = at
+            return merge.parse_after_with(cursor)
+    return None
+
+
 ROOMS: dict[str, Parse] = {
     "CREATE": ddl.create,
     "DROP": ddl.drop,
@@ -116,7 +128,9 @@ ROOMS: dict[str, Parse] = {
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
+    "MERGE": merge.parse,
     "SET": _set,
+    "WITH": _with,
     "SHOW": show.show,
     "DESC": show.describe,
     "DESCRIBE": show.describe,

@@ -62,6 +62,19 @@ def refuse_update(schema: TableSchema, columns: Iterable[str]) -> None:
         raise InvalidError("Can't update the primary key column.", columns=found, remedy="delete and insert the rows")
 
 
+def refuse_merge(schema: TableSchema) -> None:
+    """UnsupportedError, in Paimon's words, for a merge engine that would not replace rows.
+
+    Spec: docs/spec/row_changes.md#which-tables
+    """
+    engine = schema.table_options.get("merge-engine")
+    if schema.primary_keys and engine not in _UPDATABLE:
+        raise UnsupportedError(
+            f"merge engine {engine} can not support MergeInto, "
+            f"currently only {', '.join(_UPDATABLE)} can support MergeInto."
+        )
+
+
 def required(where: str | Predicate | None) -> str | Predicate:
     """The condition of a delete; InvalidError where none is given: to delete all rows is said, not left out."""
     if isinstance(where, (str, Predicate)):
