@@ -44,7 +44,7 @@ from bucketlake.ops.compact.postpone_compact import place_pending
 from bucketlake.ops.rescale.advise import BucketAdvice, advise
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
-from bucketlake.ops.rows.given import arrow_input, record_batches
+from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.incremental import plan_read
@@ -61,6 +61,7 @@ from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, is_exact
+from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import (
     BucketMode,
     SchemaChange,
@@ -70,7 +71,7 @@ from bucketlake.schema.schema import (
     refuse_change,
     refuse_undelivered,
 )
-from bucketlake.types.model import arrow_schema
+from bucketlake.types.model import DataField, arrow_schema
 
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))
@@ -272,8 +273,10 @@ class Table:
         if mode not in ("append", "overwrite"):
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
-        store = table.store
         data = arrow_input(data)
+        if Merging.of(table.options) is not None:
+            table = table.evolved(given_fields(data), sensitive=True)
+        store = table.store
         batches: Iterable[pa.RecordBatch] = record_batches(data, partition or {}, table.schema)
         touched: frozenset[bytes] | None = None
         if isinstance(data, (pa.Table, pa.RecordBatch)):
@@ -500,9 +503,24 @@ class Table:
         Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
         `schema.apply`.
         """
+        return self._altered(lambda _: changes)
+
+    def evolved(self, given: Sequence[DataField], sensitive: bool = False) -> Table:
+        """The table with its newest schema, widened for rows of the columns `given` by one more schema where the option
+        `write.merge-schema` is set; dynamic options stay. Errors: those of `merging` and `alter`."""
+        rules = Merging.of(self.options, sensitive)
+        if rules is None:
+            return self
+        dynamic = self.store.dynamic_options()
+        return self._altered(lambda base: merging(base.fields, given, rules)).with_options(dynamic)
+
+    def _altered(self, find: Callable[[TableSchema], Sequence[SchemaChange]]) -> Table:
         store = self._rows("alter").store
         for _ in range(ALTER_ATTEMPTS):
             base = newest_schema(store.env, store.paths)
+            changes = find(base)
+            if not changes:
+                return self.refresh()
             used = store.latest_snapshot_id() is not None
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from bucketlake.options.model import DONE, ENGINE, HONOURED, SPEED, STREAMS, Effect, Option, call, of, upkeep
 
-_EVOLVE = call("add the columns first: ALTER TABLE … ADD COLUMN")
-
 _SPARK = (
     Option(
         "legacy-timestamp-mapping.enabled",
@@ -43,9 +41,16 @@ _SPARK = (
         of("data-evolution.enabled"),
         "Pause between these attempts.",
     ),
-    Option("write.merge-schema", "bool", "false", _EVOLVE, "Writes add the columns that the table lacks."),
-    Option("write.merge-schema.explicit-cast", "bool", "false", _EVOLVE, "Writes change column types with loss."),
-    Option("write.merge-schema.type-widening", "bool", "false", _EVOLVE, "Writes widen column types."),
+    Option(
+        "write.hive-style-dynamic-partition.enabled",
+        "bool",
+        "false",
+        HONOURED,
+        "INSERT takes the columns of a PARTITION clause last, as Hive does.",
+    ),
+    Option("write.merge-schema", "bool", "false", HONOURED, "Writes add the columns that the table lacks."),
+    Option("write.merge-schema.explicit-cast", "bool", "false", HONOURED, "Writes change column types with loss."),
+    Option("write.merge-schema.type-widening", "bool", "false", HONOURED, "Writes widen column types."),
     Option("write.use-v2-write", "bool", "false", ENGINE, "Which of Spark's write interfaces is used."),
 )
 

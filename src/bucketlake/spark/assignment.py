@@ -1,6 +1,11 @@
-"""Which values a column takes, and how: Spark's store assignment, names matched at every level.
+"""Which values a column takes, and how: store assignment, names matched at every level.
 
-Source: Spark's `Cast.canANSIStoreAssign`, `Cast.canUpCast` (STRICT) and `TableOutputResolver`.
+A session's writes take every value that Spark casts to the column's type, as Paimon's connector does; with
+`spark.sql.storeAssignmentPolicy` STRICT only those that cannot be lost. Rows that come without a session
+(`Rules()`) follow Spark's ANSI policy.
+
+Source: Spark's `Cast.canAnsiCast`, `Cast.canANSIStoreAssign`, `Cast.canUpCast` (STRICT);
+Paimon's `PaimonOutputResolver`.
 """
 
 from __future__ import annotations
@@ -21,17 +26,24 @@ _NESTED = (T.ArrayType, T.MapType, T.StructType)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`policy`: ANSI, STRICT or LEGACY (`spark.sql.storeAssignmentPolicy`), or EXPLICIT: whatever a cast takes, and
-    values that do not fit fail; `sensitive`: `spark.sql.caseSensitive`."""
+    """`policy`: CAST (what Spark casts), ANSI, STRICT or LEGACY; `sensitive`: `spark.sql.caseSensitive`; `ansi`: text
+    that is no value fails rather than becomes null (`spark.sql.ansi.enabled`); `fill`: members of rows that are missing
+    are null."""
 
     policy: str = "ANSI"
     sensitive: bool = False
+    ansi: bool = True
+    fill: bool = False
 
     @classmethod
     def of(cls, spark: SparkSession) -> Rules:
         """The session's."""
         policy = str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper()
-        return cls(policy, str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
+        return cls(
+            "CAST" if policy == "ANSI" else policy,
+            str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true",
+            str(spark.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true",
+        )
 
 
 def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: str = "") -> dict[str, int]:
@@ -48,31 +60,46 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     places = {key(name): place for place, name in enumerate(given)}
     prefix = f"{column}." if column else ""
     if len(places) < len(given):
-        twice = sorted({name for name in given if sum(key(name) == key(other) for other in given) > 1})
+        twice = {key(name) for name in given if sum(key(name) == key(other) for other in given) > 1}
+        names = [prefix + name for name in wanted if key(name) in twice] or sorted(twice)
         raise InvalidError(
-            "column is there twice", columns=[prefix + name for name in twice], remedy="give every column its own name"
+            f"Cannot write, due to ambiguous column name `{names[0]}`: it is there twice",
+            columns=names,
+            remedy="give every column its own name",
         )
     known = {key(name) for name in wanted}
-    unknown = [prefix + name for name in given if key(name) not in known]
+    unknown = [name for name in given if key(name) not in known]
     if unknown:
-        raise InvalidError("the columns are not the table's: no such column", unknown=unknown, columns=list(wanted))
+        what = f"extra struct fields at `{column}`" if column else "extra columns"
+        raise InvalidError(
+            f"Cannot write, {what}: {', '.join(f'`{name}`' for name in unknown)}",
+            columns=list(wanted),
+            remedy="leave out what is no such column, or set write.merge-schema",
+        )
     return {name: places[key(name)] for name in wanted if key(name) in places}
 
 
-def members(source: T.StructType, target: T.StructType, rules: Rules, column: str) -> list[T.StructField]:
-    """The source's member for each of the target's; InvalidError for members that are missing, unknown, ambiguous."""
+def members(source: T.StructType, target: T.StructType, rules: Rules, column: str) -> list[T.StructField | None]:
+    """The source's member for each of the target's; InvalidError for members that are missing, unknown, ambiguous.
+    None for missing ones where these are filled."""
     places = matched(source.names, target.names, rules, column)
     missing = [f"{column}.{name}" for name in target.names if name not in places]
-    if missing:
-        raise InvalidError("member of a ROW column is missing", missing=missing, remedy="give every member")
-    return [source.fields[places[name]] for name in target.names]
+    if missing and not rules.fill:
+        raise InvalidError(
+            f"Cannot write, nested struct field `{missing[0]}` is missing in source",
+            missing=missing,
+            remedy="give every member, or set write.merge-schema, which fills it with NULL",
+        )
+    return [source.fields[places[name]] if name in places else None for name in target.names]
 
 
 def check_assignment(source: T.DataType, target: T.DataType, column: str, rules: Rules | None = None) -> None:
-    """Raise InvalidError unless the policy lets `source` be stored in a column of type `target`, by names within."""
+    """Raise InvalidError unless the rules let `source` be stored in a column of type `target`, by names within."""
     rules = rules or Rules()
     if isinstance(source, T.StructType) and isinstance(target, T.StructType):
         for own, other in zip(members(source, target, rules, column), target.fields, strict=True):
+            if own is None:
+                continue
             check_assignment(own.dataType, other.dataType, f"{column}.{other.name}", rules)
     elif isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
         check_assignment(source.elementType, target.elementType, f"{column}.element", rules)
@@ -94,10 +121,27 @@ def _assignable(source: T.DataType, target: T.DataType, policy: str) -> bool:
     if isinstance(source, T.NullType) or source == target:
         return True
     if isinstance(source, _NESTED) or isinstance(target, _NESTED):
-        return policy == "LEGACY" and isinstance(target, T.StringType)
-    if policy in ("LEGACY", "EXPLICIT"):
+        return policy in ("CAST", "LEGACY") and isinstance(target, T.StringType)
+    if policy == "CAST":
+        return _castable(source, target)
+    if policy == "LEGACY":
         return True  # what Spark cannot cast at all it says itself
     return _upcast(source, target) if policy == "STRICT" else _ansi(source, target)
+
+
+def _castable(source: T.DataType, target: T.DataType) -> bool:
+    """Whether Spark's ANSI cast knows the pair."""
+    if isinstance(target, strings()):
+        return True
+    if isinstance(target, T.BinaryType):
+        return isinstance(source, strings())
+    if isinstance(target, T.BooleanType):
+        return isinstance(source, (*strings(), T.NumericType))
+    if isinstance(target, T.NumericType):
+        return isinstance(source, (*strings(), T.NumericType, T.BooleanType, T.TimestampType))
+    if isinstance(target, T.TimestampType) and isinstance(source, T.NumericType):
+        return True
+    return isinstance(target, _DATETIMES) and isinstance(source, (*strings(), *_DATETIMES))
 
 
 def _ansi(source: T.DataType, target: T.DataType) -> bool:

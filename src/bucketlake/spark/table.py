@@ -98,7 +98,7 @@ class LakeTable:
         dynamic = None
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
-        request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic)
+        request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:

@@ -108,15 +108,18 @@ def table_type(kind: T.DataType, column: str) -> DataType:
     return found
 
 
-def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] = ()) -> DataFrame:
+def conform(
+    frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] = (), rules: Rules | None = None
+) -> DataFrame:
     """The frame's columns in the order, names and Spark types of `fields`, matched by name at every level.
 
-    Case counts as the session has it, values are assigned by its `spark.sql.storeAssignmentPolicy`: with ANSI and
-    STRICT those that do not fit fail the query, whatever the ANSI mode. Missing columns are null or their default, as
-    nulls are of columns that have one. `extra`: columns of the frame passed on as they are.
-    Raises InvalidError for unknown and ambiguous columns, missing ones that are NOT NULL, and unsafe type changes.
+    Case counts as the session has it. Values are cast; a number, date or time that does not fit fails the query
+    whatever the ANSI mode, text that is no value where the mode is on. Missing columns are null or their default, as
+    nulls are of columns that have one. CHAR is padded, and spaces beyond a length are cut. `extra`: columns of the
+    frame passed on as they are. `rules`: the session's by default.
+    Raises InvalidError for unknown and ambiguous columns, missing ones that are NOT NULL, and types without a cast.
     """
-    rules = Rules.of(frame.sparkSession)
+    rules = rules or Rules.of(frame.sparkSession)
     schema = [f for f in frame.schema.fields if f.name not in extra]
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
@@ -124,11 +127,21 @@ def conform(frame: DataFrame, fields: Sequence[DataField], extra: Sequence[str] 
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
-            found = stored(F.col(quoted(source.name)), source.dataType, item, rules)
+            found = _spaced(stored(F.col(quoted(source.name)), source.dataType, item, rules), item.type)
         else:
             found = F.lit(None).cast(spark_type(item.type))
         columns.append(_defaulted(found, item).alias(item.name))
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
+
+
+def _spaced(column: Column, kind: DataType) -> Column:
+    """Text as Spark stores it in CHAR(n) and VARCHAR(n): padded, and without spaces beyond the length."""
+    if kind.root not in (Root.CHAR, Root.VARCHAR) or kind.length is None or kind.length == MAX_LENGTH:
+        return column
+    cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
+    if kind.root is Root.VARCHAR:
+        return F.when(F.char_length(column) > kind.length, cut.otherwise(column)).otherwise(column)
+    return cut.otherwise(column)
 
 
 def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:
@@ -136,7 +149,9 @@ def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None
     missing = [f.name for f in fields if f.name not in given and not f.type.nullable and f.default is None]
     if missing:
         raise InvalidError(
-            "the columns are not the table's", missing=missing, remedy="give values for the columns that are NOT NULL"
+            f"Cannot write null to non-null column({missing[0]})",
+            missing=missing,
+            remedy="give values for the columns that are NOT NULL",
         )
 
 
@@ -171,7 +186,9 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
     if isinstance(source, T.StructType) and isinstance(target, T.StructType):
         own = members(source, target, rules, what)
         parts = [
-            _assigned(column.getField(a.name), a.dataType, b.dataType, rules, what).alias(b.name)
+            F.lit(None).cast(b.dataType).alias(b.name)
+            if a is None
+            else _assigned(column.getField(a.name), a.dataType, b.dataType, rules, what).alias(b.name)
             for a, b in zip(own, target.fields, strict=True)
         ]
         return F.when(column.isNotNull(), F.struct(*parts))
@@ -184,7 +201,8 @@ def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rul
             F.transform(F.map_keys(column), lambda key: _assigned(key, *keys, rules, what)),
             F.transform(F.map_values(column), lambda value: _assigned(value, *values, rules, what)),
         )
-    if rules.policy == "LEGACY" or widens(source, target):
+    lenient = not rules.ansi and isinstance(source, T.StringType)
+    if rules.policy == "LEGACY" or widens(source, target) or lenient:
         return column.cast(target)
     found = column.try_cast(target)
     message = f"value does not fit its column [{what}]"

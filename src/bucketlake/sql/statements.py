@@ -5,13 +5,14 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.rows import delete, insert, merge, update
+from bucketlake.sql.rows import delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, ddl, show
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -33,6 +34,10 @@ _FLINK_PREFIXES = (
     "state.",
     "taskmanager.",
     "restart-strategy",
+)
+_OPTION = re.compile(
+    r"\s*(?P<word>SET|RESET)\s+(?P<key>spark\.(?:paimon|bucketlake)\.[^\s=`;'\"]+)(?:\s*=\s*(?P<value>[^;]*?))?\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -84,29 +89,36 @@ def _undelivered(cursor: Cursor) -> Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class _FlinkSet:
+class _Set:
     key: str
-    value: str
+    value: str | None
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        if not self.key.startswith(_FLINK_PREFIXES):
+        if self.value is None:
+            lake.spark.conf.unset(self.key)
+        elif not self.key.startswith(_FLINK_PREFIXES):
             lake.spark.conf.set(self.key, self.value)
 
 
 def _set(cursor: Cursor) -> Statement | None:
-    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; so is Spark's
-    spelling."""
-    cursor.expect("SET")
+    """`SET 'k' = 'v'`, Flink's spelling: its own keys are accepted without effect, others are Spark's; and options of
+    lake tables, whose keys need no quotes here. Spark's spelling is Spark's."""
+    option = _OPTION.fullmatch(cursor.text)
+    if option is not None:
+        cursor.at = len(cursor.tokens)
+        reset = option["word"].upper() == "RESET"
+        return _Set(option["key"], None if reset else option["value"]) if reset == (option["value"] is None) else None
+    word = cursor.next()
     token = cursor.peek()
-    if token is None or token.kind != "string":
+    if token is None or token.kind != "string" or not word.is_word("SET"):
         return None
     key = cursor.string()
     cursor.expect("=")
-    return _FlinkSet(key, cursor.string())
+    return _Set(key, cursor.string())
 
 
 def _with(cursor: Cursor) -> Statement | None:
-    """Common table expressions before a MERGE; before anything else they are Spark's to read."""
+    """Common table expressions before a MERGE or an INSERT; before anything else they are Spark's to read."""
     depth = 0
     for at, token in enumerate(cursor.tokens):
         if token.kind == "sign":
@@ -114,7 +126,7 @@ def _with(cursor: Cursor) -> Statement | None:
         elif depth == 0 and token.is_word("MERGE") and cursor.tokens[at - 1].value == ")":
             cursor.at = at
             return merge.parse_after_with(cursor)
-    return None
+    return insert_forms.parse_led(cursor)
 
 
 ROOMS: dict[str, Parse] = {
@@ -124,13 +136,15 @@ ROOMS: dict[str, Parse] = {
     "TRUNCATE": ddl.truncate,
     "USE": ddl.use,
     "COMMENT": ddl.comment_on,
-    "INSERT": insert.parse,
+    "INSERT": insert_forms.parse,
+    "WITH": _with,
+    "FROM": insert_forms.parse_led,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
     "MERGE": merge.parse,
     "SET": _set,
-    "WITH": _with,
+    "RESET": _set,
     "SHOW": show.show,
     "DESC": show.describe,
     "DESCRIBE": show.describe,

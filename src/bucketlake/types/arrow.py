@@ -27,7 +27,10 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     converted = _convert(_plain(array), target.type, column, trusted)
     if not target.nullable and converted.null_count:
         raise InvalidError(
-            "null in a NOT NULL column", column=column, nulls=converted.null_count, remedy="fill or filter the nulls"
+            f"Cannot write null to non-null column({column}): null in a NOT NULL column",
+            column=column,
+            nulls=converted.null_count,
+            remedy="fill or filter the nulls",
         )
     return converted
 
@@ -208,7 +211,11 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
         if not member.nullable and child.null_count:
             under = pc.and_(child.is_null(), array.is_valid())
             if pc.any(under).as_py():
-                raise InvalidError("null in a NOT NULL column", column=name, remedy="fill or filter the nulls")
+                raise InvalidError(
+                    f"Cannot write null to non-null column({name}): null in a NOT NULL column",
+                    column=name,
+                    remedy="fill or filter the nulls",
+                )
         children.append(child)
     fields = [target.field(i) for i in range(target.num_fields)]
     known = {member.name for member in fields}

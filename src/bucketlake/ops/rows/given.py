@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import arrow_schema
+from bucketlake.types.model import DataField, arrow_schema, from_arrow_type
 
 Given = Any  # see above
 _TAKEN = "an Arrow table, batch or reader, a pandas DataFrame, a dict of columns, a list of dicts"
@@ -71,6 +71,18 @@ def _of_rows(rows: Sequence[Any]) -> pa.Table:
     if odd:
         raise InvalidError("columns whose names are no text", columns=odd[:10])
     return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def given_fields(data: pa.Table | pa.RecordBatch | Iterable[Any]) -> list[DataField]:
+    """The columns of what `arrow_input` gave, numbered by place; UnsupportedError where no row tells them yet."""
+    schema = getattr(data, "schema", None)
+    if not isinstance(schema, pa.Schema):
+        raise UnsupportedError(
+            "write.merge-schema with batches whose columns are not known beforehand",
+            type=_kind(data),
+            remedy="give an Arrow table or a RecordBatchReader",
+        )
+    return [DataField(place, item.name, from_arrow_type(item.type)) for place, item in enumerate(schema)]
 
 
 def record_batches(data: Given, partition: Mapping[str, Any], schema: TableSchema) -> Iterator[pa.RecordBatch]:

@@ -7,13 +7,14 @@ Spec: docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -26,9 +27,11 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.write import new_commit_user, prepare_write
 from bucketlake.options.options import option_keys
-from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.schema.merging import Merging, merging
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema, apply
+from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import conform, spark_type
+from bucketlake.spark.types import conform, field_types, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.table import Table
 
@@ -50,6 +53,7 @@ class WriteRequest:
     read: Read | None = None  # the rows are changes of rows that this snapshot had
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
     dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
+    evolves: bool = False  # columns were matched by name: option write.merge-schema may add some to the table
     before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
 
     def tell(self, step: str) -> None:
@@ -88,13 +92,17 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     if request.mode not in ("append", "overwrite"):
         raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
     table = table.for_writing()
-    store = table.store
     local = request.local or frame.isLocal()
     kinds = request.kinds
-    if kinds is None and store.schema.primary_keys and KIND_FIELD.name in frame.columns:
+    if kinds is None and table.schema.primary_keys and KIND_FIELD.name in frame.columns:
         kinds = KIND_FIELD.name
     extra = () if kinds is None else (kinds,)
-    rows = conform(_filled(frame, request.partition or {}, store.schema), store.schema.fields, extra)
+    filled, rules = _filled(frame, request.partition or {}, table.schema), Rules.of(spark)
+    if request.evolves and Merging.of(table.options) is not None:
+        rules = replace(rules, fill=True)
+        table = evolved(table, filled, rules, extra)
+    store = table.store
+    rows = conform(filled, store.schema.fields, extra, rules)
     user = new_commit_user(store)
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
@@ -122,6 +130,17 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
     return after_commit(store, compacted or snapshot)
+
+
+def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
+    """The table with a schema that holds the frame's columns (`write.merge-schema`), `extra` apart; nothing is changed
+    where a value of the frame could not be assigned to it then."""
+    given = field_types(T.StructType([field for field in frame.schema.fields if field.name not in extra]))
+    found = Merging.of(table.options, rules.sensitive)
+    changes = [] if found is None else merging(table.schema.fields, given, found)
+    if changes:
+        conform(frame, apply(table.schema, changes, table=table.name).fields, extra, rules)
+    return table.evolved(given, rules.sensitive)
 
 
 def _written(

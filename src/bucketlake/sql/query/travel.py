@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.text.names import LakeName
+from bucketlake.sql.text.names import CATALOG_NAMES, LakeName
 from bucketlake.sql.text.text import Cursor, Token
 
 if TYPE_CHECKING:
@@ -95,16 +95,21 @@ def _ends(tokens: list[Token], at: int) -> bool:
 
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any)."""
+    """Options of `SET spark.paimon.<key>` and `SET spark.paimon.<catalog>.<db>.<table>.<key>` (`*` matches any); those
+    of a table go before."""
     general: dict[str, str] = {}
     special: dict[str, str] = {}
     for key, value in (lake.spark.conf.getAll if settings is None else settings).items():
         prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
         if prefix is None:
             continue
-        parts = key[len(prefix) :].split(".", 3)
-        if len(parts) == 4 and parts[1] in ("*", name.database) and parts[2] in ("*", name.base):
-            special[parts[3]] = value
-        else:
-            general[key[len(prefix) :]] = value
+        own = key[len(prefix) :]
+        catalog, _, rest = own.partition(".")
+        if catalog != "*" and catalog.lower() not in CATALOG_NAMES:
+            general[own] = value
+            continue
+        for table in (name.table, name.base):
+            for pattern in (f"{d}.{t}." for d in (name.database, "*") for t in (table, "*")):
+                if rest.startswith(pattern) and len(rest) > len(pattern):
+                    special[rest[len(pattern) :]] = value
     return {**general, **special}

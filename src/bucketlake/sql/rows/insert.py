@@ -1,132 +1,84 @@
-"""INSERT INTO and INSERT OVERWRITE: the query's columns meet the table's by position or name, as Spark has it."""
+"""INSERT INTO and INSERT OVERWRITE: the query's columns meet the table's by position or name, as Paimon's connector has
+it.
+
+Spec: docs/sql/insert.md
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
-from bucketlake.spark.assignment import Rules, matched, positional
+from bucketlake.schema.merging import MERGE_SCHEMA
+from bucketlake.spark.assignment import positional
 from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
-from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor, blank, option_hints, splice, tokenize
+from bucketlake.sql.text.text import Cursor
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
+HIVE_STYLE = "write.hive-style-dynamic-partition.enabled"
+
 
 @dataclass(slots=True)
 class Insert:
-    """A parsed INSERT. `partition`: column -> the constant's text, or None where the value comes from the query."""
+    """A parsed INSERT. `partition`: column -> the constant's text, or None where the value comes from the query;
+    `replaced`: the condition of REPLACE WHERE."""
 
     overwrite: bool
     partition: dict[str, str | None] | None = None
     columns: list[str] | None = None
     by_name: bool = False
+    replaced: str | None = None
     query: str = ""
     options: dict[str, str] = field(default_factory=dict)
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """One commit."""
-        table = lake.table(name.full)
+        self.prepared(lake, name)()
+
+    def prepared(self, lake: Lake, name: names.LakeName) -> Callable[[], None]:
+        """What remains to be done once the query's tables are read as of now: one commit."""
+        options = {**session_options(lake, name), **self.options}
+        table = lake.table(name.full).with_options(options)
         static = _static(self, table)
         frame = query.run(lake, self.query)
-        if not self.by_name:
-            frame = frame.toDF(*[f"__column_{place}" for place in range(len(frame.columns))])  # its own may repeat
-        frame = frame.select(*_assigned(frame, self, table.schema, static, Rules.of(lake.spark)))
-        options = {**session_options(lake, name), **self.options}
-        request = WriteRequest(local=Cursor(self.query).sees("VALUES"))
-        if self.overwrite:
-            dynamic = _dynamic(lake, self, table.schema, static)
+        if self.by_name:
+            values = [F.expr(_static_cast(text, column, table.schema)).alias(column) for column, text in static.items()]
+            frame = frame.select("*", *values) if values else frame
+        else:
+            frame = _by_position(frame, self, table, static)
+        partition = _static_values(lake, static, table) or None
+        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name)
+        if self.replaced is not None:
+            partition = replaced_partition(self.replaced, table.table)
+            request = replace(request, mode="overwrite", partition=partition, dynamic=False)
+        elif self.overwrite:
+            dynamic = _dynamic(lake.spark, self, table.schema, static)
             options[DYNAMIC_OVERWRITE] = str(dynamic).lower()
-            partition = _static_values(lake, static, table) or None
             request = replace(request, mode="overwrite", partition=partition, dynamic=dynamic)
-        elif static:
-            _static_values(lake, static, table)
-        write(lake.spark, table.with_options(options).table, frame, request)
+        return partial(_write, lake, table.with_options(options), frame, request)
 
 
-def parse(cursor: Cursor) -> Statement | None:
-    """Read an INSERT; the query is left in place, everything before it blanked. INSERT OVERWRITE DIRECTORY is Spark's
-    own statement over files."""
-    cursor.expect("INSERT")
-    overwrite = cursor.accept("OVERWRITE")
-    if overwrite and (cursor.sees("DIRECTORY") or cursor.sees("LOCAL", "DIRECTORY")):
-        return None
-    if not overwrite:
-        cursor.expect("INTO")
-    else:
-        cursor.accept("INTO")
-    cursor.accept("TABLE")
-    cursor.table()
-    found = Insert(overwrite)
-    head = cursor.tokens[cursor.at - 1].end
-    if cursor.accept("PARTITION"):
-        found.partition = _partition(cursor)
-    if cursor.accept("IF", "NOT", "EXISTS"):
-        cursor.fail("INSERT OVERWRITE … IF NOT EXISTS is not supported")
-    if cursor.accept("BY", "NAME"):
-        found.by_name = True
-    elif cursor.sees("(") and not _query_follows(cursor):
-        found.columns = cursor.names()
-    if cursor.sees("REPLACE", "WHERE") or cursor.sees("REPLACE", "ON") or cursor.sees("REPLACE", "USING"):
-        cursor.fail("INSERT … REPLACE is not supported on lake tables; delete, then insert")
-    first = cursor.peek()
-    if first is None:
-        cursor.fail("INSERT needs a query or VALUES")
-    start = first.start if first is not None else 0
-    own = [hint for hint in option_hints(cursor.text, cursor.tokens) if head <= hint.start < start]
-    for hint in own:
-        found.options.update(hint.options)
-    found.query = _without_defaults(blank(cursor.rest(), [(hint.start, hint.end) for hint in own]))
-    return found
+def _write(lake: Lake, table: LakeTable, frame: DataFrame, request: WriteRequest) -> None:
+    write(lake.spark, table.table, frame, request)
 
 
-def _partition(cursor: Cursor) -> dict[str, str | None]:
-    spec: dict[str, str | None] = {}
-
-    def pair() -> None:
-        name = cursor.identifier()
-        if name.lower() in {other.lower() for other in spec}:
-            cursor.fail(f"partition column {name} is given twice")
-        spec[name] = cursor.constant()[0] if cursor.accept("=") else None
-
-    cursor.bracketed(pair)
-    return spec
-
-
-def _query_follows(cursor: Cursor) -> bool:
-    """Whether the bracket here opens a query rather than a column list."""
-    ahead = 1
-    while (token := cursor.peek(ahead)) is not None and token.value == "(":
-        ahead += 1
-    return token is not None and any(token.is_word(word) for word in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"))
-
-
-def _without_defaults(query_text: str) -> str:
-    """VALUES with NULL for the word DEFAULT: a null becomes its column's default."""
-    tokens = tokenize(query_text)
-    if not tokens or not tokens[0].is_word("VALUES"):
-        return query_text
-    pieces = [
-        (token.start, token.end, "NULL".ljust(token.end - token.start))
-        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
-        if token.is_word("DEFAULT") and before.value in ("(", ",") and after.value in (")", ",")
-    ]
-    return splice(query_text, pieces)
-
-
-def _dynamic(lake: Lake, insert: Insert, schema: TableSchema, static: dict[str, str]) -> bool:
+def _dynamic(spark: SparkSession, insert: Insert, schema: TableSchema, static: dict[str, str]) -> bool:
     """Whether only the partitions that the query yields are replaced: Spark's partitionOverwriteMode says, unless the
     statement names a partition whole."""
     if len(static) >= len(schema.partition_keys):
@@ -134,7 +86,7 @@ def _dynamic(lake: Lake, insert: Insert, schema: TableSchema, static: dict[str, 
     mode = insert.options.get(DYNAMIC_OVERWRITE)
     if mode is not None:
         return mode.lower() == "true"
-    return str(lake.spark.conf.get(OVERWRITE_MODE, "static")).lower() == "dynamic"
+    return str(spark.conf.get(OVERWRITE_MODE, "static")).lower() == "dynamic"
 
 
 def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
@@ -175,36 +127,47 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
     return found
 
 
-def _assigned(
-    frame: DataFrame, insert: Insert, schema: TableSchema, static: dict[str, str], rules: Rules
-) -> list[Column]:
-    """The table's columns that the query or the PARTITION clause gives, under their names; members of rows too, where
-    the query is taken by position."""
-    own = [name for name in schema.field_names if name not in static]
-    if insert.by_name:
-        places = matched(frame.columns, own, rules)
-        columns = [F.col(quoted(frame.columns[place])).alias(name) for name, place in places.items()]
-    else:
-        columns = _by_position(frame, insert, schema, own)
-    return columns + [F.expr(_static_cast(value, name, schema)).alias(name) for name, value in static.items()]
-
-
-def _by_position(frame: DataFrame, insert: Insert, schema: TableSchema, own: list[str]) -> list[Column]:
-    listed = _listed(insert, own)
+def _by_position(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> DataFrame:
+    """The query under the names of the table's columns that it and the PARTITION clause give, at every level."""
+    schema = table.schema
+    listed = _listed(insert, _order(frame, insert, table, static))
     given = frame.schema.fields
     if len(given) != len(listed):
         raise InvalidError(
-            "INSERT has another number of columns than its query",
-            columns=len(listed),
-            query_columns=len(given),
-            remedy=f"give values for {', '.join(listed)}",
+            f"Cannot write to `{table.name}`, the number of data columns ({len(given)}) doesn't match the table "
+            f"schema's ({len(listed)})",
+            columns=listed,
+            remedy=f"give values for {', '.join(listed)}"
+            + (", or INSERT … BY NAME, which may add columns" if table.options.get(MERGE_SCHEMA) else ""),
         )
-    columns = []
-    for name, source in zip(listed, given, strict=True):
+    frame = frame.toDF(*[f"__column_{place}" for place in range(len(given))])  # its own may repeat
+    columns: list[Column] = []
+    for place, (name, source) in enumerate(zip(listed, given, strict=True)):
         kind = positional(source.dataType, spark_type(schema.field(name).type))
-        column = F.col(source.name)
+        column = F.col(f"__column_{place}")
         columns.append((column if kind == source.dataType else column.cast(kind)).alias(name))
-    return columns
+    values = [F.expr(_static_cast(text, name, schema)).alias(name) for name, text in static.items()]
+    return frame.select(*columns, *values)
+
+
+def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> list[str]:
+    """The columns in which a query is taken by position: the table's, without those that PARTITION gives.
+
+    Hive takes the partition columns that the query gives last; with its option so is a query whose names are not in the
+    table's order: with a PARTITION clause any, else, overwriting dynamically, one whose names are in Hive's."""
+    own = [name for name in table.schema.field_names if name not in static]
+    if insert.columns is not None or not table.options.get(HIVE_STYLE):
+        return own
+    clause = {name.lower() for name in insert.partition or ()}
+    moved = [name for name in table.schema.partition_keys if name in own and (not clause or name.lower() in clause)]
+    hive = [*(name for name in own if name not in moved), *moved]
+    given = [name.lower() for name in frame.columns]
+    if given == [name.lower() for name in own]:
+        return own
+    if insert.partition is None:
+        dynamic = insert.overwrite and _dynamic(table.spark, insert, table.schema, static)
+        return hive if dynamic and given == [name.lower() for name in hive] else own
+    return hive if moved else own
 
 
 def _listed(insert: Insert, own: list[str]) -> list[str]:

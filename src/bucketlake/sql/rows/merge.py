@@ -127,8 +127,6 @@ class MergeInto:
             refuse_delete(schema)
         self._refuse_subqueries()
         rules = Rules.of(lake.spark)
-        if rules.policy == "ANSI":
-            rules = replace(rules, policy="EXPLICIT")
         columns = self.source.frame(lake).columns
         merge = expanded(self._merge(lake, schema, columns), schema, columns, rules)
         for clause in merge.clauses:

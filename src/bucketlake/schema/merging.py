@@ -1,0 +1,130 @@
+"""What rows bring that a table's columns do not hold, as changes of its schema (`write.merge-schema`).
+
+Columns and ROW members that the table lacks are added, nullable and at the end; types change only with
+`write.merge-schema.type-widening`, and with loss only with `write.merge-schema.explicit-cast` besides.
+
+Spec: docs/spec/schema.md#merging
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.options import TableOptions
+from bucketlake.schema.change import AddColumn, SchemaChange, UpdateColumnType
+from bucketlake.schema.evolution import cast_allowed
+from bucketlake.types.model import DataField, DataType, Root, decimal_type, type_text
+
+MERGE_SCHEMA = "write.merge-schema"
+_INSIDE = {Root.ARRAY: "element", Root.MAP: "value"}
+_LENGTHS = (Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY)
+_TIMES = (Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What a merge may do. `widen`: change types without loss; `explicit`: with loss too; `sensitive`: names that
+    differ in case are two columns."""
+
+    widen: bool = False
+    explicit: bool = False
+    sensitive: bool = False
+
+    @classmethod
+    def of(cls, options: TableOptions, sensitive: bool = False) -> Merging | None:
+        """What the options of a write allow, None if they leave the schema alone."""
+        if not options.get(MERGE_SCHEMA):
+            return None
+        widen, explicit = options.get(f"{MERGE_SCHEMA}.type-widening"), options.get(f"{MERGE_SCHEMA}.explicit-cast")
+        return cls(bool(widen), bool(explicit), sensitive)
+
+
+def merging(fields: Sequence[DataField], given: Sequence[DataField], rules: Merging) -> list[SchemaChange]:
+    """The changes after which columns `fields` hold rows of the columns `given`, none if they do.
+
+    Nullability, comments and the order of what is there stay. Errors: InvalidError for a name that is given twice,
+    UnsupportedError for types that cannot be merged.
+    """
+    return list(_columns(fields, given, (), rules))
+
+
+def _columns(
+    own: Sequence[DataField], given: Sequence[DataField], path: tuple[str, ...], rules: Merging
+) -> Iterator[SchemaChange]:
+    exact = rules.sensitive or len({item.name.lower() for item in own}) < len(own)
+
+    def key(name: str) -> str:
+        return name if exact else name.lower()
+
+    found: dict[str, DataField] = {}
+    for item in given:
+        if key(item.name) in found:
+            name = ".".join((*path, item.name))
+            raise InvalidError(f"Cannot write, due to ambiguous column name `{name}`", remedy="name each column once")
+        found[key(item.name)] = item
+    for column in own:
+        update = found.pop(key(column.name), None)
+        if update is not None:
+            yield from _type(column.type, update.type, (*path, column.name), rules)
+    for item in found.values():
+        yield AddColumn((*path, item.name), _loose(item.type), item.description)
+
+
+def _loose(t: DataType) -> DataType:
+    """The type with nulls allowed at every level: what these rows happen to lack, later ones may not."""
+    return replace(
+        t.with_nullable(True),
+        element=None if t.element is None else _loose(t.element),
+        fields=tuple(replace(item, type=_loose(item.type)) for item in t.fields),
+    )
+
+
+def _type(base: DataType, update: DataType, path: tuple[str, ...], rules: Merging) -> Iterator[SchemaChange]:
+    if base.with_nullable(True) == update.with_nullable(True):
+        return
+    if base.root is Root.ROW and update.root is Root.ROW:
+        yield from _columns(base.fields, update.fields, path, rules)
+    elif base.root is update.root and base.root in _INSIDE and base.element and update.element:
+        if base.key is not None and update.key is not None and list(_type(base.key, update.key, path, rules)):
+            raise _unmerged(base, update, path, "the keys of a MAP do not change")
+        inner = (*path, _INSIDE[base.root])
+        for change in _type(base.element, update.element, inner, rules):
+            if isinstance(change, UpdateColumnType) and change.column == inner:
+                raise _unmerged(base, update, path, "elements of ARRAY and MAP are not widened")
+            yield change
+    elif rules.widen:
+        wanted = _widened(base, update, path, rules)
+        if wanted.with_nullable(True) != base.with_nullable(True):
+            yield UpdateColumnType(path, wanted)
+
+
+def _widened(base: DataType, update: DataType, path: tuple[str, ...], rules: Merging) -> DataType:
+    """The type that holds the values of both."""
+    if base.root is Root.DECIMAL and update.root is Root.DECIMAL:
+        if base.scale != update.scale:
+            raise _unmerged(base, update, path, "decimal types with different scale")
+        return decimal_type(max(base.precision or 0, update.precision or 0), base.scale or 0, nullable=base.nullable)
+    if not cast_allowed(base, update, explicit=rules.explicit):
+        raise _unmerged(base, update, path, f"{MERGE_SCHEMA}.explicit-cast allows more changes")
+    if not rules.explicit and _narrows(base, update):
+        raise _unmerged(base, update, path, "the target type has a smaller length or precision")
+    return update.with_nullable(base.nullable)
+
+
+def _narrows(base: DataType, update: DataType) -> bool:
+    if base.root in _LENGTHS and update.root in _LENGTHS:
+        return (base.length or 1) > (update.length or 1)
+    if base.root in _TIMES and update.root in _TIMES:
+        return (base.precision or 0) > (update.precision or 0)
+    return False
+
+
+def _unmerged(base: DataType, update: DataType, path: tuple[str, ...], why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Failed to merge data types {type_text(base)} and {type_text(update)}",
+        column=".".join(path),
+        reason=why,
+        remedy="cast the column, or ALTER TABLE first",
+    )
