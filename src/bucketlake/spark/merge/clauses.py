@@ -6,8 +6,8 @@ Texts are SQL of the user's, with blanks before them where the statement has oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from bucketlake.errors import InvalidError
@@ -28,10 +28,12 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An assignment. `path`: the column, and the member of it, by the table's names."""
+    """An assignment. `path`: the column, and the member of it, by the table's names; `keeps`: members of ROW that the
+    value lacks stay as they are."""
 
     path: tuple[str, ...]
     text: str
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +83,32 @@ class Merge:
 def expanded(merge: Merge, schema: TableSchema, source: Sequence[str], rules: Rules) -> Merge:
     """The MERGE with each star as assignments. `source`: the source's columns; those that the table lacks are left out.
 
-    Raises InvalidError for a column of the table that the source lacks.
+    Raises InvalidError for a column of the table that the source lacks, unless the rules fill what is missing.
     """
-    clauses = []
-    for clause in merge.clauses:
-        if clause.star:
-            values = tuple(_of_star(merge, clause, name, source, rules) for name in schema.field_names)
-            clause = Clause(clause.side, clause.kind, clause.condition, values)
-        clauses.append(clause)
-    return Merge(merge.target, merge.source, merge.on, tuple(clauses), merge.equalities, merge.only, merge.words)
+    clauses = [
+        replace(clause, values=tuple(_of_star(merge, clause, schema, source, rules)), star=False)
+        if clause.star
+        else clause
+        for clause in merge.clauses
+    ]
+    return replace(merge, clauses=tuple(clauses))
 
 
-def _of_star(merge: Merge, clause: Clause, name: str, source: Sequence[str], rules: Rules) -> Value:
-    found = next((other for other in source if _same(other, name, rules)), None)
-    if found is None:
-        verb = "UPDATE" if clause.kind == UPDATE else "INSERT"
-        raise InvalidError(
-            f"Cannot {verb} * target column '{name}': source is missing this column",
-            column=name,
-            source=list(source),
-            remedy="name the columns, or set 'write.merge-schema' = 'true'",
-        )
-    return Value((name,), f"{quoted(merge.source)}.{quoted(found)}")
-
-
-def _same(left: str, right: str, rules: Rules) -> bool:
-    return left == right if rules.sensitive else left.lower() == right.lower()
+def _of_star(merge: Merge, clause: Clause, schema: TableSchema, source: Sequence[str], rules: Rules) -> Iterator[Value]:
+    places = {name if rules.sensitive else name.lower(): name for name in source}
+    for name in schema.field_names:
+        found = places.get(name if rules.sensitive else name.lower())
+        if found is not None:
+            keeps = rules.fill and clause.kind == UPDATE
+            yield Value((name,), f"{quoted(merge.source)}.{quoted(found)}", keeps)
+        elif not rules.fill:
+            verb = "UPDATE" if clause.kind == UPDATE else "INSERT"
+            raise InvalidError(
+                f"Cannot {verb} * target column '{name}': source is missing this column",
+                column=name,
+                source=list(source),
+                remedy="name the columns, or set 'write.merge-schema' = 'true'",
+            )
 
 
 def check_values(clause: Clause) -> None:

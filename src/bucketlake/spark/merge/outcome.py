@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
-from bucketlake.spark.assignment import Rules
+from bucketlake.spark.assignment import Rules, check_assignment, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value
 from bucketlake.spark.types import quoted, spark_type, stored
 from bucketlake.types.model import DataField, Root
@@ -96,7 +96,10 @@ def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.
         return scope.old(item.name) if scope.deletes_rows else F.lit(None).cast(spark_type(item.type))
     if not own:
         return F.lit(None).cast(spark_type(item.type)) if clause.kind == INSERT else scope.old(item.name)
-    if len(own[0].path) == 1:
+    kind = types[own[0].text]
+    if len(own[0].path) == 1 and own[0].keeps and isinstance(kind, T.StructType) and item.type.root is Root.ROW:
+        value = _kept(F.expr(own[0].text), kind, scope.old(item.name), item, scope.rules)
+    elif len(own[0].path) == 1:
         value = stored(F.expr(own[0].text), types[own[0].text], item, scope.rules)
     else:
         value = _members(scope.old(item.name), item, own, 1, scope, types)
@@ -120,3 +123,34 @@ def _members(
             part = _members(part, member, own, depth + 1, scope, types)
         parts.append(part.cast(spark_type(member.type)).alias(member.name))
     return F.struct(*parts)
+
+
+def _kept(new: Column, source: T.StructType, old: Column, item: DataField, rules: Rules) -> Column:
+    """The new value of a ROW, with the old one's members where it has none. Null where it is null and keeps nothing."""
+    check_assignment(source, spark_type(item.type), item.name, rules)
+    own = members(source, T.StructType(spark_type(item.type).fields), rules, item.name)
+    parts = []
+    for given, member in zip(own, item.type.fields, strict=True):
+        if given is None:
+            part = old.getField(member.name)
+        elif isinstance(given.dataType, T.StructType) and member.type.root is Root.ROW:
+            part = _kept(new.getField(given.name), given.dataType, old.getField(member.name), member, rules)
+        else:
+            part = stored(new.getField(given.name), given.dataType, member, rules)
+        parts.append(part.cast(spark_type(member.type)).alias(member.name))
+    gone = new.isNull() & old.isNull() if _keeps(source, item, rules) else new.isNull()
+    return F.when(~gone, F.struct(*parts))
+
+
+def _keeps(source: T.StructType, item: DataField, rules: Rules) -> bool:
+    """Whether a ROW has members, at any depth, that the source lacks."""
+    own = members(source, T.StructType(spark_type(item.type).fields), rules, item.name)
+    return any(
+        given is None
+        or (
+            isinstance(given.dataType, T.StructType)
+            and member.type.root is Root.ROW
+            and _keeps(given.dataType, member, rules)
+        )
+        for given, member in zip(own, item.type.fields, strict=True)
+    )

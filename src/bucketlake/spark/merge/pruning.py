@@ -56,7 +56,7 @@ def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predi
     """What the source's values say of a column that must equal one of them."""
     if data is None or item.source is None:
         return None
-    places = [at for at, name in enumerate(data.column_names) if name.lower() == item.source.lower()]
+    places = [at for at, name in enumerate(data.column_names) if name == item.source]
     field = schema.field(item.column)
     if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
         return None

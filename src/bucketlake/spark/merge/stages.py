@@ -16,12 +16,15 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
+from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
-from bucketlake.spark.types import quoted
+from bucketlake.spark.types import quoted, spark_schema
 
 _MATCHED = "__bucketlake_matched"
 
@@ -113,3 +116,12 @@ def has_nulls(held: Held, columns: Sequence[str]) -> bool:
         return any(held.data.column(name).null_count for name in columns)
     some = reduce(lambda left, right: left | right, [F.col(quoted(name)).isNull() for name in columns])
     return bool(held.frame.where(some).limit(1).count())
+
+
+def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.StructType, rules: Rules) -> None:
+    """Let Spark and the rules say what is wrong with a MERGE into a table of this schema, before anything is done."""
+    target = spark.createDataFrame([], spark_schema(schema.fields)).alias(merge.target)
+    other = spark.createDataFrame([], source).alias(merge.source)
+    both = target.join(other, F.expr(merge.on), "inner")
+    for side, frame in ((Side.MATCHED, both), (Side.NOT_MATCHED, other), (Side.NOT_MATCHED_BY_SOURCE, target)):
+        _ = outcome(frame, merge.of(side), Scope(schema, rules, merge.target)).schema if merge.of(side) else None

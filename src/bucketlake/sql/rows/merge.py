@@ -10,11 +10,13 @@ Spec: docs/sql/merge.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import sqlglot
+from pyspark.sql.types import NullType, StructField, StructType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -23,6 +25,8 @@ from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
 from bucketlake.ops.commit.outcome import has_moved
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
+from bucketlake.schema.merging import MERGE_SCHEMA, Merging, merging
+from bucketlake.schema.schema import apply
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.appended import AppendedMerge
 from bucketlake.spark.merge.clauses import (
@@ -40,6 +44,9 @@ from bucketlake.spark.merge.clauses import (
 from bucketlake.spark.merge.held import Held, hold
 from bucketlake.spark.merge.keyed import KeyedMerge
 from bucketlake.spark.merge.pruning import matching
+from bucketlake.spark.merge.stages import check
+from bucketlake.spark.table import LakeTable
+from bucketlake.spark.types import field_types
 from bucketlake.spark.write.first_load import is_cheap
 from bucketlake.sql.query import query
 from bucketlake.sql.query.pushdown import Settings, Source, condition
@@ -55,7 +62,6 @@ if TYPE_CHECKING:
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
-    from bucketlake.spark.table import LakeTable
 
 _NAMELESS = "__bucketlake_source"
 _NO_ALIAS = ("ON", "WHEN", "USING")
@@ -104,6 +110,29 @@ class _Source:
         return frame.toDF(*self.columns)
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of one table in a text. `qualifiers`: names of the table; `others`: the other table's columns, which
+    an unqualified name may mean as well."""
+
+    names: Sequence[str]
+    qualifiers: tuple[tuple[str, ...], ...]
+    others: Sequence[str]
+    rules: Rules
+
+    def find(self, parts: tuple[str, ...]) -> str | None:
+        """The column that a name in parts means for certain."""
+        fold = str if self.rules.sensitive else str.lower
+        wanted = tuple(fold(part) for part in parts)
+        places = [name for name in self.names if wanted and fold(name) == wanted[-1]]
+        if len(places) != 1:
+            return None
+        if len(wanted) == 1:
+            return None if wanted[0] in {fold(name) for name in self.others} else places[0]
+        known = [tuple(part.lower() for part in qualifier) for qualifier in self.qualifiers if qualifier]
+        return places[0] if tuple(part.lower() for part in parts[:-1]) in known else None
+
+
 @dataclass(slots=True)
 class MergeInto:
     """A parsed MERGE. `evolves`: WITH SCHEMA EVOLUTION."""
@@ -127,20 +156,59 @@ class MergeInto:
             refuse_delete(schema)
         self._refuse_subqueries()
         rules = Rules.of(lake.spark)
-        columns = self.source.frame(lake).columns
-        merge = expanded(self._merge(lake, schema, columns), schema, columns, rules)
-        for clause in merge.clauses:
-            check_values(clause)
-        writable, known = table.table.for_writing(), self._known(lake, table, columns)
-        spark = lake.spark
-        if schema.primary_keys:
-            KeyedMerge(spark, writable, merge, rules).run(
+        source = self.source.frame(lake).schema
+        table, rules = self._evolved(table, source, rules)
+        merge = self._planned(table, source.names, rules)
+        writable, known = table.table.for_writing(), self._known(lake, table, source.names)
+        if table.schema.primary_keys:
+            KeyedMerge(lake.spark, writable, merge, rules).run(
                 lambda base: self._take(lake, table, base),
-                lambda source: matching(merge, schema, source, known),
+                lambda held: matching(merge, table.schema, held, known),
             )
         else:
             prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
-            AppendedMerge(spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
+            AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
+
+    def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
+        merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)
+        for clause in merge.clauses:
+            check_values(clause)
+        return merge
+
+    def _evolved(self, table: LakeTable, source: StructType, rules: Rules) -> tuple[LakeTable, Rules]:
+        """The table with the columns that the source brings, and rules that fill what it lacks; where the statement or
+        the option `write.merge-schema` wants that.
+
+        Spec: docs/sql/merge.md#new-columns
+        """
+        if self.evolves:
+            table = table.with_options({MERGE_SCHEMA: "true"})
+        merging_rules = Merging.of(table.options, rules.sensitive)
+        if merging_rules is None:
+            return table, rules
+        rules = replace(rules, fill=True)
+        given = field_types(StructType([field for field in source.fields if self._brings(field, table.schema, rules)]))
+        changes = merging(table.schema.fields, given, merging_rules)
+        if changes:
+            future = apply(table.schema, changes, table=table.name)
+            merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
+            check(table.spark, merge, future, source, rules)
+        return LakeTable(table.spark, table.table.evolved(given, rules.sensitive)) if given else table, rules
+
+    def _brings(self, field: StructField, schema: TableSchema, rules: Rules) -> bool:
+        """Whether a column of the source may become one of the table: with a star each may, else those assigned to."""
+        if isinstance(field.dataType, NullType):
+            return False
+        clauses = [clause for clause in self.clauses if clause.side is not Side.NOT_MATCHED_BY_SOURCE]
+        if any(clause.columns is None for clause in clauses):
+            return True
+        known = _fold(schema.field_names, rules)
+        own = {tuple(_fold([self.target.alias or self.target.parts[-1]], rules))}
+        name = next(iter(_fold([field.name], rules)))
+        written = [
+            tuple(part if rules.sensitive else part.lower() for part in n) for c in clauses for n in c.columns or ()
+        ]
+        return name not in known and any(n == (name,) or (n[-1:] == (name,) and n[:-1] in own) for n in written)
 
     def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
         """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
@@ -153,7 +221,7 @@ class MergeInto:
 
     # ---- as values
 
-    def _merge(self, lake: Lake, schema: TableSchema, columns: list[str]) -> Merge:
+    def _merge(self, schema: TableSchema, columns: list[str], rules: Rules) -> Merge:
         target = self.target.alias if self.target.alias is not None else self.target.parts[-1]
         if target.lower() == self.source.name.lower():
             raise InvalidError(
@@ -161,7 +229,7 @@ class MergeInto:
                 name=target,
                 remedy="give them aliases of their own: MERGE INTO t AS a",
             )
-        equalities, only = self._equalities(schema, target, columns)
+        equalities, only = self._equalities(schema, target, columns, rules)
         texts = [self.on, *(text for clause in self.clauses for text in (clause.condition, *clause.values) if text)]
         return Merge(
             target,
@@ -196,41 +264,26 @@ class MergeInto:
         longer += [self.source.parts]
         return blank(cut, [span for parts in longer if len(parts) > 1 for span in _qualifiers(text, parts)])
 
-    def _equalities(self, schema: TableSchema, target: str, columns: list[str]) -> tuple[list[Equality], bool]:
+    def _equalities(
+        self, schema: TableSchema, target: str, columns: list[str], rules: Rules
+    ) -> tuple[list[Equality], bool]:
         """The comparisons of target columns in the condition that must all hold, and whether they are all of it."""
+        whole = () if self.target.alias is not None else self.target.parts
+        mine = _Columns(schema.field_names, ((target,), whole), columns, rules)
+        theirs = _Columns(columns, ((self.source.name,), self.source.parts), schema.field_names, rules)
         found: list[Equality] = []
         only = True
         for part in _conjuncts(self.on.text):
             sides = [_names(text) for text in part]
-            if len(part) != 2:
+            pairs = [(mine.find(own), other) for own, other in (sides, sides[::-1])] if len(sides) == 2 else []
+            item = next(((own, other) for own, other in pairs if own is not None and mine.find(other) is None), None)
+            if item is None or item[0] is None:
                 only = False
                 continue
-            own = [self._own_column(side, schema, target, columns) for side in sides]
-            pairs = [(own[0], sides[1], own[1]), (own[1], sides[0], own[0])]
-            item = next(((mine, other) for mine, other, theirs in pairs if mine is not None and theirs is None), None)
-            if item is None:
-                only = False
-                continue
-            source = self._source_column(item[1], columns)
+            source = theirs.find(item[1])
             only = only and source is not None
             found.append(Equality(item[0], source))
         return found, only
-
-    def _own_column(self, parts: tuple[str, ...], schema: TableSchema, target: str, columns: list[str]) -> str | None:
-        known = {name.lower(): name for name in schema.field_names}
-        lower = tuple(part.lower() for part in parts)
-        if len(lower) == 1:
-            return None if lower[0] in {name.lower() for name in columns} else known.get(lower[0])
-        whole = tuple(part.lower() for part in self.target.parts) if self.target.alias is None else ()
-        if lower[:-1] in ((target.lower(),), whole):
-            return known.get(lower[-1])
-        return None
-
-    def _source_column(self, parts: tuple[str, ...], columns: list[str]) -> str | None:
-        lower = tuple(part.lower() for part in parts)
-        places = [name for name in columns if lower and name.lower() == lower[-1]]
-        qualified = ((), (self.source.name.lower(),), tuple(part.lower() for part in self.source.parts))
-        return places[0] if len(places) == 1 and lower[:-1] in qualified else None
 
     def _known(self, lake: Lake, table: LakeTable, columns: list[str]) -> Predicate | None:
         """What the condition says of the target's rows alone. Names that are also the source's are left to Spark."""
@@ -400,6 +453,10 @@ def _assignment(cursor: Cursor) -> tuple[tuple[str, ...], _Text]:
     name = cursor.name()
     cursor.expect("=")
     return name, _expression(cursor, ",", "WHEN")
+
+
+def _fold(names: Sequence[str], rules: Rules) -> set[str]:
+    return {name if rules.sensitive else name.lower() for name in names}
 
 
 def _default(schema: TableSchema, path: tuple[str, ...]) -> str:

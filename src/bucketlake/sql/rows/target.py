@@ -221,15 +221,19 @@ def parse_condition(cursor: Cursor) -> str | None:
 
 
 def column_path(schema: TableSchema, target: Target, written: tuple[str, ...], verb: str) -> tuple[str, ...]:
-    """Column and member names as the table has them, without the table's own name in front; InvalidError for others."""
-    known = {name.lower(): name for name in schema.field_names}
+    """Column and member names as the table has them, without the table's own name before; InvalidError for others."""
+    known = {**{name.lower(): name for name in schema.field_names}, **{name: name for name in schema.field_names}}
     qualifiers = (target.alias,) if target.alias is not None else target.parts
     parts = written
-    while parts and parts[0].lower() not in known and parts[0].lower() in {q.lower() for q in qualifiers if q}:
+    while (
+        parts
+        and not {parts[0], parts[0].lower()} & known.keys()
+        and parts[0].lower() in {q.lower() for q in qualifiers if q}
+    ):
         parts = parts[1:]
-    if not parts or parts[0].lower() not in known:
+    if not parts or not {parts[0], parts[0].lower()} & known.keys():
         raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names))
-    path = [known[parts[0].lower()]]
+    path = [known.get(parts[0]) or known[parts[0].lower()]]
     kind = schema.field(path[0]).type
     for part in parts[1:]:
         members = {item.name.lower(): item for item in kind.fields} if kind.root is Root.ROW else {}
