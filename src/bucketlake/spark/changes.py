@@ -17,12 +17,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
+from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
 from bucketlake.ops.change.row_changes import (
+    deletes_by_rewrite,
     is_everything,
     live_partitions,
     refuse_delete,
+    refuse_merging,
     refuse_update,
     required,
     whole_partitions,
@@ -30,7 +33,7 @@ from bucketlake.ops.change.row_changes import (
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.scan import Scan, plan
-from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
@@ -64,8 +67,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     done, snapshot = _without_spark(table, predicate)
     if done:
         return snapshot
-    refuse_delete(table.schema)
-    if not table.schema.primary_keys:
+    if not table.schema.primary_keys or deletes_by_rewrite(table.schema):
         return delete_places(spark, table, predicate, _chooser(where))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
 
@@ -82,7 +84,7 @@ def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot |
     whole = whole_partitions(table.store, predicate)
     if whole is not None:
         return True, table.drop_partitions(whole) if whole else None
-    if not is_small(table, predicate):
+    if deletes_by_rewrite(table.schema) or not is_small(table, predicate):
         return False, None
     refuse_delete(table.schema)
     return True, table.delete(predicate)
@@ -117,8 +119,16 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
 
 
 def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
-    """Delete the rows of an append table that `choose` finds; `prune`: what is known of them, to leave out files."""
-    return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose), rewriter(spark)))
+    """Delete the rows of an append table that `choose` finds, or of a primary-key table by rewriting its files.
+    `prune`: what is known of them, to leave out files."""
+    find = finder(spark, choose)
+
+    def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
+        refuse_merging(splits)
+        return find(store, splits, base)
+
+    means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))
+    return after_commit(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:

@@ -26,14 +26,14 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
-from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_changes import is_everything, whole_partitions
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
-from bucketlake.ops.rows.read import matching_positions, read_rows
-from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
+from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
+from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.entries import BucketKey
@@ -374,7 +374,9 @@ def rewritten_here(store: Store, parts: Sequence[Sequence[Touched]]) -> list[lis
 
 def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
     """New files with the rows that are left of these; in bucketed tables with sequence numbers of the file that they
-    replace. On failure none stays."""
+    replace, in primary-key tables on its level, each row with its own. On failure none stays."""
+    if store.schema.primary_keys:
+        return [file for touched in part for file in _rewritten_keyed(store, touched)]
     roller = Roller(store, part[0].split.partition, part[0].split.bucket)
     try:
         for touched in part:
@@ -393,3 +395,18 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
         numbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
         first = last + 1
     return numbered
+
+
+def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
+    """The rows that are left of a file of a primary-key table that needs no merge."""
+    split, file = touched.split, touched.file
+    layout = file_layout(store, file, store.schema.key_value_fields)
+    roller = Roller(store, split.partition, split.bucket, Rolling(file.level, FileSource.COMPACT))
+    try:
+        for batch in read_file(store, path_of(store, split, file), layout, None, _mask(file, touched.dead)):
+            if batch.num_rows:
+                roller.write(layout.rows(batch))
+        return roller.close()
+    except BaseException:
+        roller.abort()
+        raise

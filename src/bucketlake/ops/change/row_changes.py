@@ -5,11 +5,12 @@ Spec: docs/spec/row_changes.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, columns_of, is_exact
@@ -41,6 +42,29 @@ def refuse_delete(schema: TableSchema) -> None:
             raise UnsupportedError(unable + f"please set {_AGGREGATE_ON_DELETE} to true.")
     else:
         raise UnsupportedError(f"Merge engine {engine} can not support batch delete.")
+
+
+def deletes_by_rewrite(schema: TableSchema) -> bool:
+    """Whether rows of a primary-key table go by rewriting their files: its merge engine takes no delete rows.
+
+    Spec: docs/spec/row_changes.md#by-rewriting
+    """
+    if not schema.primary_keys or schema.table_options.get("deletion-vectors.enabled"):
+        return False
+    try:
+        refuse_delete(schema)
+    except UnsupportedError:
+        return True
+    return False
+
+
+def refuse_merging(splits: Sequence[Split]) -> None:
+    """UnsupportedError, in Paimon's words, where rows of a primary-key table are not rows of one file each."""
+    if any(not split.raw or any(file.delete_row_count != 0 for file in split.files) for split in splits):
+        raise UnsupportedError(
+            "Only compacted table can generate touched files, please use 'COMPACT' procedure first.",
+            remedy="CALL sys.compact(table => '…'), then delete",
+        )
 
 
 def refuse_update(schema: TableSchema, columns: Iterable[str]) -> None:
