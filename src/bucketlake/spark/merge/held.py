@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -40,6 +41,12 @@ class Held:
         return Held(
             self.frame.drop(column), None if self.data is None else self.data.drop_columns([column]), self.count
         )
+
+    def less(self, spark: SparkSession, numbers: pa.ChunkedArray) -> DataFrame:
+        """The rows whose `NUMBER` is none of these, of few rows."""
+        assert self.data is not None
+        rest = self.data.filter(pc.invert(pc.is_in(self.data.column(NUMBER), value_set=numbers)))
+        return _frame(spark, rest, self.frame.schema)
 
     def for_join(self) -> DataFrame:
         """The frame, to be sent to every task where it is not large."""
@@ -77,8 +84,16 @@ def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.Stru
     if numbered:
         data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
         schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
-    frame = spark.createDataFrame(data, schema) if data.num_rows else spark.createDataFrame([], schema)
-    return Held(frame.toDF(*names), data.rename_columns(names), data.num_rows)
+    schema = T.StructType([T.StructField(name, f.dataType, True) for name, f in zip(names, schema.fields, strict=True)])
+    return Held(_frame(spark, data, schema), data.rename_columns(names), data.num_rows)
+
+
+def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFrame:
+    """A frame of rows in the driver, whose column names may repeat."""
+    plain = T.StructType([T.StructField(f"c{place}", f.dataType, True) for place, f in enumerate(schema.fields)])
+    rows = data.rename_columns(plain.names)
+    frame = spark.createDataFrame(rows, plain) if rows.num_rows else spark.createDataFrame([], plain)
+    return frame.toDF(*schema.names)
 
 
 def _fits(schema: T.StructType) -> bool:

@@ -71,19 +71,23 @@ class Stages:
             pairs = hold(self.spark, outcome(both, self.merge.of(Side.MATCHED), scope), small=few)
             parts.append(pairs.without(NUMBER))
         if self.merge.of(Side.NOT_MATCHED):
-            own = source.frame.alias(self.merge.source)
-            if pairs is None:
-                alone = own.join(left, F.expr(self.merge.on), "left_anti")
-            else:
-                few = source.few and pairs.few
-                numbers = pairs.frame.select(F.col(NUMBER).alias(_MATCHED))
-                alone = own.join(numbers, F.expr(f"{NUMBER} = {_MATCHED}"), "left_anti")
-            parts.append(hold(self.spark, self.inserted(alone), small=few))
+            few = source.few and (self.small if pairs is None else pairs.few)
+            parts.append(hold(self.spark, self.inserted(self._unmatched(left, source, pairs)), small=few))
         if self.merge.of(Side.NOT_MATCHED_BY_SOURCE):
             alone = left.join(right, F.expr(self.merge.on), "left_anti")
             clauses = self.merge.of(Side.NOT_MATCHED_BY_SOURCE)
             parts.append(hold(self.spark, outcome(alone, clauses, self.scope), small=self.small))
         return Rows(tuple(parts), pairs)
+
+    def _unmatched(self, target: DataFrame, source: Held, pairs: Held | None) -> DataFrame:
+        """The rows of the source that match none."""
+        own = source.frame.alias(self.merge.source)
+        if pairs is None:
+            return own.join(target, F.expr(self.merge.on), "left_anti")
+        if source.data is not None and pairs.data is not None:
+            return source.less(self.spark, pairs.data.column(NUMBER)).alias(self.merge.source)
+        numbers = pairs.frame.select(F.col(NUMBER).alias(_MATCHED))
+        return own.join(numbers, F.expr(f"{NUMBER} = {_MATCHED}"), "left_anti")
 
     def inserted(self, source: DataFrame) -> DataFrame:
         """What the NOT MATCHED clauses make of rows of the source."""
