@@ -124,7 +124,7 @@ def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: C
     find = finder(spark, choose)
 
     def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
-        refuse_merging(splits)
+        refuse_merging(store, base, splits)
         return find(store, splits, base)
 
     means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))

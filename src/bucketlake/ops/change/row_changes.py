@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_values
@@ -58,9 +59,13 @@ def deletes_by_rewrite(schema: TableSchema) -> bool:
     return False
 
 
-def refuse_merging(splits: Sequence[Split]) -> None:
-    """UnsupportedError, in Paimon's words, where rows of a primary-key table are not rows of one file each."""
-    if any(not split.raw or any(file.delete_row_count != 0 for file in split.files) for split in splits):
+def refuse_merging(store: Store, snapshot: Snapshot | None, splits: Sequence[Split]) -> None:
+    """UnsupportedError, in Paimon's words, where rows of a primary-key table are not rows of one file each, or some are
+    in no split yet."""
+    merged = any(not split.raw or any(file.delete_row_count != 0 for file in split.files) for split in splits)
+    if not merged and snapshot is not None and store.schema.table_options.get("merge-engine") == "first-row":
+        merged = any(entry.file.level == 0 for entry in live_entries(store, snapshot))
+    if merged:
         raise UnsupportedError(
             "Only compacted table can generate touched files, please use 'COMPACT' procedure first.",
             remedy="CALL sys.compact(table => '…'), then delete",
