@@ -22,7 +22,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Rewrite, Touched, rewrite_part, rewritten_here
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import conform
