@@ -338,7 +338,7 @@ def test_merge_engines(classic: bucketlake.Lake, options: str, rewrites: bool, u
     assert content(classic) == [row for row in rows if row[0] not in (2, 5)]
     assert [row[0] for row in content(classic)] == [1, 3, 4]
     if rewrites:
-        assert {file.level for file in classic.table("db.t").files()} == {5}
+        assert {found.file.level for found in classic.table("db.t").files()} == {5}
     classic.sql("INSERT INTO db.t VALUES (2, 7, 1)")
     classic.sql("CALL sys.compact(table => 'db.t', options => 'write-only=false')")
     assert (2, 7, 1) in content(classic)
