@@ -601,7 +601,7 @@ def test_columns_that_the_source_brings(evolving: Lake) -> None:
     evolving.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN NOT MATCHED THEN INSERT *")
     assert content(evolving) == [(1, "v1"), (3, "u3")]
     evolving.sql("MERGE WITH SCHEMA EVOLUTION INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET *")
-    assert content(evolving) == [(1, "u1", 10), (3, "u3", None)]
+    assert content(evolving) == [(1, "u1", 10), (3, "u3", 30)]
 
 
 def test_columns_that_the_source_lacks(evolving: Lake) -> None:

@@ -32,6 +32,7 @@ from bucketlake.spark.read import reader
 from bucketlake.spark.types import quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
+from bucketlake.types.model import Root
 
 TakeSource = Callable[["Snapshot | None"], Held]
 """The source's rows as of now, evaluated once, numbered; ConflictError where a source that reads the table itself would
@@ -151,6 +152,8 @@ class KeyedMerge:
             return False
         update, insert = matched[0], others[0]
         if update.kind != UPDATE or update.condition is not None or insert.condition is not None:
+            return False
+        if any(value.keeps and self.schema.field(value.path[0]).type.root is Root.ROW for value in update.values):
             return False
         given = {value.path: _plain(value.text) for value in update.values}
         if given != {value.path: _plain(value.text) for value in insert.values}:
