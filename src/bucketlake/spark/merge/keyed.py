@@ -103,7 +103,8 @@ class KeyedMerge:
 
     def _target(self, base: Snapshot | None, prune: Predicate | None) -> tuple[DataFrame, bool]:
         """The rows of the table that can matter, and whether they are few."""
-        columns = needed_columns(self.merge, self.schema)
+        moving = moves(self.schema, list(assigned(self.merge.clauses)))  # old rows are written, too
+        columns = None if moving else needed_columns(self.merge, self.schema)
         if base is None:
             fields = self.schema.fields if columns is None else self.schema.select(columns)
             return self.spark.createDataFrame([], spark_schema(fields)), True

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunction
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark.merge.clauses import DELETE, UPDATE, Equality, Merge, Side
+from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.types.model import DataField, Root
 
@@ -29,10 +29,15 @@ def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
     for clause in merge.clauses:
         if clause.kind == DELETE:
             return None
-        if clause.kind == UPDATE and not names <= {value.path[0] for value in clause.values if len(value.path) == 1}:
+        if clause.kind == UPDATE and not names <= _replaced(clause):
             return None
     wanted = {*schema.primary_keys, *schema.partition_keys}
     return tuple(name for name in schema.field_names if name in wanted or mentioned(merge.words, name))
+
+
+def _replaced(clause: Clause) -> set[str]:
+    """The columns of which an UPDATE keeps nothing."""
+    return {value.path[0] for value in clause.values if len(value.path) == 1 and not value.keeps}
 
 
 def mentioned(words: str, name: str) -> bool:
