@@ -32,7 +32,15 @@ ROOMS = (
     *("ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs", "ops.clean"),
     *("history", "table", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
-    *("spark.write", "spark.changes", "spark.datasource", "spark.daemon", "spark.table", "spark.session"),
+    *(
+        "spark.write",
+        "spark.changes",
+        "spark.merge",
+        "spark.datasource",
+        "spark.daemon",
+        "spark.table",
+        "spark.session",
+    ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
 )
 

@@ -27,7 +27,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
-from bucketlake.ops.change.row_conflicts import RowsRead, write_changes
+from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
     ExpireConfig,
     ExpireResult,
@@ -307,13 +307,14 @@ class Table(History):
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
-        read: Snapshot | None = None,
+        read: Read | None = None,
     ) -> Snapshot | None:
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
         says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
-        commit = Commit(self.store, commit_user, check=None if read is None else RowsRead(self.store, read).check)
+        base = None if read is EMPTY else read
+        commit = Commit(self.store, commit_user, check=None if read is None else RowsRead(self.store, base).check)
         notes, outcome = CommitProperties(operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":

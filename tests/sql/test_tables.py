@@ -182,7 +182,6 @@ def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Except
 @pytest.mark.parametrize(
     "text",
     [
-        "MERGE INTO db.t USING db.t s ON t.id = s.id WHEN MATCHED THEN DELETE",
         "ANALYZE TABLE db.t COMPUTE STATISTICS",
     ],
 )

@@ -216,7 +216,10 @@ def test_what_spark_takes_for_the_end_is_the_end(form: str, end: str) -> None:
         "INSERT INTO db.t PARTITION (dt = (SELECT 1)) VALUES (1)",
         "INSERT INTO db.t (k,) VALUES (1)",
         "INSERT INTO db.t VALUES (1, 2, 'x'); TRUNCATE TABLE db.t",
-        "MERGE INTO db.t USING db.t s ON t.k = s.k WHEN MATCHED THEN DELETE",
+        "MERGE INTO db.t USING db.t s ON t.k = s.k WHEN MATCHED THEN DELETE nonsense",
+        "MERGE INTO db.t USING db.t s ON t.k = s.k WHEN MATCHED THEN DELETE WHEN NOT",
+        "MERGE INTO db.t USING db.t s ON t.k = s.k WHEN MATCHED THEN DELETE; TRUNCATE TABLE db.t",
+        "MERGE INTO db.t USING db.t s ON t.k = s.k) WHEN MATCHED THEN DELETE",
     ],
 )
 def test_broken_statements_do_nothing(lake: Lake, statement: str) -> None:

@@ -2,7 +2,7 @@
 
 Primary-key tables: the rows found are written again as deletes (-D) or with their new values (+U), by the same path as
 any write. A row that moves to another partition leaves a delete in its old one, in the same commit.
-Append tables: Spark says where the rows lie, `ops.change.append_rows` marks them or rewrites their files.
+Append tables: Spark says where the rows lie, `ops.change.append_rows` marks them or has their files rewritten.
 
 Spec: docs/spec/row_changes.md
 """
@@ -13,17 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
+from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
 from bucketlake.ops.change.row_changes import (
+    deletes_by_rewrite,
     is_everything,
     live_partitions,
     refuse_delete,
+    refuse_merging,
     refuse_update,
     required,
     whole_partitions,
@@ -31,15 +33,19 @@ from bucketlake.ops.change.row_changes import (
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.read.row_places import Choose, finder
-from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
+from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
+from bucketlake.spark.read.row_places import is_small as is_few
+from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.spark.write import writer
+from bucketlake.spark.write.append_changes import rewriter, write_rows
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
@@ -63,8 +69,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     done, snapshot = _without_spark(table, predicate)
     if done:
         return snapshot
-    refuse_delete(table.schema)
-    if not table.schema.primary_keys:
+    if not table.schema.primary_keys or deletes_by_rewrite(table.schema):
         return delete_places(spark, table, predicate, _chooser(where))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
 
@@ -81,7 +86,7 @@ def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot |
     whole = whole_partitions(table.store, predicate)
     if whole is not None:
         return True, table.drop_partitions(whole) if whole else None
-    if not is_small(table, predicate):
+    if deletes_by_rewrite(table.schema) or not is_small(table, predicate):
         return False, None
     refuse_delete(table.schema)
     return True, table.delete(predicate)
@@ -116,8 +121,16 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
 
 
 def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
-    """Delete the rows of an append table that `choose` finds; `prune`: what is known of them, to leave out files."""
-    return after_commit(table.store, files.delete_rows(table.store, prune, finder(spark, choose)))
+    """Delete the rows of an append table that `choose` finds, or of a primary-key table by rewriting its files.
+    `prune`: what is known of them, to leave out files."""
+    find = finder(spark, choose)
+
+    def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
+        refuse_merging(store, base, splits)
+        return find(store, splits, base)
+
+    means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))
+    return after_commit(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -179,14 +192,13 @@ def update_places(
     spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project
 ) -> Snapshot | None:
     """Replace the rows of an append table that `choose` finds by what `project` makes of them."""
-    fields = table.schema.fields
 
-    def assign(batch: pa.RecordBatch) -> pa.RecordBatch:
-        rows = pa.Table.from_batches([spark_batch(batch, fields)], arrow_layout(fields))
-        found = conform(project(spark.createDataFrame(rows, spark_schema(fields))), fields).toArrow().combine_chunks()
-        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in found.columns], schema=found.schema)
+    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> list[CommitMessage]:
+        found = hits(touched)
+        return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found)), is_few(found))
 
-    return after_commit(table.store, files.update_rows(table.store, prune, assign, finder(spark, choose)))
+    means = files.Means(finder(spark, choose), write, rewriter(spark))
+    return after_commit(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 
 def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -201,7 +213,7 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
     frame = frame.persist()  # read twice: the rows that arrive and those that leave must be the same
     try:
-        rows = _of_kind(frame, schema, UPDATE_AFTER).union(_left(frame, schema))
+        rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
         return _write(spark, table, rows, "UPDATE", base)
     finally:
         frame.unpersist()
@@ -218,13 +230,13 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
     return Attempts(table.store).run(once)
 
 
-def _left(frame: DataFrame, schema: TableSchema) -> DataFrame:
-    """Deletes in the partitions that rows leave, but for keys to which another row of the update comes."""
+def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> DataFrame:
+    """Deletes in the partitions that rows leave, but for keys to which another row of the change comes."""
     names = schema.field_names
     stays = [F.col(quoted(key)).eqNullSafe(F.col(quoted(OLD + key))) for key in schema.partition_keys]
     gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
     keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
-    arrived = frame.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+    arrived = arriving.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
     same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
     return _of_kind(gone.join(arrived, _all(same), "left_anti"), schema, DELETE)
 

@@ -128,7 +128,7 @@ def conform(
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
-            found = _spaced(_stored(F.col(quoted(source.name)), source.dataType, item, rules), item.type)
+            found = _spaced(stored(F.col(quoted(source.name)), source.dataType, item, rules), item.type)
         else:
             found = F.lit(None).cast(spark_type(item.type))
         columns.append(_defaulted(found, item).alias(item.name))
@@ -186,7 +186,8 @@ def _defaulted(column: Column, item: DataField) -> Column:
     return F.coalesce(column, literal.cast(spark_type(item.type)))
 
 
-def _stored(column: Column, source: T.DataType, item: DataField, rules: Rules) -> Column:
+def stored(column: Column, source: T.DataType, item: DataField, rules: Rules) -> Column:
+    """A value of type `source` as one of a table's column; InvalidError where the rules do not let it be one."""
     target = spark_type(item.type)
     if _same(source, target) or (item.type.root is Root.TIME and source.typeName().startswith("time(")):
         return column

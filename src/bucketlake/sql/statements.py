@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.rows import delete, insert_forms, update
+from bucketlake.sql.rows import delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_UNDELIVERED = ("MERGE",)
+_UNDELIVERED = ("COPY",)
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -119,6 +119,18 @@ def _set(cursor: Cursor) -> Statement | None:
     return _Set(key, cursor.string())
 
 
+def _with(cursor: Cursor) -> Statement | None:
+    """Common table expressions before a MERGE or an INSERT; before anything else they are Spark's to read."""
+    depth = 0
+    for at, token in enumerate(cursor.tokens):
+        if token.kind == "sign":
+            depth += (token.value == "(") - (token.value == ")")
+        elif depth == 0 and token.is_word("MERGE") and cursor.tokens[at - 1].value == ")":
+            cursor.at = at
+            return merge.parse_after_with(cursor)
+    return insert_forms.parse_led(cursor)
+
+
 ROOMS: dict[str, Parse] = {
     "CREATE": ddl.create,
     "DROP": ddl.drop,
@@ -131,12 +143,13 @@ ROOMS: dict[str, Parse] = {
     "UNCACHE": views.uncache,
     "REFRESH": views.refresh,
     "INSERT": insert_forms.parse,
-    "WITH": insert_forms.parse_led,
+    "WITH": _with,
     "FROM": insert_forms.parse_led,
     "ANALYZE": analyze.analyze,
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
+    "MERGE": merge.parse,
     "SET": _set,
     "RESET": _set,
     "SHOW": show.show,

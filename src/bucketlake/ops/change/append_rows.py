@@ -1,7 +1,8 @@
-"""Deleting and updating rows of append tables: find the rows, then mark them in vectors or rewrite their files.
+"""Changing rows of append tables: find the rows, then mark them in vectors or rewrite their files.
 
     delete_rows(store, where, find=None) -> Snapshot | None
     update_rows(store, where, assign, find=None) -> Snapshot | None        assign: RecordBatch -> RecordBatch
+    change_rows(store, where, Means(find, write, rewrite), operation)      what Spark finds, writes and rewrites
     assign_values(schema, {column: value}) -> assign
 
 With `deletion-vectors.enabled` the rows found join their files' vectors; else files with such rows are written anew
@@ -14,25 +15,25 @@ Spec: docs/spec/deletion_vector.md#deleting
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.index.deletion_vector import Vector, positions_of
+from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
-from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_changes import is_everything, whole_partitions
-from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
-from bucketlake.ops.rows.read import matching_positions, read_rows
-from bucketlake.ops.rows.roll import Roller
+from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
+from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.entries import BucketKey
@@ -46,18 +47,68 @@ from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
 from bucketlake.values import dataclass
 
-__all__ = ["Assign", "Find", "Positions", "assign_values", "delete_rows", "found_here", "path_of", "update_rows"]
+__all__ = [
+    "Assign",
+    "Find",
+    "Means",
+    "Touched",
+    "Write",
+    "assign_values",
+    "change_rows",
+    "delete_rows",
+    "found_here",
+    "hit_rows",
+    "path_of",
+    "rewrite_part",
+    "rewritten_here",
+    "update_rows",
+]
 
 ATTEMPTS = 20
-Positions = npt.NDArray[np.int64]
-Find = Callable[[Store, Sequence[Split]], Mapping[str, Positions]]
-"""Positions, ascending, of the rows wanted in every file of raw splits, by `path_of`; rows that vectors name may be
-among them."""
+Find = Callable[[Store, Sequence[Split], "Snapshot | None"], Mapping[str, Vector]]
+"""Positions of the rows wanted in files of raw splits of a snapshot, by `path_of`; rows that vectors name may be among
+them."""
 Assign = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Rows as they are (all columns of the table) to rows as they shall be."""
 
 
-def delete_rows(store: Store, where: Predicate | None, find: Find | None = None) -> Snapshot | None:
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """One file with rows to delete, small enough to travel. `dead`: all its deleted rows then; `hits`: those that live
+    until now. `split` has no other file."""
+
+    split: Split
+    file: DataFile
+    hits: Vector
+    dead: Vector
+
+    @property
+    def survives(self) -> bool:
+        """Whether a row is left."""
+        return len(self.dead) < self.file.row_count
+
+
+Write = Callable[[Store, "Snapshot | None", Sequence[Touched]], Iterable[CommitMessage]]
+"""Writes the rows that come in the place of those touched, and others, as of a snapshot."""
+Rewrite = Callable[[Store, Sequence[Sequence[Touched]]], list[list[DataFile]]]
+"""Writes, for each group of files of one bucket, new files with the rows that are left; on failure none stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Who does the work of a change. `anew`: what is found depends on all files, not on each alone: every attempt finds
+    it again, and an empty table has rows to write, too."""
+
+    find: Find
+    write: Write | None = None
+    rewrite: Rewrite | None = None
+    anew: bool = False
+    check: Callable[[Snapshot | None], Check] | None = None
+
+
+def delete_rows(
+    store: Store, where: Predicate | None, find: Find | None = None, rewrite: Rewrite | None = None
+) -> Snapshot | None:
     """Delete the rows of an append table that `where` is true for (None: all), as one commit; None if there are none.
 
     Whole partitions, and all rows, go without being looked at. Safe under concurrent writers: rows that other commits
@@ -74,14 +125,20 @@ def delete_rows(store: Store, where: Predicate | None, find: Find | None = None)
     if whole is not None:
         notes = CommitProperties(operation="DELETE")
         return Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
-    return _Change(store, where, find or found_here(where), "DELETE").run()
+    return change_rows(store, where, Means(find or found_here(where), rewrite=rewrite), "DELETE")
 
 
 def update_rows(store: Store, where: Predicate | None, assign: Assign, find: Find | None = None) -> Snapshot | None:
     """Replace the rows of an append table that `where` is true for (None: all) by what `assign` makes of them, as one
     commit; None where there are none. New rows may lie in other partitions and buckets. Otherwise as `delete_rows`."""
     where = Constant(True) if where is None else where
-    return _Change(store, where, find or found_here(where), "UPDATE", assign).run()
+    return change_rows(store, where, Means(find or found_here(where), partial(_assigned_here, assign)), "UPDATE")
+
+
+def change_rows(store: Store, where: Predicate | None, means: Means, operation: str) -> Snapshot | None:
+    """Delete the rows that are found in files where `where` may be true, and write others, as one commit; None where
+    there is nothing to commit. Safe under concurrent writers as `delete_rows`."""
+    return _Change(store, where, means, operation).run()
 
 
 def assign_values(schema: TableSchema, values: Mapping[str, Any]) -> Assign:
@@ -118,10 +175,10 @@ def _scalar(value: Any, field: pa.Field) -> pa.Scalar:
 def found_here(where: Predicate) -> Find:
     """Reads the files in this process, several at a time; the condition must be exact."""
 
-    def find(store: Store, splits: Sequence[Split]) -> dict[str, Positions]:
+    def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
         files = [(split, file) for split in splits for file in split.files]
         found = parallel(lambda item: matching_positions(store, *item, where), files)
-        return {path_of(store, *item): positions for item, positions in zip(files, found, strict=True)}
+        return {path_of(store, *item): _vector(positions) for item, positions in zip(files, found, strict=True)}
 
     return find
 
@@ -131,31 +188,19 @@ def path_of(store: Store, split: Split, file: DataFile) -> str:
     return store.paths.file_path(split.bucket_path, file)
 
 
-@dataclass(slots=True)
-class _Touched:
-    """One file with rows to delete. `dead`: all its deleted rows then; `hits`: those that live until now."""
-
-    split: Split
-    file: DataFile
-    hits: Mask
-    dead: Mask
-
-    @property
-    def survives(self) -> bool:
-        """Whether a row is left."""
-        return not self.dead.all()
+def _vector(positions: Any) -> Vector:
+    return vector_of(positions, bits64=bool(len(positions) and positions[-1] >= 1 << 31))
 
 
 @dataclass(slots=True)
 class _Change:
-    """A delete or an update on changing bases. `known`: positions found so far, by path."""
+    """A change on changing bases. `known`: positions found so far, by path."""
 
     store: Store
-    where: Predicate
-    find: Find
+    where: Predicate | None
+    means: Means
     operation: str
-    assign: Assign | None = None
-    known: dict[str, Positions] = field(default_factory=dict)
+    known: dict[str, Vector] = field(default_factory=dict)
 
     def run(self) -> Snapshot | None:
         """Plan and commit until it holds."""
@@ -163,10 +208,16 @@ class _Change:
         notes = CommitProperties(operation=self.operation)
 
         def once(attempt: Attempt) -> Snapshot | None:
-            for message in self._messages(attempt.on(self.store.latest_snapshot())):
+            base = attempt.on(self.store.latest_snapshot())
+            for message in self._messages(base):
                 attempt.made([message])
             messages = attempt.messages
-            return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
+            if not messages:
+                return None
+            own = commit
+            if self.means.check is not None:
+                own = Commit(self.store, new_commit_user(self.store), check=self.means.check(base))
+            return own.commit(messages, notes=notes, outcome=attempt.outcome)
 
         return Attempts(self.store, commit.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(once)
 
@@ -174,37 +225,56 @@ class _Change:
 
     def _messages(self, snapshot: Snapshot | None) -> Iterator[CommitMessage]:
         """What to commit on this snapshot; each message as soon as its files are written."""
-        if snapshot is None:
+        splits: Sequence[Split] = ()
+        if snapshot is not None:
+            splits = plan(self.store, Scan(self.where, Selection(snapshot))).splits
+        elif not self.means.anew:
             return
-        buckets: dict[BucketKey, list[_Touched]] = {}
-        for touched in self._touched(plan(self.store, Scan(self.where, Selection(snapshot))).splits):
-            buckets.setdefault((touched.split.partition, touched.split.bucket), []).append(touched)
-        for group in buckets.values():
-            yield _bucket_message(self.store, snapshot, group)
-        if self.assign is not None and buckets:
-            everything = [touched for group in buckets.values() for touched in group]
-            rows = (self.assign(batch) for touched in everything for batch in _hit_rows(self.store, touched))
-            yield from write_batches(self.store, rows, prepare_write(self.store, snapshot))
+        touched = self._touched(splits, snapshot)
+        if snapshot is not None and touched:
+            yield from self._removals(snapshot, touched)
+        if self.means.write is not None and (touched or self.means.anew):
+            yield from self.means.write(self.store, snapshot, touched)
 
-    def _touched(self, splits: Sequence[Split]) -> list[_Touched]:
-        new = [_part(split, [f for f in split.files if self._path(split, f) not in self.known]) for split in splits]
-        self.known.update(self.find(self.store, [split for split in new if split.files]))
+    def _removals(self, snapshot: Snapshot, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
+        """A message a bucket: the files that go, those with what is left of them, vectors."""
+        buckets: dict[BucketKey, list[Touched]] = {}
+        for item in touched:
+            buckets.setdefault((item.split.partition, item.split.bucket), []).append(item)
+        marks = bool(self.store.options.get("deletion-vectors.enabled"))
+        parts = [] if marks else [part for group in buckets.values() for part in _parts(self.store, group)]
+        written = (self.means.rewrite or rewritten_here)(self.store, parts) if parts else []
+        new: dict[BucketKey, list[DataFile]] = {}
+        for part, files in zip(parts, written, strict=True):
+            new.setdefault((part[0].split.partition, part[0].split.bucket), []).extend(files)
+        try:
+            for place, group in buckets.items():
+                yield _bucket_message(self.store, snapshot, group, new.get(place, []), marks)
+                new.pop(place, None)
+        except BaseException:
+            for place, files in new.items():
+                remove_files(self.store, *place, files)
+            raise
+
+    def _touched(self, splits: Sequence[Split], base: Snapshot | None) -> list[Touched]:
+        if self.means.anew:
+            self.known = dict(self.means.find(self.store, splits, base))
+        else:
+            new = [_part(split, [f for f in split.files if self._path(split, f) not in self.known]) for split in splits]
+            self.known.update(self.means.find(self.store, [split for split in new if split.files], base))
         return [touched for split in splits for touched in self._touched_in(split)]
 
-    def _touched_in(self, split: Split) -> list[_Touched]:
-        files = [file for file in split.files if len(self.known.get(self._path(split, file), ()))]
+    def _touched_in(self, split: Split) -> list[Touched]:
+        files = [file for file in split.files if self.known.get(self._path(split, file))]
         deletions = {f.file_name: split.deletions[f.file_name] for f in files if f.file_name in split.deletions}
         vectors = load_deletions(self.store, deletions)
         found = []
         for file in files:
-            old = np.zeros(file.row_count, np.bool_)
-            if file.file_name in vectors:
-                old[positions_of(vectors[file.file_name])] = True
-            hits = np.zeros(file.row_count, np.bool_)
-            hits[self.known[self._path(split, file)]] = True
-            hits &= ~old
-            if hits.any():
-                found.append(_Touched(split, file, hits, hits | old))
+            wanted, old = self.known[self._path(split, file)], vectors.get(file.file_name)
+            hits = wanted if old is None else _vector(np.setdiff1d(positions_of(wanted), positions_of(old)))
+            if len(hits):
+                dead = hits if old is None else _vector(np.union1d(positions_of(hits), positions_of(old)))
+                found.append(Touched(replace(_part(split, [file]), deletions={}), file, hits, dead))
         return found
 
     def _path(self, split: Split, file: DataFile) -> str:
@@ -215,27 +285,37 @@ def _part(split: Split, files: Sequence[DataFile]) -> Split:
     return replace(split, files=tuple(files))
 
 
-def _hit_rows(store: Store, touched: _Touched) -> Iterator[pa.RecordBatch]:
-    return read_rows(store, touched.split, touched.file, ~touched.hits)
+def hit_rows(store: Store, touched: Touched) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that live until now and are to be deleted."""
+    return read_rows(store, touched.split, touched.file, ~_mask(touched.file, touched.hits))
+
+
+def _mask(file: DataFile, vector: Vector) -> Mask:
+    mask = np.zeros(file.row_count, np.bool_)
+    mask[positions_of(vector)] = True
+    return mask
+
+
+def _assigned_here(
+    assign: Assign, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]
+) -> list[CommitMessage]:
+    rows = (assign(batch) for item in touched for batch in hit_rows(store, item))
+    return write_batches(store, rows, prepare_write(store, snapshot))
 
 
 # ---- one bucket
 
 
-def _bucket_message(store: Store, snapshot: Snapshot, group: Sequence[_Touched]) -> CommitMessage:
+def _bucket_message(
+    store: Store, snapshot: Snapshot, group: Sequence[Touched], new: Sequence[DataFile], marks: bool
+) -> CommitMessage:
     """The files of one bucket that go, those that come, and the index files that say what is deleted."""
     first = group[0].split
-    marks = bool(store.options.get("deletion-vectors.enabled"))
     marked = [touched for touched in group if marks and touched.survives]
     gone = [touched for touched in group if not (marks and touched.survives)]
-    vectors = {item.file.file_name: new_vector(store, np.flatnonzero(item.dead)) for item in marked}
+    vectors = {item.file.file_name: new_vector(store, positions_of(item.dead)) for item in marked}
     message = CommitMessage(first.partition, first.bucket, first.total_buckets)
-    new = _rewritten(store, [touched for touched in gone if touched.survives])
-    try:
-        added, removed = _indexes(store, snapshot, message, vectors, [touched.file.file_name for touched in group])
-    except BaseException:
-        remove_files(store, message.partition, message.bucket, new)
-        raise
+    added, removed = _indexes(store, snapshot, message, vectors, [touched.file.file_name for touched in group])
     return replace(
         message,
         new_files=tuple(new),
@@ -260,31 +340,49 @@ def _indexes(
     return added, [entry.file for entry in entries]
 
 
-def _rewritten(store: Store, group: Sequence[_Touched]) -> list[DataFile]:
-    """New files with the rows that are left; in bucketed tables with sequence numbers of the file that they replace."""
-    if not group:
-        return []
-    if store.schema.bucket_mode is BucketMode.UNAWARE:
-        by_split: dict[int, list[_Touched]] = {}
-        for touched in group:
-            by_split.setdefault(id(touched.split), []).append(touched)
-        parts = list(by_split.values())
-    else:
-        parts = [[touched] for touched in group]
-    written: list[list[DataFile]] = []
+def _parts(store: Store, group: Sequence[Touched]) -> list[list[Touched]]:
+    """The files of a bucket to rewrite, in groups of which each becomes new files: in bucketed tables every file by
+    itself, else those that are read together."""
+    group = [touched for touched in group if touched.survives]
+    if store.schema.bucket_mode is not BucketMode.UNAWARE:
+        return [[touched] for touched in group]
+    target = store.options.get("target-file-size") or TARGET_APPEND
+    parts: list[list[Touched]] = []
+    filled = target
+    for touched in group:
+        if filled >= target:
+            parts.append([])
+            filled = 0
+        parts[-1].append(touched)
+        filled += touched.file.file_size
+    return parts
+
+
+def rewritten_here(store: Store, parts: Sequence[Sequence[Touched]]) -> list[list[DataFile]]:
+    """Rewrite in this process, several groups at a time."""
+    written: dict[int, list[DataFile]] = {}
+
+    def rewrite(number: int) -> None:
+        written[number] = rewrite_part(store, parts[number])
+
     try:
-        parallel(lambda part: written.append(_rolled(store, part)), parts)
+        parallel(rewrite, range(len(parts)))
     except BaseException:
-        remove_files(store, group[0].split.partition, group[0].split.bucket, [f for files in written for f in files])
+        for number, files in written.items():
+            remove_files(store, parts[number][0].split.partition, parts[number][0].split.bucket, files)
         raise
-    return [file for files in written for file in files]
+    return [written[number] for number in range(len(parts))]
 
 
-def _rolled(store: Store, part: Sequence[_Touched]) -> list[DataFile]:
+def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
+    """New files with the rows that are left of these; in bucketed tables with sequence numbers of the file that they
+    replace, in primary-key tables on its level, each row with its own. On failure none stays."""
+    if store.schema.primary_keys:
+        return [file for touched in part for file in _rewritten_keyed(store, touched)]
     roller = Roller(store, part[0].split.partition, part[0].split.bucket)
     try:
         for touched in part:
-            for batch in read_rows(store, touched.split, touched.file, touched.dead):
+            for batch in read_rows(store, touched.split, touched.file, _mask(touched.file, touched.dead)):
                 roller.write(batch)
         files = roller.close()
     except BaseException:
@@ -299,3 +397,18 @@ def _rolled(store: Store, part: Sequence[_Touched]) -> list[DataFile]:
         numbered.append(replace(file, min_sequence_number=first, max_sequence_number=last))
         first = last + 1
     return numbered
+
+
+def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
+    """The rows that are left of a file of a primary-key table that needs no merge."""
+    split, file = touched.split, touched.file
+    layout = file_layout(store, file, store.schema.key_value_fields)
+    roller = Roller(store, split.partition, split.bucket, Rolling(file.level, FileSource.COMPACT))
+    try:
+        for batch in read_file(store, path_of(store, split, file), layout, None, _mask(file, touched.dead)):
+            if batch.num_rows:
+                roller.write(layout.rows(batch))
+        return roller.close()
+    except BaseException:
+        roller.abort()
+        raise

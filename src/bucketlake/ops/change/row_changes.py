@@ -5,11 +5,13 @@ Spec: docs/spec/row_changes.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Constant, Predicate, columns_of, is_exact
@@ -43,6 +45,33 @@ def refuse_delete(schema: TableSchema) -> None:
         raise UnsupportedError(f"Merge engine {engine} can not support batch delete.")
 
 
+def deletes_by_rewrite(schema: TableSchema) -> bool:
+    """Whether rows of a primary-key table go by rewriting their files: its merge engine takes no delete rows.
+
+    Spec: docs/spec/row_changes.md#by-rewriting
+    """
+    if not schema.primary_keys or schema.table_options.get("deletion-vectors.enabled"):
+        return False
+    try:
+        refuse_delete(schema)
+    except UnsupportedError:
+        return True
+    return False
+
+
+def refuse_merging(store: Store, snapshot: Snapshot | None, splits: Sequence[Split]) -> None:
+    """UnsupportedError, in Paimon's words, where rows of a primary-key table are not rows of one file each, or some are
+    in no split yet."""
+    merged = any(not split.raw or any(file.delete_row_count != 0 for file in split.files) for split in splits)
+    if not merged and snapshot is not None and store.schema.table_options.get("merge-engine") == "first-row":
+        merged = any(entry.file.level == 0 for entry in live_entries(store, snapshot))
+    if merged:
+        raise UnsupportedError(
+            "Only compacted table can generate touched files, please use 'COMPACT' procedure first.",
+            remedy="CALL sys.compact(table => '…'), then delete",
+        )
+
+
 def refuse_update(schema: TableSchema, columns: Iterable[str]) -> None:
     """UnsupportedError for a merge engine that would not replace the row, InvalidError for assignments to the primary
     key, both in Paimon's words.
@@ -60,6 +89,19 @@ def refuse_update(schema: TableSchema, columns: Iterable[str]) -> None:
     found = sorted(set(columns) & set(schema.primary_keys))
     if found:
         raise InvalidError("Can't update the primary key column.", columns=found, remedy="delete and insert the rows")
+
+
+def refuse_merge(schema: TableSchema) -> None:
+    """UnsupportedError, in Paimon's words, for a merge engine that would not replace rows.
+
+    Spec: docs/spec/row_changes.md#which-tables
+    """
+    engine = schema.table_options.get("merge-engine")
+    if schema.primary_keys and engine not in _UPDATABLE:
+        raise UnsupportedError(
+            f"merge engine {engine} can not support MergeInto, "
+            f"currently only {', '.join(_UPDATABLE)} can support MergeInto."
+        )
 
 
 def required(where: str | Predicate | None) -> str | Predicate:

@@ -4,6 +4,7 @@ A DELETE or UPDATE writes whole rows, made of what it has read. Another commit s
 rows; applied after it, the change would undo it, or bring back what it removed.
 
     RowsRead(store, snapshot).check(messages, view)       raises ConflictError where that is so
+    MergeRead(store, snapshot).check(messages, view)      the same for a MERGE that adds rows to an append table
     write_changes(store, read, kind, commit)              reads, writes and commits until it is not
 
     commit since the read                       conflicts
@@ -18,6 +19,8 @@ Spec: docs/conflicts.md#row-level-changes-of-primary-key-tables
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -46,9 +49,20 @@ COMPARED_ROWS = 4_000_000  # of other commits; more are taken for a conflict whe
 SHOWN_FILES = 5
 
 
+class Empty(Enum):
+    """What a change has read that began before the first snapshot."""
+
+    TABLE = "empty"
+
+
+EMPTY: Final = Empty.TABLE
+Read = Snapshot | Empty
+
+
 @dataclass(slots=True)
 class RowsRead:
-    """What was read: the rows of `snapshot`, or of a later one. Remembers up to where it has looked."""
+    """What was read: the rows of `snapshot` (None: of the empty table), or of a later one. Remembers up to where it has
+    looked."""
 
     store: Store
     snapshot: Snapshot | None
@@ -56,15 +70,16 @@ class RowsRead:
     def check(self, messages: Sequence[CommitMessage], view: View) -> None:
         """Raise ConflictError if a commit since the read, up to the view's, changed rows of `messages`."""
         base, newest = self.snapshot, view.snapshot
-        if newest is None or base is None or not messages:
+        if newest is None or not messages:
             return
-        if (base.id, base.uuid) == (newest.id, newest.uuid):
-            return
-        known = self.store.find_snapshot(base.id)
-        if newest.id <= base.id or (known is not None and known.uuid != base.uuid):
-            raise self._conflict("the table was rolled back since the rows were read", newest, ())
-        before = known
-        for number in range(base.id + 1, newest.id + 1):
+        before: Snapshot | None = None
+        if base is not None:
+            if (base.id, base.uuid) == (newest.id, newest.uuid):
+                return
+            before = self.store.find_snapshot(base.id)
+            if newest.id <= base.id or (before is not None and before.uuid != base.uuid):
+                raise self._conflict("the table was rolled back since the rows were read", newest, ())
+        for number in range(base.id + 1 if base is not None else 1, newest.id + 1):
             step = newest if number == newest.id else self.store.find_snapshot(number)
             if step is None:
                 raise self._conflict("commits since the rows were read have expired", newest, ())
@@ -143,6 +158,20 @@ class RowsRead:
             files=[file.file_name for file in files[:SHOWN_FILES]],
             remedy="read the table again and repeat the change",
         )
+
+
+@dataclass(slots=True)
+class MergeRead(RowsRead):
+    """What a MERGE into an append table has read: rows that it adds because no row matched. Other rows that come
+    meanwhile come after it; but another MERGE, and what changes or removes rows, would have to be seen."""
+
+    def _check_step(self, messages: Sequence[CommitMessage], before: Snapshot | None, step: Snapshot) -> None:
+        stay = (step.properties or {}).get(ROWS_STAY_PROPERTY) == step.commit_user
+        if stay or step.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
+            return
+        if step.commit_kind is CommitKind.APPEND and step.operation != "MERGE":
+            return
+        raise self._conflict("another commit changed rows that a MERGE looked at", step, ())
 
 
 def _where(place: BucketKey, mode: BucketMode) -> object:

@@ -1,24 +1,30 @@
 """Rows of append tables with their places, so that any condition of Spark's can say which of them go.
 
+    rows_with_places(spark, store, files, chosen)   rows with their file's number and their position in it
+    positions_in(spark, frame, small)               which positions a frame names, by file number, as bitmaps
+
 Spec: docs/spec/row_changes.md#append-tables
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.ops.change.append_rows import Find, Positions, path_of
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.append_rows import Find, Touched, path_of
+from bucketlake.ops.rows.deletions import Mask, load_all_deletions, packed
 from bucketlake.ops.rows.read import read_rows
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.cluster import ensure_package, parallelism, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.read import native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -26,58 +32,157 @@ from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
 from bucketlake.values import dataclass
 
 FILES_A_TASK = 4  # tasks a core
+_BITS = "__bucketlake_bits"
+_BIT = f"""coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
+ CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0)"""
 Choose = Callable[[DataFrame], DataFrame]
 """Rows of the table with `FILE` and `ROW_INDEX` to these two columns of the rows wanted."""
-Numbered = tuple[int, Split, DataFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows of one file: those `named`, or all others."""
+
+    split: Split
+    file: DataFile
+    named: Vector | None = None
+    others: bool = True
+
+    @property
+    def count(self) -> int:
+        """How many rows these are."""
+        named = 0 if self.named is None else len(self.named)
+        return self.file.row_count - named if self.others else named
+
+    def left_out(self) -> Mask:
+        """One boolean a row of the file: whether it is not among them."""
+        mask = np.full(self.file.row_count, not self.others, np.bool_)
+        if self.named is not None:
+            mask[positions_of(self.named)] = self.others
+        return mask
+
+    def words(self) -> np.ndarray:
+        """The rows named, as bits of words."""
+        mask = self.left_out()
+        return packed(mask if self.others else ~mask).view(np.int64)
+
+
+def live(store: Store, splits: Sequence[Split]) -> list[Chosen]:
+    """The rows of raw splits that no deletion vector names."""
+    vectors = load_all_deletions(store, [split.deletions for split in splits]) if splits else []
+    return [
+        Chosen(split, file, found.get(file.file_name))
+        for split, found in zip(splits, vectors, strict=True)
+        for file in split.files
+    ]
+
+
+def hits(touched: Sequence[Touched]) -> list[Chosen]:
+    """The rows that are to be deleted."""
+    return [Chosen(item.split, item.file, item.hits, others=False) for item in touched]
 
 
 def finder(spark: SparkSession, choose: Choose) -> Find:
-    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates: positions, ascending, by path."""
+    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates."""
 
-    def find(store: Store, splits: Sequence[Split]) -> dict[str, Positions]:
-        files = [(split, file) for split in splits for file in split.files]
+    def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
+        files = [Chosen(split, file) for split in splits for file in split.files]
         if not files:
             return {}
         chosen = choose(rows_with_places(spark, store, files))
-        found = chosen.groupBy(FILE).agg(F.array_sort(F.collect_list(ROW_INDEX)).alias(ROW_INDEX)).toArrow()
-        lists = found.column(ROW_INDEX).combine_chunks()
-        paths = [path_of(store, *files[number]) for number in found.column(FILE).to_pylist()]
-        return {path: lists[at].values.to_numpy(zero_copy_only=False) for at, path in enumerate(paths)}
+        found = positions_in(spark, chosen, is_small(files))
+        return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in found.items()}
 
     return find
 
 
-def rows_with_places(spark: SparkSession, store: Store, files: Sequence[tuple[Split, DataFile]]) -> DataFrame:
-    """Every row of these files of raw splits, deleted ones too, with the file's number (by place) and its position in
-    the file."""
+def is_small(files: Sequence[Chosen]) -> bool:
+    """Whether the driver reads these rows by itself."""
+    return sum(chosen.count for chosen in files) <= reader.SMALL_ROWS
+
+
+def positions_in(spark: SparkSession, frame: DataFrame, small: bool) -> dict[int, tuple[Vector, int]]:
+    """By file number: the positions that the rows of a frame of `FILE` and `ROW_INDEX` name, and how many rows name
+    one. One Spark action; what travels are bitmaps, unless the rows are few."""
+    if small:
+        return _merged([_bitmaps(frame.toArrow().to_batches())])
+    ensure_package(spark)
+    return _merged(run_tasks(frame, lambda batches: iter([_bitmaps(batches)])))
+
+
+def _merged(parts: Sequence[Mapping[int, tuple[Vector, int]]]) -> dict[int, tuple[Vector, int]]:
+    found: dict[int, tuple[Vector, int]] = {}
+    for part in parts:
+        for number, (positions, count) in part.items():
+            known = found.get(number)
+            found[number] = (positions, count) if known is None else (_joined(known[0], positions), known[1] + count)
+    return found
+
+
+def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> dict[int, tuple[Vector, int]]:
+    found: dict[int, tuple[Vector, int]] = {}
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        files, positions = (batch.column(place).to_numpy(zero_copy_only=False) for place in (0, 1))
+        order = np.argsort(files, kind="stable")
+        numbers, starts = np.unique(files[order], return_index=True)
+        for number, own in zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True):
+            named = vector_of(own, bits64=bool(own.max() >= 1 << 31))
+            known = found.get(number)
+            found[number] = (named, len(own)) if known is None else (_joined(known[0], named), known[1] + len(own))
+    return found
+
+
+def _joined(left: Vector, right: Vector) -> Vector:
+    if isinstance(left, BitMap) and isinstance(right, BitMap):
+        return left | right
+    return vector_of(np.union1d(positions_of(left), positions_of(right)), bits64=True)
+
+
+def rows_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
+    """The rows chosen, with the file's number (its place in `files`) and the position in the file."""
     fields = store.schema.fields
-    items = [(number, split, file) for number, (split, file) in enumerate(files)]
-    if sum(file.row_count for _, file in files) <= reader.SMALL_ROWS:
+    items = list(enumerate(files))
+    if is_small(files):
         batches = list(PlaceScan(store).batches(items))
         schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
         return spark.createDataFrame(pa.Table.from_batches(batches), schema)
-    scanned: list[native.FileAt] = []
-    numbers: list[int] = []
-    others: list[Numbered] = []
-    for number, split, file in items:
-        found = native.FileAt(path_of(store, split, file), file, split.partition)
+    scanned: list[tuple[int, native.FileAt]] = []
+    others: list[tuple[int, Chosen]] = []
+    for number, chosen in items:
+        found = native.FileAt(path_of(store, chosen.split, chosen.file), chosen.file, chosen.split.partition)
         if found.format == "parquet" and native.is_native(store, found, fields):
-            scanned.append(found)
-            numbers.append(number)
+            scanned.append((number, found))
         else:
-            others.append((number, split, file))
+            others.append((number, chosen))
     frames = []
     if scanned:
-        given = {FILE: pa.array(numbers, pa.int64())}
-        frames.append(placed.scan_with_positions(spark, store, scanned, fields, given).select(*_schema(store).names))
+        frames.append(_scanned(spark, store, scanned, files))
     if others:
         ensure_package(spark)
         count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
         groups = [others[number::count] for number in range(count)]
         frames.append(spread(spark, groups).mapInArrow(PlaceScan(store), _schema(store)))
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def _scanned(
+    spark: SparkSession, store: Store, scanned: Sequence[tuple[int, native.FileAt]], files: Sequence[Chosen]
+) -> DataFrame:
+    """Spark's own scan of parquet files, less the rows that bitmaps leave out: no Python sees a row."""
+    given: dict[str, pa.Array] = {FILE: pa.array([number for number, _ in scanned], pa.int64())}
+    bits = any(files[number].named is not None for number, _ in scanned)
+    if bits:
+        words = [np.zeros(0, np.int64) if files[n].named is None else files[n].words() for n, _ in scanned]
+        offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
+        given[_BITS] = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
+    frame = placed.scan_with_positions(spark, store, [found for _, found in scanned], store.schema.fields, given)
+    if bits:
+        frame = frame.where(f"{_BIT} = {0 if files[scanned[0][0]].others else 1}")
+    return frame.select(*_schema(store).names)
 
 
 def _schema(store: Store) -> T.StructType:
@@ -87,7 +192,7 @@ def _schema(store: Store) -> T.StructType:
 
 @dataclass(frozen=True)
 class PlaceScan:
-    """Reads whole files with the places of their rows; travels to tasks."""
+    """Reads files with the places of their rows; travels to tasks."""
 
     store: Store
 
@@ -96,19 +201,20 @@ class PlaceScan:
         for files in unpickled(batches):
             yield from self.batches(files)
 
-    def batches(self, files: Sequence[Numbered]) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: Sequence[tuple[int, Chosen]]) -> Iterator[pa.RecordBatch]:
         """The rows of these files in the layout of DataFrames, file and position behind the columns."""
         fields = self.store.schema.fields
         layout = arrow_layout(fields)
         for name in (FILE, ROW_INDEX):
             layout = layout.append(pa.field(name, pa.int64()))
-        for number, split, file in files:
-            start = 0
-            for batch in read_rows(self.store, split, file, np.zeros(file.row_count, np.bool_)):
+        for number, chosen in files:
+            mask = chosen.left_out()
+            positions, start = np.flatnonzero(~mask), 0
+            for batch in read_rows(self.store, chosen.split, chosen.file, mask):
                 rows = spark_batch(batch, fields)
                 places = [
                     pa.repeat(pa.scalar(number, pa.int64()), rows.num_rows),
-                    pa.array(np.arange(start, start + rows.num_rows, dtype=np.int64)),
+                    pa.array(positions[start : start + rows.num_rows]),
                 ]
                 start += rows.num_rows
                 yield pa.RecordBatch.from_arrays([*rows.columns, *places], schema=layout)

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.row_conflicts import Read
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
@@ -52,7 +53,7 @@ class WriteRequest:
     progress: Callable[[str], None] | None = None
     kinds: str | None = None
     operation: str = "WRITE"
-    read: Snapshot | None = None  # the rows are changes of rows that this snapshot had
+    read: Read | None = None  # the rows are changes of rows that this snapshot had
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
     dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
     evolves: bool = False  # columns were matched by name: option write.merge-schema may add some to the table

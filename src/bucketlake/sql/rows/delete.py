@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from bucketlake.ops.change.row_changes import refuse_delete
+from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
 from bucketlake.spark import changes
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
@@ -43,7 +43,8 @@ class _Delete:
         known = target.predicate(lake, table)
         if changes.delete_known(table.table, known) or _delete_partitions(lake, target, table):
             return
-        refuse_delete(table.schema)
+        if not deletes_by_rewrite(table.schema):
+            refuse_delete(table.schema)
         _delete_rows(lake, target, table, known)
 
 
@@ -66,7 +67,7 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
     schema = table.schema
     columns = {item: target.column(item) for item in schema.field_names}
     target.check(lake, table, columns)
-    if not schema.primary_keys:
+    if not schema.primary_keys or deletes_by_rewrite(schema):
         changes.delete_places(
             lake.spark,
             table.table.for_writing(),

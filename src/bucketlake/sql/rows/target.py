@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from bucketlake.errors import InvalidError
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -18,11 +19,13 @@ from bucketlake.sql.query.pushdown import Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, option_hints
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
@@ -215,6 +218,31 @@ def parse_condition(cursor: Cursor) -> str | None:
         cursor.fail("WHERE takes a condition and nothing after it")
     cursor.at = after
     return f"({text})"
+
+
+def column_path(schema: TableSchema, target: Target, written: tuple[str, ...], verb: str) -> tuple[str, ...]:
+    """Column and member names as the table has them, without the table's own name before; InvalidError for others."""
+    known = {**{name.lower(): name for name in schema.field_names}, **{name: name for name in schema.field_names}}
+    qualifiers = (target.alias,) if target.alias is not None else target.parts
+    parts = written
+    while (
+        parts
+        and not {parts[0], parts[0].lower()} & known.keys()
+        and parts[0].lower() in {q.lower() for q in qualifiers if q}
+    ):
+        parts = parts[1:]
+    if not parts or not {parts[0], parts[0].lower()} & known.keys():
+        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names))
+    path = [known.get(parts[0]) or known[parts[0].lower()]]
+    kind = schema.field(path[0]).type
+    for part in parts[1:]:
+        members = {item.name.lower(): item for item in kind.fields} if kind.root is Root.ROW else {}
+        member = members.get(part.lower())
+        if member is None:
+            raise InvalidError(f"{verb} sets columns and members of ROW columns", column=".".join(written))
+        path.append(member.name)
+        kind = member.type
+    return tuple(path)
 
 
 def _given(tree: exp.Expr) -> list[str]:

@@ -12,11 +12,10 @@ from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
 from bucketlake.spark import changes
 from bucketlake.spark.types import quoted
-from bucketlake.sql.rows.target import Target, parse_condition, parse_target
+from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def _assigned(schema: TableSchema, update: Update) -> _Assigned:
     found = _Assigned()
     paths: list[tuple[str, ...]] = []
     for written, text in update.assignments:
-        path = _path(schema, update.target, written)
+        path = column_path(schema, update.target, written, "UPDATE")
         for other in paths:
             shorter = min(len(path), len(other))
             if path[:shorter] == other[:shorter]:
@@ -121,27 +120,6 @@ def _assigned(schema: TableSchema, update: Update) -> _Assigned:
         else:
             found.members.append((path[0], ".".join(quoted(part) for part in path[1:]), value))
     return found
-
-
-def _path(schema: TableSchema, target: Target, written: tuple[str, ...]) -> tuple[str, ...]:
-    """Column and member names as the table has them, without the table's own name in front."""
-    known = {name.lower(): name for name in schema.field_names}
-    qualifiers = (target.alias,) if target.alias is not None else target.parts
-    parts = written
-    while parts and parts[0].lower() not in known and parts[0].lower() in {q.lower() for q in qualifiers if q}:
-        parts = parts[1:]
-    if not parts or parts[0].lower() not in known:
-        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names))
-    path = [known[parts[0].lower()]]
-    kind = schema.field(path[0]).type
-    for part in parts[1:]:
-        members = {item.name.lower(): item for item in kind.fields} if kind.root is Root.ROW else {}
-        member = members.get(part.lower())
-        if member is None:
-            raise InvalidError("UPDATE sets columns and members of ROW columns", column=".".join(written))
-        path.append(member.name)
-        kind = member.type
-    return tuple(path)
 
 
 def _default(schema: TableSchema, path: tuple[str, ...], text: str) -> str:

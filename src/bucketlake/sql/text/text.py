@@ -346,15 +346,19 @@ class Cursor:
         return self.bracketed(self.identifier)
 
     def expression(self, *stops: str) -> str:
-        """The source text of one expression, up to the first of these words or signs outside all brackets.
+        """The source text of one expression, up to the first of these words or signs outside all brackets and all
+        CASE … END.
 
         Only its brackets are looked at: they pair, so that the text in brackets is one operand or Spark's error."""
         first = self.peek()
         begin = self.at
         open_brackets: list[str] = []
+        cases = 0
         while (token := self.peek()) is not None:
-            if not open_brackets and any(self.sees(stop) for stop in stops):
+            if not open_brackets and not cases and any(self.sees(stop) for stop in stops):
                 break
+            if not open_brackets and not (self.at > begin and self.tokens[self.at - 1].value == "."):
+                cases = cases + 1 if token.is_word("CASE") else max(cases - token.is_word("END"), 0)
             if token.kind == "sign" and token.value in ("(", "["):
                 open_brackets.append(token.value)
             elif token.kind == "sign" and token.value in (")", "]"):

@@ -1,0 +1,86 @@
+"""MERGE into an append table: rows that go are marked or their files rewritten, rows that come are written beside.
+
+Spec: docs/spec/row_changes.md#merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.format.index.deletion_vector import Vector
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.append_rows import Means, Touched, change_rows, path_of
+from bucketlake.ops.change.row_conflicts import MergeRead
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.commit.commit import Check
+from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.store import Store
+from bucketlake.predicate.tree import Predicate
+from bucketlake.spark.assignment import Rules
+from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
+from bucketlake.spark.merge.held import Held
+from bucketlake.spark.merge.keyed import TakeSource
+from bucketlake.spark.merge.outcome import Scope
+from bucketlake.spark.merge.stages import Rows, Stages, violation
+from bucketlake.spark.read.native import ROW_INDEX
+from bucketlake.spark.read.placed import FILE
+from bucketlake.spark.read.row_places import is_small, live, positions_in, rows_with_places
+from bucketlake.spark.types import quoted
+from bucketlake.spark.write.append_changes import rewriter, write_rows
+from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+
+@dataclass
+class AppendedMerge:
+    """A MERGE with its stars expanded. Remembers the rows of its last attempt."""
+
+    spark: SparkSession
+    table: Table
+    merge: Merge
+    rules: Rules
+    _rows: Rows | None = field(default=None, init=False)
+
+    def run(self, take: TakeSource, prune: Predicate | None) -> Snapshot | None:
+        """At most one commit; planned and evaluated anew where others took its files away meanwhile. `prune`: what is
+        known of the rows that matter before the source is looked at."""
+
+        def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
+            return self._find(store, splits, take(base))
+
+        def check(base: Snapshot | None) -> Check:
+            return MergeRead(self.table.store, base).check
+
+        inserting = bool(self.merge.of(Side.NOT_MATCHED))
+        means = Means(find, self._write, rewriter(self.spark), anew=True, check=check if inserting else None)
+        store = self.table.store
+        return after_commit(store, change_rows(store, prune, means, "MERGE"))
+
+    def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
+        files = live(store, splits)
+        target = rows_with_places(self.spark, store, files)
+        scope = Scope(
+            store.schema, self.rules, self.merge.target, {name: F.col(name) for name in (FILE, ROW_INDEX)}, False
+        )
+        absent = {name: F.lit(None).cast("long") for name in (FILE, ROW_INDEX)}
+        self._rows = rows = Stages(self.spark, self.merge, scope, absent, is_small(files)).rows(target, source)
+        if rows.pairs is not None and self.merge.counts_matches:
+            pairs = positions_in(self.spark, rows.pairs.frame.select(FILE, ROW_INDEX), rows.pairs.few)
+            if any(count > len(named) for named, count in pairs.values()):
+                raise violation()
+        frame = rows.frame(UPDATE, DELETE)
+        if frame is None:
+            return {}
+        gone = positions_in(self.spark, frame.where(F.col(FILE).isNotNull()).select(FILE, ROW_INDEX), rows.few)
+        return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in gone.items()}
+
+    def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> list[CommitMessage]:
+        frame = None if self._rows is None else self._rows.frame(INSERT, UPDATE)
+        if frame is None or self._rows is None:
+            return []
+        rows = frame.select(*map(quoted, store.schema.field_names))
+        return write_rows(self.spark, store, snapshot, rows, self._rows.few)

@@ -1,0 +1,112 @@
+"""Rows that are evaluated once and used several times: in the driver where they are few, else kept by the executors.
+
+What the executors keep cannot be computed again: a lost executor fails the statement rather than that rows which are
+made by chance come out otherwise.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.errors import UnsupportedError
+from bucketlake.lazy import pc
+from bucketlake.spark.types import field_types
+from bucketlake.values import dataclass
+
+FEW_ROWS = 20_000
+FEW_BYTES = 8 << 20
+BROADCAST_BYTES = 64 << 20
+NUMBER = "__bucketlake_number"  # of a row, among those held
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows, each with a `NUMBER` of its own where asked for. `data`: the rows themselves, where they are few."""
+
+    frame: DataFrame
+    data: pa.Table | None
+    count: int
+
+    @property
+    def few(self) -> bool:
+        """Whether the driver has them."""
+        return self.data is not None
+
+    def without(self, column: str) -> Held:
+        """The same rows without a column."""
+        return Held(
+            self.frame.drop(column), None if self.data is None else self.data.drop_columns([column]), self.count
+        )
+
+    def less(self, spark: SparkSession, numbers: pa.ChunkedArray) -> DataFrame:
+        """The rows whose `NUMBER` is none of these, of few rows."""
+        assert self.data is not None
+        rest = self.data.filter(pc.invert(pc.is_in(self.data.column(NUMBER), value_set=numbers)))
+        return _frame(spark, rest, self.frame.schema)
+
+    def for_join(self) -> DataFrame:
+        """The frame, to be sent to every task where it is not large."""
+        width = sum(_width(field.dataType) for field in self.frame.schema.fields)
+        if not self.few and self.count * width <= BROADCAST_BYTES:
+            return F.broadcast(self.frame)
+        return self.frame
+
+
+def hold(spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True) -> Held:
+    """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again."""
+    names = frame.columns
+    plain = frame.toDF(*[f"c{place}" for place in range(len(names))])
+    schema = plain.schema
+    if not small:
+        plain = _kept(plain, numbered)
+    if _fits(schema):
+        head = plain.limit(FEW_ROWS + 1).toArrow()
+        if head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
+            return _local(spark, head, names, schema, numbered)
+    if small:
+        plain = _kept(plain, numbered)
+    return Held(plain.toDF(*names, *([NUMBER] if numbered else [])), None, plain.count())
+
+
+def _kept(frame: DataFrame, numbered: bool) -> DataFrame:
+    if numbered:
+        frame = frame.withColumn(NUMBER, F.monotonically_increasing_id())
+    return frame.localCheckpoint(eager=True)
+
+
+def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.StructType, numbered: bool) -> Held:
+    schema = T.StructType([T.StructField(f.name, f.dataType, True) for f in schema.fields])
+    data = data.select(schema.names)
+    if numbered:
+        data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
+        schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
+    schema = T.StructType([T.StructField(name, f.dataType, True) for name, f in zip(names, schema.fields, strict=True)])
+    return Held(_frame(spark, data, schema), data.rename_columns(names), data.num_rows)
+
+
+def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFrame:
+    """A frame of rows in the driver, whose column names may repeat."""
+    plain = T.StructType([T.StructField(f"c{place}", f.dataType, True) for place, f in enumerate(schema.fields)])
+    rows = data.rename_columns(plain.names)
+    frame = spark.createDataFrame(rows, plain) if rows.num_rows else spark.createDataFrame([], plain)
+    return frame.toDF(*schema.names)
+
+
+def _fits(schema: T.StructType) -> bool:
+    """Whether all columns are of types that come back from the driver as they were."""
+    try:
+        field_types(schema)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _width(kind: T.DataType) -> int:
+    if isinstance(kind, T.StructType):
+        return sum(_width(field.dataType) for field in kind.fields)
+    if isinstance(kind, (T.ArrayType, T.MapType)):
+        return 200
+    return 40 if isinstance(kind, (T.StringType, T.BinaryType)) else 12

@@ -1,0 +1,183 @@
+"""MERGE into a primary-key table: rows that it changes are written as any rows are, with their row kinds.
+
+An upsert reads nothing of the table: every row of the source is written under its key, whether or not the table has it.
+That is what the statement means where the condition is the equality of the whole key, both clauses write whole rows of
+the same values, the table keeps the last row of a key, and no two rows of the source have one key.
+
+Spec: docs/spec/row_changes.md#merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.change.row_conflicts import EMPTY
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.scan.select import Selection
+from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark.assignment import Rules
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves
+from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
+from bucketlake.spark.merge.held import Held
+from bucketlake.spark.merge.outcome import KIND, Scope
+from bucketlake.spark.merge.pruning import Prune, needed_columns
+from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
+from bucketlake.spark.read import reader
+from bucketlake.spark.types import quoted, spark_schema, spark_type
+from bucketlake.spark.write import writer
+from bucketlake.table import Table
+from bucketlake.types.model import Root
+from bucketlake.values import dataclass
+
+TakeSource = Callable[["Snapshot | None"], Held]
+"""The source's rows as of now, evaluated once, numbered; ConflictError where a source that reads the table itself would
+not see this snapshot."""
+
+
+@dataclass(frozen=True)
+class KeyedMerge:
+    """A MERGE with its stars expanded."""
+
+    spark: SparkSession
+    table: Table
+    merge: Merge
+    rules: Rules
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table's."""
+        return self.table.schema
+
+    def run(self, take: TakeSource, prune: Prune) -> Snapshot | None:
+        """At most one commit; planned and evaluated anew where others changed its rows meanwhile."""
+        check_keys(self.merge, self.schema)
+
+        def once(attempt: Attempt) -> Snapshot | None:
+            base = attempt.on(self.table.store.latest_snapshot())
+            source = take(base)
+            if self._is_upsert(source):
+                return self._upsert(source)
+            return self._merge(base, source, prune(source))
+
+        return Attempts(self.table.store).run(once)
+
+    # ---- rows looked up
+
+    def _merge(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> Snapshot | None:
+        target, small = self._target(base, prune)
+        moving = moves(self.schema, list(assigned(self.merge.clauses)))
+        identity = self.schema.field_names if moving else self.schema.primary_keys
+        scope = Scope(self.schema, self.rules, self.merge.target)
+        more = {OLD + name: scope.old(name) for name in identity}
+        absent = {OLD + name: F.lit(None).cast(spark_type(self.schema.field(name).type)) for name in identity}
+        rows = Stages(self.spark, self.merge, replace(scope, more=more), absent, small).rows(target, source)
+        keys = [OLD + key for key in self.schema.primary_keys]
+        if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
+            raise violation()
+        frame = rows.frame(INSERT, UPDATE, DELETE)
+        if frame is None:
+            return None
+        if rows.pairs is not None and not self.merge.counts_matches:
+            frame = frame.dropDuplicates(keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
+        return self._write(self._with_left(frame) if moving else frame, base, rows.few)
+
+    def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
+        """The rows, with those that several source rows delete but once."""
+        first, *others = [part.frame.where(F.col(KIND) >= 0) for part in rows.parts]
+        first = first.dropDuplicates(keys)
+        for other in others:
+            first = first.union(other)
+        return first
+
+    def _with_left(self, frame: DataFrame) -> DataFrame:
+        """The rows, with deletes of those that leave their partition."""
+        columns = [*map(quoted, self.schema.field_names), KIND]
+        updated = frame.where(F.col(KIND) == UPDATE)
+        arrived = frame.where(F.col(KIND) != DELETE)
+        return frame.select(*columns).union(left_behind(updated, self.schema, arrived))
+
+    def _target(self, base: Snapshot | None, prune: Predicate | None) -> tuple[DataFrame, bool]:
+        """The rows of the table that can matter, and whether they are few."""
+        moving = moves(self.schema, list(assigned(self.merge.clauses)))  # old rows are written, too
+        columns = None if moving else needed_columns(self.merge, self.schema)
+        if base is None:
+            fields = self.schema.fields if columns is None else self.schema.select(columns)
+            return self.spark.createDataFrame([], spark_schema(fields)), True
+        selection = Selection(base)
+        plan = self.table.planned(prune, selection)
+        frame = reader.pruned(self.spark, self.table, selection, reader.Need(columns, prune))
+        return frame, plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
+
+    def _write(self, frame: DataFrame, base: Snapshot | None, local: bool) -> Snapshot | None:
+        rows = frame.select(*map(quoted, self.schema.field_names), KIND)
+        request = writer.WriteRequest(
+            kinds=KIND_FIELD.name, operation="MERGE", read=EMPTY if base is None else base, local=local
+        )
+        return writer.write(self.spark, self.table, rows, request)
+
+    # ---- upsert
+
+    def _is_upsert(self, source: Held) -> bool:
+        """Whether writing the source's rows is all that the statement means."""
+        schema, merge = self.schema, self.merge
+        options = schema.table_options
+        if options.get("merge-engine") != "deduplicate" or options.get("changelog-producer") == "input":
+            return False
+        if schema.bucket_mode is not BucketMode.KEY_DYNAMIC and not set(schema.partition_keys) <= set(
+            schema.primary_keys
+        ):
+            return False
+        if not merge.only or {item.column for item in merge.equalities} != set(schema.primary_keys):
+            return False
+        if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
+            return False
+        types = {field.name.lower(): field.dataType for field in source.frame.schema.fields}
+        beside = {item.column: (item.source or "").lower() for item in merge.equalities}
+        if any(types.get(beside[key]) != spark_type(schema.field(key).type) for key in schema.primary_keys):
+            return False
+        if len(types) < len(source.frame.columns):
+            return False
+        keys = [name for name in source.frame.columns if name.lower() in beside.values()]
+        return not has_nulls(source, keys) and not repeats(source, keys)
+
+    def _writes_whole_rows(self) -> bool:
+        """Whether there is one clause for matched rows and one for others, without conditions, that set every column to
+        the same, and those of the key to what the condition compares them with."""
+        matched, others = self.merge.of(Side.MATCHED), self.merge.of(Side.NOT_MATCHED)
+        if len(matched) != 1 or len(others) != 1 or len(self.merge.clauses) != 2:
+            return False
+        update, insert = matched[0], others[0]
+        if update.kind != UPDATE or update.condition is not None or insert.condition is not None:
+            return False
+        if any(value.keeps and self.schema.field(value.path[0]).type.root is Root.ROW for value in update.values):
+            return False
+        given = {value.path: _plain(value.text) for value in update.values}
+        if given != {value.path: _plain(value.text) for value in insert.values}:
+            return False
+        if set(given) != {(name,) for name in self.schema.field_names}:
+            return False
+        source = self.merge.source.lower()
+        if not all(text.startswith(f"{source}.") and text.count(".") == 1 for text in given.values()):
+            return False
+        return all(given[(item.column,)] == f"{source}.{item.source}".lower() for item in self.merge.equalities)
+
+    def _upsert(self, source: Held) -> Snapshot | None:
+        nothing = self.spark.createDataFrame([], spark_schema(self.schema.fields)).alias(self.merge.target)
+        own = source.frame.alias(self.merge.source)
+        _ = nothing.join(own, F.expr(self.merge.on), "inner").schema  # Spark says what is wrong with the condition
+        scope = Scope(self.schema, self.rules, self.merge.target)
+        if not source.count:
+            return None
+        rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)
+        request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
+        return writer.write(self.spark, self.table, rows, request)
+
+
+def _plain(text: str) -> str:
+    return text.strip().replace("`", "").lower()

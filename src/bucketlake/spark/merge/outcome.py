@@ -1,0 +1,157 @@
+"""What becomes of each row: the first clause whose condition holds, and the values that it gives.
+
+    outcome(frame, clauses, scope)   the frame's rows as rows of the table, with `KIND`: the row kind that is written
+                                     for each, -1 for a row that no clause takes
+
+Conditions and values are evaluated by Spark over the frame, whose columns are what their text may name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.spark.assignment import Rules, check_assignment, members
+from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value
+from bucketlake.spark.types import quoted, spark_type, stored
+from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
+
+KIND = KIND_FIELD.name
+NONE = -1
+_WHICH = "__bucketlake_clause"
+_MOVED = "Can't update the primary key column: a row's new value differs from its old one"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`target`: the name of the target's columns in the frame; `more`: further columns to keep, name → column.
+    `deletes_rows`: a deleted row is written with all its values; else these are null."""
+
+    schema: TableSchema
+    rules: Rules
+    target: str
+    more: Mapping[str, Column] = field(default_factory=dict)
+    deletes_rows: bool = True
+
+    def old(self, name: str) -> Column:
+        """A column of the target."""
+        return F.col(f"{quoted(self.target)}.{quoted(name)}")
+
+
+def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFrame:
+    """The rows in the table's columns and types, `KIND`, then `scope.more`.
+
+    Errors: what Spark says of a text, InvalidError for values that their columns cannot take.
+    """
+    types = _types(frame, clauses)
+    frame = frame.withColumn(_WHICH, _which(clauses))
+    columns = [
+        _chosen([_value(clause, item, scope, types) for clause in clauses], item).alias(item.name)
+        for item in scope.schema.fields
+    ]
+    kind = _switch([F.lit(clause.kind) for clause in clauses], F.lit(NONE)).cast("tinyint").alias(KIND)
+    return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
+
+
+def _types(frame: DataFrame, clauses: Sequence[Clause]) -> dict[str, T.DataType]:
+    """The type of each value by its text; lets Spark say what is wrong with any text."""
+    texts = dict.fromkeys(value.text for clause in clauses for value in clause.values)
+    conditions = dict.fromkeys(clause.condition for clause in clauses if clause.condition is not None)
+    probes = [F.expr(text).alias(f"v{place}") for place, text in enumerate(texts)]
+    checks = [F.when(F.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
+    if not probes and not checks:
+        return {}
+    schema = frame.select(*probes, *checks).schema
+    return {text: schema.fields[place].dataType for place, text in enumerate(texts)}
+
+
+def _which(clauses: Sequence[Clause]) -> Column:
+    """The place of the first clause that applies, -1 for none."""
+    found: Column = F.lit(NONE)
+    for place, clause in reversed(list(enumerate(clauses))):
+        found = F.lit(place) if clause.condition is None else F.when(F.expr(clause.condition), place).otherwise(found)
+    return found
+
+
+def _switch(values: Sequence[Column], otherwise: Column) -> Column:
+    result = otherwise
+    for place, value in reversed(list(enumerate(values))):
+        result = F.when(F.col(_WHICH) == place, value).otherwise(result)
+    return result
+
+
+def _chosen(values: Sequence[Column], item: DataField) -> Column:
+    return _switch(values, F.lit(None).cast(spark_type(item.type)))
+
+
+def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.DataType]) -> Column:
+    """What a clause makes of a column."""
+    own = [value for value in clause.values if value.path[0] == item.name]
+    if clause.kind == DELETE:
+        return scope.old(item.name) if scope.deletes_rows else F.lit(None).cast(spark_type(item.type))
+    if not own:
+        return F.lit(None).cast(spark_type(item.type)) if clause.kind == INSERT else scope.old(item.name)
+    kind = types[own[0].text]
+    if len(own[0].path) == 1 and own[0].keeps and isinstance(kind, T.StructType) and item.type.root is Root.ROW:
+        value = _kept(F.expr(own[0].text), kind, scope.old(item.name), item, scope.rules)
+    elif len(own[0].path) == 1:
+        value = stored(F.expr(own[0].text), types[own[0].text], item, scope.rules)
+    else:
+        value = _members(scope.old(item.name), item, own, 1, scope, types)
+    if clause.kind == UPDATE and item.name in scope.schema.primary_keys:
+        refused = F.raise_error(F.lit(f"{_MOVED} [column={item.name}]")).cast(spark_type(item.type))
+        value = F.when(value.eqNullSafe(scope.old(item.name)), value).otherwise(refused)
+    return value
+
+
+def _members(
+    base: Column, item: DataField, values: Sequence[Value], depth: int, scope: Scope, types: Mapping[str, T.DataType]
+) -> Column:
+    """A ROW with some members set; of a null one the others are null."""
+    parts = []
+    for member in item.type.fields:
+        own = [value for value in values if value.path[depth] == member.name]
+        part = base.getField(member.name)
+        if own and len(own[0].path) == depth + 1:
+            part = stored(F.expr(own[0].text), types[own[0].text], member, scope.rules)
+        elif own and member.type.root is Root.ROW:
+            part = _members(part, member, own, depth + 1, scope, types)
+        parts.append(part.cast(spark_type(member.type)).alias(member.name))
+    return F.struct(*parts)
+
+
+def _kept(new: Column, source: T.StructType, old: Column, item: DataField, rules: Rules) -> Column:
+    """The new value of a ROW, with the old one's members where it has none. Null where it is null and keeps nothing."""
+    check_assignment(source, spark_type(item.type), item.name, rules)
+    own = members(source, T.StructType(spark_type(item.type).fields), rules, item.name)
+    parts = []
+    for given, member in zip(own, item.type.fields, strict=True):
+        if given is None:
+            part = old.getField(member.name)
+        elif isinstance(given.dataType, T.StructType) and member.type.root is Root.ROW:
+            part = _kept(new.getField(given.name), given.dataType, old.getField(member.name), member, rules)
+        else:
+            part = stored(new.getField(given.name), given.dataType, member, rules)
+        parts.append(part.cast(spark_type(member.type)).alias(member.name))
+    gone = new.isNull() & old.isNull() if _keeps(source, item, rules) else new.isNull()
+    return F.when(~gone, F.struct(*parts))
+
+
+def _keeps(source: T.StructType, item: DataField, rules: Rules) -> bool:
+    """Whether a ROW has members, at any depth, that the source lacks."""
+    own = members(source, T.StructType(spark_type(item.type).fields), rules, item.name)
+    return any(
+        given is None
+        or (
+            isinstance(given.dataType, T.StructType)
+            and member.type.root is Root.ROW
+            and _keeps(given.dataType, member, rules)
+        )
+        for given, member in zip(own, item.type.fields, strict=True)
+    )

@@ -1,0 +1,87 @@
+"""What of the target a MERGE has to read: columns, and rows that can match.
+
+Spec: docs/spec/row_changes.md#merge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunction
+from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
+from bucketlake.spark.merge.held import Held
+from bucketlake.types.model import DataField, Root
+
+Prune = Callable[[Held], "Predicate | None"]
+"""What is known of the rows of the target that matter, given the source; None: nothing."""
+MOST_VALUES = 200  # of a key, in a list; of more only the range is known
+_INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
+
+
+def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
+    """The columns of the target that a MERGE reads, None for all: the primary key, those named anywhere, and where rows
+    are deleted or keep values, all."""
+    names = set(schema.field_names)
+    for clause in merge.clauses:
+        if clause.kind == DELETE:
+            return None
+        if clause.kind == UPDATE and not names <= _replaced(clause):
+            return None
+    wanted = {*schema.primary_keys, *schema.partition_keys}
+    return tuple(name for name in schema.field_names if name in wanted or mentioned(merge.words, name))
+
+
+def _replaced(clause: Clause) -> set[str]:
+    """The columns of which an UPDATE keeps nothing."""
+    return {value.path[0] for value in clause.values if len(value.path) == 1 and not value.keeps}
+
+
+def mentioned(words: str, name: str) -> bool:
+    """Whether a folded text may name a column: it is in there."""
+    return name.lower() in words or name.replace("`", "``").lower() in words
+
+
+def matching(merge: Merge, schema: TableSchema, source: Held, known: Predicate | None) -> Predicate | None:
+    """What holds for rows that matter. `known`: what the condition says of the target alone.
+
+    Rows that no source row matches matter where there are clauses for them.
+    """
+    if merge.of(Side.NOT_MATCHED_BY_SOURCE):
+        return None
+    parts = [] if known is None else [known]
+    parts += [found for item in merge.equalities if (found := _of_key(item, schema, source.data)) is not None]
+    return conjunction(parts) if parts else None
+
+
+def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predicate | None:
+    """What the source's values say of a column that must equal one of them."""
+    if data is None or item.source is None:
+        return None
+    places = [at for at, name in enumerate(data.column_names) if name == item.source]
+    field = schema.field(item.column)
+    if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
+        return None
+    values = data.column(places[0]).drop_null().unique()
+    return _among(field.name, values.to_pylist()) if len(values) <= 10 * MOST_VALUES else None
+
+
+def _among(column: str, values: Sequence[Any]) -> Predicate | None:
+    if not values:
+        return Constant(False)
+    if len(values) <= MOST_VALUES:
+        return In(column, tuple(values))
+    ordered = sorted(values)
+    return conjunction([Compare(column, ">=", ordered[0]), Compare(column, "<=", ordered[-1])])
+
+
+def _alike(field: DataField, kind: pa.DataType) -> bool:
+    """Whether values compare in Spark as they do here."""
+    if field.type.root in _INTEGERS:
+        return bool(pa.types.is_integer(kind))
+    if field.type.root is Root.VARCHAR:
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return field.type.root is Root.DATE and bool(pa.types.is_date32(kind))

@@ -1,0 +1,132 @@
+"""The rows of a MERGE: which match, which do not, and what becomes of each.
+
+    matched pairs         target ⋈ source ON …                     MATCHED
+    source less pairs     by the rows' numbers                     NOT MATCHED
+    target less source    target left anti join source ON …        NOT MATCHED BY SOURCE
+
+The target is not looked through for rows that only the source has, so that a small source is sent to the target's rows
+and these stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.errors import InvalidError
+from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.assignment import Rules
+from bucketlake.spark.merge.clauses import Merge, Side
+from bucketlake.spark.merge.held import NUMBER, Held, hold
+from bucketlake.spark.merge.outcome import KIND, Scope, outcome
+from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.values import dataclass
+
+_MATCHED = "__bucketlake_matched"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All that a MERGE changes: `parts`, the rows of each side with `KIND` and `Scope.more`. `pairs`: every matched
+    pair, those that no clause takes included."""
+
+    parts: tuple[Held, ...]
+    pairs: Held | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether the driver has them all."""
+        return all(part.few for part in self.parts)
+
+    def frame(self, *kinds: int) -> DataFrame | None:
+        """The rows of these kinds, None where there can be none."""
+        frames = [part.frame.where(F.col(KIND).isin(*kinds)) for part in self.parts if part.count]
+        return reduce(DataFrame.union, frames) if frames else None
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A MERGE over frames. `scope.more`: further columns of the target that identify its rows, name → column; `absent`:
+    these for rows that are not in the target. `small`: the driver has the target."""
+
+    spark: SparkSession
+    merge: Merge
+    scope: Scope
+    absent: Mapping[str, Column]
+    small: bool
+
+    def rows(self, target: DataFrame, source: Held) -> Rows:
+        """Evaluate every clause, each row once."""
+        left, right = target.alias(self.merge.target), source.for_join().alias(self.merge.source)
+        few = self.small and source.few
+        parts: list[Held] = []
+        pairs: Held | None = None
+        if self.merge.of(Side.MATCHED):
+            both = left.join(right, F.expr(self.merge.on), "inner")
+            scope = replace(self.scope, more={**self.scope.more, NUMBER: F.col(NUMBER)})
+            pairs = hold(self.spark, outcome(both, self.merge.of(Side.MATCHED), scope), small=few)
+            parts.append(pairs.without(NUMBER))
+        if self.merge.of(Side.NOT_MATCHED):
+            few = source.few and (self.small if pairs is None else pairs.few)
+            parts.append(hold(self.spark, self.inserted(self._unmatched(left, source, pairs)), small=few))
+        if self.merge.of(Side.NOT_MATCHED_BY_SOURCE):
+            alone = left.join(right, F.expr(self.merge.on), "left_anti")
+            clauses = self.merge.of(Side.NOT_MATCHED_BY_SOURCE)
+            parts.append(hold(self.spark, outcome(alone, clauses, self.scope), small=self.small))
+        return Rows(tuple(parts), pairs)
+
+    def _unmatched(self, target: DataFrame, source: Held, pairs: Held | None) -> DataFrame:
+        """The rows of the source that match none."""
+        own = source.frame.alias(self.merge.source)
+        if pairs is None:
+            return own.join(target, F.expr(self.merge.on), "left_anti")
+        if source.data is not None and pairs.data is not None:
+            return source.less(self.spark, pairs.data.column(NUMBER)).alias(self.merge.source)
+        numbers = pairs.frame.select(F.col(NUMBER).alias(_MATCHED))
+        return own.join(numbers, F.expr(f"{NUMBER} = {_MATCHED}"), "left_anti")
+
+    def inserted(self, source: DataFrame) -> DataFrame:
+        """What the NOT MATCHED clauses make of rows of the source."""
+        return outcome(source, self.merge.of(Side.NOT_MATCHED), replace(self.scope, more=self.absent))
+
+
+def violation() -> InvalidError:
+    """Spark's error for a row of the target that several source rows match."""
+    return InvalidError(
+        "[MERGE_CARDINALITY_VIOLATION] The ON search condition of the MERGE statement matched a single row from the "
+        "target table with multiple rows of the source table. This could result in the target row being operated on "
+        "more than once with an update or delete operation and is not allowed. (Some target rows match more than one "
+        "source rows.)",
+        remedy="make the source's rows unique by what ON compares",
+    )
+
+
+def repeats(held: Held, columns: Sequence[str]) -> bool:
+    """Whether two rows are equal in these columns."""
+    if held.data is not None:
+        groups = held.data.select(list(columns)).group_by(list(columns)).aggregate([])
+        return bool(groups.num_rows < held.data.num_rows)
+    keys: list[Column] = [F.col(quoted(name)) for name in columns]
+    return bool(held.frame.groupBy(*keys).count().where("count > 1").limit(1).count())
+
+
+def has_nulls(held: Held, columns: Sequence[str]) -> bool:
+    """Whether a row is null in one of these columns."""
+    if held.data is not None:
+        return any(held.data.column(name).null_count for name in columns)
+    some = reduce(lambda left, right: left | right, [F.col(quoted(name)).isNull() for name in columns])
+    return bool(held.frame.where(some).limit(1).count())
+
+
+def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.StructType, rules: Rules) -> None:
+    """Let Spark and the rules say what is wrong with a MERGE into a table of this schema, before anything is done."""
+    target = spark.createDataFrame([], spark_schema(schema.fields)).alias(merge.target)
+    other = spark.createDataFrame([], source).alias(merge.source)
+    both = target.join(other, F.expr(merge.on), "inner")
+    for side, frame in ((Side.MATCHED, both), (Side.NOT_MATCHED, other), (Side.NOT_MATCHED_BY_SOURCE, target)):
+        _ = outcome(frame, merge.of(side), Scope(schema, rules, merge.target)).schema if merge.of(side) else None

@@ -1,0 +1,533 @@
+"""MERGE INTO: read to its end here, run by `spark.merge`.
+
+    [WITH …] MERGE INTO t [[AS] a] USING {table | (query)} [[AS] b [(columns)]] ON condition
+    {WHEN MATCHED [AND c] THEN {UPDATE SET … | DELETE}
+     | WHEN NOT MATCHED [BY TARGET] [AND c] THEN INSERT …
+     | WHEN NOT MATCHED BY SOURCE [AND c] THEN {UPDATE SET … | DELETE}} …
+
+Spec: docs/sql/merge.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import sqlglot
+from pyspark.sql.types import NullType, StructField, StructType
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
+from bucketlake.ops.commit.outcome import has_moved
+from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.default import default_sql
+from bucketlake.schema.merging import MERGE_SCHEMA, Merging, merging
+from bucketlake.schema.schema import apply
+from bucketlake.spark.assignment import Rules
+from bucketlake.spark.merge.appended import AppendedMerge
+from bucketlake.spark.merge.clauses import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Clause,
+    Equality,
+    Merge,
+    Side,
+    Value,
+    check_values,
+    expanded,
+)
+from bucketlake.spark.merge.held import Held, hold
+from bucketlake.spark.merge.keyed import KeyedMerge
+from bucketlake.spark.merge.pruning import matching
+from bucketlake.spark.merge.stages import check
+from bucketlake.spark.table import LakeTable
+from bucketlake.spark.types import field_types
+from bucketlake.spark.write.first_load import is_cheap
+from bucketlake.sql.query import query
+from bucketlake.sql.query.pushdown import Settings, Source, condition
+from bucketlake.sql.query.travel import travels
+from bucketlake.sql.rows.target import Target, column_path, parse_target
+from bucketlake.sql.text import names
+from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.text import Cursor, blank, option_hints
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.schema.schema import TableSchema
+    from bucketlake.spark.session import Lake
+
+_NAMELESS = "__bucketlake_source"
+_NO_ALIAS = ("ON", "WHEN", "USING")
+_SUBQUERY = ("SELECT", "WITH")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """An expression, and where it starts in the statement."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    """A WHEN clause as written. `columns`: names assigned; None with `values`: `*`."""
+
+    side: Side
+    kind: int
+    condition: _Text | None = None
+    columns: tuple[tuple[str, ...], ...] | None = ()
+    values: tuple[_Text, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """`query`: the statement that gives its rows. `parts`: the table's name, where it is one."""
+
+    query: str
+    name: str
+    parts: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    def frame(self, lake: Lake) -> DataFrame:
+        """Its rows as of now, under its columns' names."""
+        frame = query.run(lake, self.query)
+        if not self.columns:
+            return frame
+        if len(self.columns) != len(frame.columns):
+            raise InvalidError(
+                "the source has another number of columns than its alias names",
+                columns=len(frame.columns),
+                names=list(self.columns),
+            )
+        return frame.toDF(*self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of one table in a text. `qualifiers`: names of the table; `others`: the other table's columns, which
+    an unqualified name may mean as well."""
+
+    names: Sequence[str]
+    qualifiers: tuple[tuple[str, ...], ...]
+    others: Sequence[str]
+    rules: Rules
+
+    def find(self, parts: tuple[str, ...]) -> str | None:
+        """The column that a name in parts means for certain."""
+        fold = str if self.rules.sensitive else str.lower
+        wanted = tuple(fold(part) for part in parts)
+        places = [name for name in self.names if wanted and fold(name) == wanted[-1]]
+        if len(places) != 1:
+            return None
+        if len(wanted) == 1:
+            return None if wanted[0] in {fold(name) for name in self.others} else places[0]
+        known = [tuple(part.lower() for part in qualifier) for qualifier in self.qualifiers if qualifier]
+        return places[0] if tuple(part.lower() for part in parts[:-1]) in known else None
+
+
+@dataclass(slots=True)
+class MergeInto:
+    """A parsed MERGE. `evolves`: WITH SCHEMA EVOLUTION."""
+
+    statement: str
+    target: Target
+    source: _Source
+    on: _Text
+    clauses: tuple[_When, ...]
+    evolves: bool = False
+
+    def run(self, lake: Lake, name: names.LakeName) -> None:
+        """At most one commit.
+
+        Spec: docs/spec/row_changes.md#merge
+        """
+        table = self.target.table(lake, name)
+        schema = table.schema
+        refuse_merge(schema)
+        if any(clause.kind == DELETE for clause in self.clauses):
+            refuse_delete(schema)
+        self._refuse_subqueries()
+        rules = Rules.of(lake.spark)
+        source = self.source.frame(lake).schema
+        table, rules = self._evolved(table, source, rules)
+        merge = self._planned(table, source.names, rules)
+        writable, known = table.table.for_writing(), self._known(lake, table, source.names)
+        if table.schema.primary_keys:
+            KeyedMerge(lake.spark, writable, merge, rules).run(
+                lambda base: self._take(lake, table, base),
+                lambda held: matching(merge, table.schema, held, known),
+            )
+        else:
+            prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
+            AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
+
+    def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
+        merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)
+        for clause in merge.clauses:
+            check_values(clause)
+        return merge
+
+    def _evolved(self, table: LakeTable, source: StructType, rules: Rules) -> tuple[LakeTable, Rules]:
+        """The table with the columns that the source brings, and rules that fill what it lacks; where the statement or
+        the option `write.merge-schema` wants that.
+
+        Spec: docs/sql/merge.md#new-columns
+        """
+        if self.evolves:
+            table = table.with_options({MERGE_SCHEMA: "true"})
+        merging_rules = Merging.of(table.options, rules.sensitive)
+        if merging_rules is None:
+            return table, rules
+        rules = replace(rules, fill=True)
+        given = field_types(StructType([field for field in source.fields if self._brings(field, table.schema, rules)]))
+        changes = merging(table.schema.fields, given, merging_rules)
+        if changes:
+            future = apply(table.schema, changes, table=table.name)
+            merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
+            check(table.spark, merge, future, source, rules)
+        return LakeTable(table.spark, table.table.evolved(given, rules.sensitive)) if given else table, rules
+
+    def _brings(self, field: StructField, schema: TableSchema, rules: Rules) -> bool:
+        """Whether a column of the source may become one of the table: with a star each may, else those assigned to."""
+        if isinstance(field.dataType, NullType):
+            return False
+        clauses = [clause for clause in self.clauses if clause.side is not Side.NOT_MATCHED_BY_SOURCE]
+        if any(clause.columns is None for clause in clauses):
+            return True
+        known = _fold(schema.field_names, rules)
+        own = {tuple(_fold([self.target.alias or self.target.parts[-1]], rules))}
+        name = next(iter(_fold([field.name], rules)))
+        written = [
+            tuple(part if rules.sensitive else part.lower() for part in n) for c in clauses for n in c.columns or ()
+        ]
+        return name not in known and any(n == (name,) or (n[-1:] == (name,) and n[:-1] in own) for n in written)
+
+    def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
+        """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
+        frame = self.source.frame(lake)
+        if table.table.name.rpartition(".")[2].lower() in self.source.query.lower() and has_moved(
+            table.table.store, base
+        ):
+            raise ConflictError("another commit came while a table was read that is merged into itself")
+        return hold(lake.spark, frame, numbered=True, small=is_cheap(lake.spark, frame))
+
+    # ---- as values
+
+    def _merge(self, schema: TableSchema, columns: list[str], rules: Rules) -> Merge:
+        target = self.target.alias if self.target.alias is not None else self.target.parts[-1]
+        if target.lower() == self.source.name.lower():
+            raise InvalidError(
+                "target and source have one name",
+                name=target,
+                remedy="give them aliases of their own: MERGE INTO t AS a",
+            )
+        equalities, only = self._equalities(schema, target, columns, rules)
+        texts = [self.on, *(text for clause in self.clauses for text in (clause.condition, *clause.values) if text)]
+        return Merge(
+            target,
+            self.source.name,
+            self._padded(self.on),
+            tuple(self._clause(clause, schema) for clause in self.clauses),
+            tuple(equalities),
+            only,
+            " ".join(text.text for text in texts).lower(),
+        )
+
+    def _clause(self, clause: _When, schema: TableSchema) -> Clause:
+        condition = None if clause.condition is None else self._padded(clause.condition)
+        if clause.columns is None:
+            return Clause(clause.side, clause.kind, condition, star=True)
+        verb = "INSERT" if clause.kind == INSERT else "UPDATE"
+        paths = [column_path(schema, self.target, written, verb) for written in clause.columns]
+        if clause.kind == INSERT and any(len(path) > 1 for path in paths):
+            nested = [".".join(path) for path in paths if len(path) > 1]
+            raise InvalidError("INSERT assignment keys cannot be nested fields", columns=nested)
+        values = [
+            Value(path, self._padded(text) if text.text.upper() != "DEFAULT" else _default(schema, path))
+            for path, text in zip(paths, clause.values, strict=True)
+        ]
+        return Clause(clause.side, clause.kind, condition, tuple(values))
+
+    def _padded(self, text: _Text) -> str:
+        """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name."""
+        end = text.start + len(text.text)
+        cut = blank(self.statement[:end], [(0, text.start)])
+        longer = [] if self.target.alias is not None else [self.target.parts]
+        longer += [self.source.parts]
+        return blank(cut, [span for parts in longer if len(parts) > 1 for span in _qualifiers(text, parts)])
+
+    def _equalities(
+        self, schema: TableSchema, target: str, columns: list[str], rules: Rules
+    ) -> tuple[list[Equality], bool]:
+        """The comparisons of target columns in the condition that must all hold, and whether they are all of it."""
+        whole = () if self.target.alias is not None else self.target.parts
+        mine = _Columns(schema.field_names, ((target,), whole), columns, rules)
+        theirs = _Columns(columns, ((self.source.name,), self.source.parts), schema.field_names, rules)
+        found: list[Equality] = []
+        only = True
+        for part in _conjuncts(self.on.text):
+            sides = [_names(text) for text in part]
+            pairs = [(mine.find(own), other) for own, other in (sides, sides[::-1])] if len(sides) == 2 else []
+            item = next(((own, other) for own, other in pairs if own is not None and mine.find(other) is None), None)
+            if item is None or item[0] is None:
+                only = False
+                continue
+            source = theirs.find(item[1])
+            only = only and source is not None
+            found.append(Equality(item[0], source))
+        return found, only
+
+    def _known(self, lake: Lake, table: LakeTable, columns: list[str]) -> Predicate | None:
+        """What the condition says of the target's rows alone. Names that are also the source's are left to Spark."""
+        others = {name.lower() for name in columns}
+        fields = [item for item in table.schema.fields if item.name.lower() not in others]
+        name = self.target.alias if self.target.alias is not None else self.target.parts[-1]
+        qualified = Source(None, name, table.schema.fields)
+        settings = Settings(lake.spark)
+        text = self._padded(self.on)
+        if len(fields) == len(table.schema.fields) or _all_qualified(self.on.text, others):
+            return condition(text, qualified, settings)
+        return condition(text, replace(qualified, fields=fields), settings)
+
+    def _refuse_subqueries(self) -> None:
+        texts = [(self.on, "condition")]
+        texts += [(clause.condition, "condition") for clause in self.clauses if clause.condition is not None]
+        texts += [(value, "value") for clause in self.clauses for value in clause.values]
+        for text, what in texts:
+            tokens = Cursor(text.text).tokens
+            for before, token in pairwise(tokens):
+                if before.value == "(" and token.kind == "word" and token.value.upper() in _SUBQUERY:
+                    raise UnsupportedError(
+                        f"MERGE {what} with subquery can't be supported", text=text.text, remedy="join it to the source"
+                    )
+
+
+def parse(cursor: Cursor) -> Statement:
+    """Read a MERGE."""
+    return _merge(cursor, "")
+
+
+def parse_after_with(cursor: Cursor) -> Statement:
+    """Read the MERGE at the cursor, which common table expressions precede."""
+    return _merge(cursor, cursor.text[: cursor.tokens[cursor.at - 1].end])
+
+
+def _merge(cursor: Cursor, ctes: str) -> MergeInto:
+    cursor.expect("MERGE")
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
+    cursor.expect("INTO")
+    target = parse_target(cursor, "USING")
+    cursor.expect("USING")
+    source = _source(cursor, ctes)
+    cursor.expect("ON")
+    on = _expression(cursor, "WHEN")
+    clauses = []
+    while not cursor.done:
+        clauses.append(_when(cursor))
+    if not clauses:
+        cursor.fail("MERGE needs a WHEN clause")
+    _check_order(cursor, clauses)
+    return MergeInto(cursor.text, target, source, on, tuple(clauses), evolves)
+
+
+def _check_order(cursor: Cursor, clauses: list[_When]) -> None:
+    for side in Side:
+        own = [clause for clause in clauses if clause.side is side]
+        if any(clause.condition is None for clause in own[:-1]):
+            raise InvalidError(
+                f"SQL: only the last WHEN {side.value} clause can be without a condition",
+                remedy="give the others conditions, or leave out what follows",
+            )
+
+
+def _source(cursor: Cursor, ctes: str) -> _Source:
+    """Read what stands between USING and ON."""
+    start = cursor.at
+    if cursor.accept("("):
+        inner = cursor.expression(")")
+        cursor.expect(")")
+        end = cursor.tokens[cursor.at - 2].end
+        alias, columns = _alias(cursor)
+        body = f"{ctes} SELECT * FROM ({inner})" if ctes else _in_place(cursor, start + 1, end)
+        return _Source(body, alias or _only_table(inner) or _NAMELESS, (), columns)
+    parts = cursor.name()
+    if cursor.accept("("):
+        cursor.expression(")")
+        cursor.expect(")")
+    _step_over_travel(cursor)
+    named = cursor.tokens[cursor.at - 1].end
+    alias, columns = _alias(cursor)
+    following = cursor.peek()
+    until = following.start if following is not None else len(cursor.text)
+    hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if named <= hint.start < until]
+    text = cursor.text[cursor.tokens[start].start : named] + "".join(cursor.text[h.start : h.end] for h in hints)
+    return _Source(f"{ctes} SELECT * FROM {text}", alias or parts[-1], () if alias else parts, columns)
+
+
+def _step_over_travel(cursor: Cursor) -> None:
+    """Step over AS OF, where it comes next; a hint may stand before it."""
+    following = cursor.peek()
+    for clause in travels(cursor.text, cursor.tokens):
+        if following is not None and clause.start == following.start:
+            while not cursor.done and cursor.tokens[cursor.at].start < clause.end:
+                cursor.at += 1
+
+
+def _in_place(cursor: Cursor, first: int, end: int) -> str:
+    """The tokens from `first` up to a place, with blanks before them."""
+    return blank(cursor.text[:end], [(0, cursor.tokens[first].start)])
+
+
+def _alias(cursor: Cursor) -> tuple[str | None, tuple[str, ...]]:
+    explicit = cursor.accept("AS")
+    token = cursor.peek()
+    if not explicit and (
+        token is None
+        or token.kind not in ("word", "quoted")
+        or (token.kind == "word" and token.value.upper() in _NO_ALIAS)
+    ):
+        return None, ()
+    alias = cursor.identifier()
+    return alias, tuple(cursor.names()) if cursor.sees("(") else ()
+
+
+def _only_table(text: str) -> str | None:
+    """The name by which columns of a query's one table are qualified: a source without alias shows it."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return None
+    if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("laterals"):
+        return None
+    table = tree.args["from_"].this if tree.args.get("from_") else None
+    return (table.alias or table.name) if isinstance(table, exp.Table) else None
+
+
+def _expression(cursor: Cursor, *stops: str) -> _Text:
+    token = cursor.peek()
+    return _Text(cursor.expression(*stops), token.start if token is not None else 0)
+
+
+def _when(cursor: Cursor) -> _When:
+    cursor.expect("WHEN")
+    side = Side.MATCHED
+    if cursor.accept("NOT", "MATCHED"):
+        side = Side.NOT_MATCHED_BY_SOURCE if cursor.accept("BY", "SOURCE") else Side.NOT_MATCHED
+        if side is Side.NOT_MATCHED:
+            cursor.accept("BY", "TARGET")
+    else:
+        cursor.expect("MATCHED")
+    condition = _expression(cursor, "THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if side is Side.NOT_MATCHED:
+        cursor.expect("INSERT")
+        if cursor.accept("*"):
+            return _When(side, INSERT, condition, None)
+        columns = tuple(cursor.bracketed(cursor.name))
+        cursor.expect("VALUES")
+        values = tuple(cursor.bracketed(lambda: _expression(cursor, ",", ")")))
+        if len(columns) != len(values):
+            cursor.fail(f"INSERT names {len(columns)} columns and gives {len(values)} values")
+        return _When(side, INSERT, condition, columns, values)
+    if cursor.accept("DELETE"):
+        return _When(side, DELETE, condition)
+    cursor.expect("UPDATE")
+    cursor.expect("SET")
+    if cursor.accept("*"):
+        if side is Side.NOT_MATCHED_BY_SOURCE:
+            cursor.fail("UPDATE SET * needs a source row")
+        return _When(side, UPDATE, condition, None)
+    pairs = cursor.listed(lambda: _assignment(cursor))
+    return _When(side, UPDATE, condition, tuple(name for name, _ in pairs), tuple(value for _, value in pairs))
+
+
+def _assignment(cursor: Cursor) -> tuple[tuple[str, ...], _Text]:
+    name = cursor.name()
+    cursor.expect("=")
+    return name, _expression(cursor, ",", "WHEN")
+
+
+def _fold(names: Sequence[str], rules: Rules) -> set[str]:
+    return {name if rules.sensitive else name.lower() for name in names}
+
+
+def _default(schema: TableSchema, path: tuple[str, ...]) -> str:
+    return default_sql(schema.field(path[0])) if len(path) == 1 else "NULL"
+
+
+def _conjuncts(text: str) -> list[list[str]]:
+    """The condition's parts that AND joins at its top, each as the two sides of `=` or one text for anything else; one
+    text for a condition that is an OR."""
+    cursor = Cursor(text)
+    if any(token.is_word("OR") or token.is_word("BETWEEN") for token in cursor.tokens):
+        return [[text]]
+    parts = []
+    while not cursor.done:
+        part = Cursor(cursor.expression("AND"))
+        cursor.accept("AND")
+        while part.tokens and part.tokens[0].value == "(" and _closes(part) == len(part.tokens) - 1:
+            part = Cursor(part.text[part.tokens[0].end : part.tokens[-1].start])
+            if any(token.is_word("AND") for token in part.tokens):
+                break
+        sides = [part.expression("=")] if not part.done else [part.text]
+        if part.accept("=") and not part.done:
+            sides.append(part.expression("="))
+        parts.append(sides if part.done and not any(_is_negated(side) for side in sides) else [part.text])
+    return parts
+
+
+def _is_negated(text: str) -> bool:
+    return Cursor(text).sees("NOT")
+
+
+def _closes(cursor: Cursor) -> int:
+    """The token that closes the bracket at the first one."""
+    depth = 0
+    for place, token in enumerate(cursor.tokens):
+        depth += (token.value == "(") - (token.value == ")")
+        if not depth:
+            return place
+    return -1
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The parts of a column's name; none for any other text."""
+    cursor = Cursor(text)
+    try:
+        parts = cursor.name()
+    except InvalidError:
+        return ()
+    return parts if cursor.done else ()
+
+
+def _qualifiers(text: _Text, parts: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Where `db.` stands before the last name of a table, in the statement."""
+    tokens = Cursor(text.text).tokens
+    size = 2 * len(parts)
+    spans = []
+    for at in range(len(tokens) - size):
+        found = tokens[at : at + size]
+        if at and tokens[at - 1].value == ".":
+            continue
+        words = tuple(token.value.lower() for token in found[::2])
+        if words == tuple(part.lower() for part in parts) and all(token.value == "." for token in found[1::2]):
+            spans.append((text.start + found[0].start, text.start + found[-2].start))
+    return spans
+
+
+def _all_qualified(text: str, columns: set[str]) -> bool:
+    """Whether none of these names stands in a text without a table's before it."""
+    tokens = Cursor(text).tokens
+    return not any(
+        token.kind in ("word", "quoted") and token.value.lower() in columns and not (at and tokens[at - 1].value == ".")
+        for at, token in enumerate(tokens)
+    )
