@@ -17,11 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from bucketlake.catalog_tables import CATALOG_TABLES, catalog_table
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of
-from bucketlake.ops.scan.system_tables import ROW_VIEWS, view_of
+from bucketlake.ops.scan.system_tables import RowView, view_of
+from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.system.registry import refuse_row_tracking, system_table
 from bucketlake.options.catalog import catalog_options, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
@@ -170,7 +173,9 @@ class Catalog:
     # ---- tables
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """Names of the database's tables, sorted; folders that hold no schema are none."""
+        """Names of the database's tables, sorted; folders that hold no schema are none. Those of `sys` are built in."""
+        if database == SYSTEM_DATABASE:
+            return sorted(CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
         folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
@@ -186,22 +191,24 @@ class Catalog:
         return f"{self.database_path(found.database)}/{found.table}"
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
-        """A table to read and write, or a system table over its rows (`t$ro`, `t$audit_log`, `t$binlog`) to read.
-        `options`: dynamic options for this handle only."""
+        """A table to read and write, or a system table over it (`t$ro`, `t$files`, …) or of the catalog (`sys.tables`,
+        …) to read. `options`: dynamic options for this handle only."""
         found = parse_name(name)
+        if found.database == SYSTEM_DATABASE:
+            return catalog_table(self, self.env, found.table, found.text)
         branch = {"branch": found.branch} if found.branch else {}
-        view = view_of(found.system_table)
-        if view is not None:
-            view.check_options(option_keys(options or {}))
-        elif found.system_table is not None or found.database == SYSTEM_DATABASE:
-            raise UnsupportedError("this system table cannot be read yet", table=found.text, readable=list(ROW_VIEWS))
+        rows = view_of((found.system_table or "").lower())
+        if rows is not None:
+            rows.check_options(option_keys(options or {}))
+        elif found.system_table is not None:
+            system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
         table = open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
-        return replace(table, view=view)
+        return replace(table, view=_view(table, found.system_table, found.text))
 
     def create_table(
         self,
@@ -357,6 +364,28 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     if found is not None and not found.is_dir:
         raise InvalidError("warehouse is a file", warehouse=root, remedy="name a folder")
     return Catalog(env, root.rstrip("/") or "/", given)
+
+
+def open_named(path: str, env: Env, options: Mapping[str, Any] | None = None) -> Table:
+    """The table in a folder; behind the folder's name may stand `$branch_<name>`, a system table's name, or both."""
+    folder, _, last = path.rstrip("/").rpartition("/")
+    name, sign, system = last.partition("$")
+    if not sign:
+        return open_table(path, env, options=options)
+    found = Identifier("", name, system)
+    branch = {"branch": found.branch} if found.branch else {}
+    table = open_table(f"{folder}/{name}", env, options={**(options or {}), **branch})
+    return replace(table, name=last, view=_view(table, found.system_table, last))
+
+
+def _view(table: Table, system: str | None, name: str) -> RowView | SystemTable | None:
+    """The system table of this name over a table. `name`: of both, for errors."""
+    if system is None:
+        return None
+    found = view_of(system.lower()) or system_table(system, name)
+    if found is None:
+        refuse_row_tracking(table.store, name)
+    return found
 
 
 def new_schema(

@@ -48,12 +48,13 @@ from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
-from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.rows.read import column_names, first_rows
 from bucketlake.ops.scan.incremental import plan_read
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.scan import Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
-from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store, parallel
@@ -94,18 +95,18 @@ class TableFile:
 class Table:
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
-    `view`: the system table over its rows that this handle reads, None: the table itself."""
+    `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
 
     store: Store
     name: str
-    view: RowView | None = None
+    view: RowView | SystemTable | None = None
 
     # ---- what it is
 
     @property
     def schema(self) -> TableSchema:
         """The schema that reads and writes of this handle use."""
-        return view_schema(self.store, self.view)
+        return self.store.schema if self.view is None else self.view.schema(self.store)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -130,6 +131,8 @@ class Table:
         given = option_keys({**(options or {}), **more})
         if self.view is not None:
             self.view.check_options(given)
+        if isinstance(self.view, SystemTable) and self.view.of_catalog:
+            return self
         branch = given.pop("branch", None)
         if branch is not None and str(branch) != self.options.text("branch"):
             given = {**self.store.dynamic_options(), **given, "branch": branch}
@@ -145,6 +148,8 @@ class Table:
         """The table as a read with these options sees it, and the snapshot or span that it reads: with time travel the
         schema is the snapshot's, else the handle's."""
         table = self.with_options(options, **more)
+        if isinstance(table.view, SystemTable):
+            return table, Selection(None)
         refuse_undelivered(table.store.schema, for_writing=False)
         selection = select_snapshot(table.store)
         travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
@@ -156,7 +161,9 @@ class Table:
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""
-        branch = self.schema.options.get("branch")
+        if isinstance(self.view, SystemTable) and self.view.of_catalog:
+            return self
+        branch = self.store.schema.options.get("branch")
         given = {"branch": branch} if branch else None
         return replace(open_table(self.path, self.store.env, name=self.name, options=given), view=self.view)
 
@@ -196,9 +203,15 @@ class Table:
 
         return on_newest(self.store, once)
 
+    @property
+    def _row_view(self) -> RowView | None:
+        return self.view if isinstance(self.view, RowView) else None
+
     def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """What a read of this handle opens of the snapshot or span selected."""
         scan = Scan(predicate, selection)
+        if isinstance(self.view, SystemTable):
+            raise InvalidError("a system table of metadata is read without a plan", table=self.name)
         return plan_read(self.store, scan if self.view is None else self.view.narrowed(self.store, scan))
 
     def partitions(self) -> list[dict[str, str]]:
@@ -231,14 +244,17 @@ class Table:
 
         Splits are read by several threads; with `limit` one after the other, until there are enough rows.
         """
+        if isinstance(self.view, SystemTable):
+            store = self.with_options(options).store
+            return self.view.reader(store, columns, self.predicate(where), limit).read_all()
         table, planned, predicate = self._planned(where, columns, options)
         names = column_names(table.schema, columns)
         schema = arrow_schema(table.schema.select(names))
         if limit is not None:
-            return _first_rows(table._batches(planned, names, predicate), schema, limit)
+            return first_rows(table._batches(planned, names, predicate), schema, limit)
 
         def read(split: Split) -> list[pa.RecordBatch]:
-            return list(read_view(table.store, table.view, split, names, predicate))
+            return list(read_view(table.store, table._row_view, split, names, predicate))
 
         parts = parallel(read, planned.splits, THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
@@ -247,12 +263,14 @@ class Table:
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
     ) -> Iterator[pa.RecordBatch]:
         """As `to_arrow`, batch by batch, one split after the other, in bounded memory."""
+        if isinstance(self.view, SystemTable):
+            return iter(self.view.reader(self.with_options(options).store, columns, self.predicate(where)))
         table, planned, predicate = self._planned(where, columns, options)
         return table._batches(planned, column_names(table.schema, columns), predicate)
 
     def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         for split in planned.splits:
-            yield from read_view(self.store, self.view, split, names, predicate)
+            yield from read_view(self.store, self._row_view, split, names, predicate)
 
     # ---- write
 
@@ -570,14 +588,3 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
 def new_store(env: Env, path: str, schema: TableSchema) -> Store:
     """The store of the table with this schema that lies in a folder."""
     return Store.of(env, path, schema)
-
-
-def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:
-    taken: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if rows >= limit:
-            break
-        taken.append(batch.slice(0, limit - rows))
-        rows += taken[-1].num_rows
-    return pa.Table.from_batches(taken, schema)

@@ -24,11 +24,13 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from bucketlake.catalog import open_named
 from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names, read_split
+from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
@@ -38,7 +40,7 @@ from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.types import require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.tasks import discard
-from bucketlake.table import Table, open_table
+from bucketlake.table import Table
 from bucketlake.types.model import DataField
 
 FORMAT = "bucketlake"
@@ -68,6 +70,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
         handle = self._table()
+        if isinstance(handle.view, SystemTable):
+            return MetadataReader(handle, tuple(self._fields(handle)), self._where(handle))
 
         def once() -> tuple[Table, Predicate | None, Sequence[Split]]:
             table, selection = handle.as_of()
@@ -115,7 +119,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
-        return open_table(root, env, options=dynamic)
+        return open_named(root, env, dynamic)
 
     def _where(self, table: Table) -> Predicate | None:
         where = table.predicate(self.options.get("where"))
@@ -157,6 +161,18 @@ class SplitReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, SplitPartition):
             for batch in read_split(self._store, partition.split, [f.name for f in self._fields], self._where):
                 yield spark_batch(batch, self._fields)
+
+
+class MetadataReader(DataSourceReader):  # type: ignore[misc]
+    """Reads a system table of metadata, in one task."""
+
+    def __init__(self, table: Table, fields: tuple[DataField, ...], where: Predicate | None) -> None:
+        self._table, self._fields, self._where = table, fields, where
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        for batch in self._table.to_batches(self._where, [f.name for f in self._fields]):
+            yield spark_batch(batch, self._fields)
 
 
 @dataclass

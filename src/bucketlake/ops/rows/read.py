@@ -433,3 +433,15 @@ def _narrowest(written: TableSchema) -> str:
     kind = [KIND_FIELD] if written.primary_keys else []
     fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:
+    """At most `limit` rows of batches, which are taken as far as that needs."""
+    taken: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if rows >= limit:
+            break
+        taken.append(batch.slice(0, limit - rows))
+        rows += taken[-1].num_rows
+    return pa.Table.from_batches(taken, schema)
