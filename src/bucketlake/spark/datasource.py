@@ -29,7 +29,8 @@ from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names, read_split
+from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
@@ -84,7 +85,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             raise InvalidError(
                 "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
             )
-        return SplitReader(table.store, tuple(fields), where, splits)
+        view = table.view if isinstance(table.view, RowView) else None
+        return SplitReader(_Rows(table.store, view, tuple(fields), where), splits)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
@@ -144,13 +146,21 @@ class SplitPartition(InputPartition):  # type: ignore[misc]
     split: Split
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """What of each split is read, and as which view."""
+
+    store: Store
+    view: RowView | None
+    fields: tuple[DataField, ...]
+    where: Predicate | None
+
+
 class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
-    def __init__(
-        self, store: Store, fields: tuple[DataField, ...], where: Predicate | None, splits: Sequence[Split]
-    ) -> None:
-        self._store, self._fields, self._where, self._splits = store, fields, where, splits
+    def __init__(self, rows: _Rows, splits: Sequence[Split]) -> None:
+        self._rows, self._splits = rows, splits
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a split."""
@@ -159,8 +169,9 @@ class SplitReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The live rows of one split."""
         if isinstance(partition, SplitPartition):
-            for batch in read_split(self._store, partition.split, [f.name for f in self._fields], self._where):
-                yield spark_batch(batch, self._fields)
+            fields, names = self._rows.fields, [f.name for f in self._rows.fields]
+            for batch in read_view(self._rows.store, self._rows.view, partition.split, names, self._rows.where):
+                yield spark_batch(batch, fields)
 
 
 class MetadataReader(DataSourceReader):  # type: ignore[misc]
@@ -168,6 +179,10 @@ class MetadataReader(DataSourceReader):  # type: ignore[misc]
 
     def __init__(self, table: Table, fields: tuple[DataField, ...], where: Predicate | None) -> None:
         self._table, self._fields, self._where = table, fields, where
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One."""
+        return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """All rows."""

@@ -241,10 +241,8 @@ def _created(store: Store, tag: _Tag) -> datetime | None:
             moment = datetime.fromisoformat(parts[:26])
         else:
             numbers = [int(part) for part in parts] + [0] * (7 - len(parts))
-            clock = datetime(numbers[0], numbers[1], numbers[2]) + timedelta(
-                hours=numbers[3], minutes=numbers[4], seconds=numbers[5]
-            )
-            moment = clock + timedelta(microseconds=numbers[6] // 1000)
+            year, month, day, hour, minute, second, nanos = numbers
+            moment = datetime(year, month, day, hour, minute, second, nanos // 1000)
         return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
