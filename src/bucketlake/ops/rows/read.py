@@ -106,9 +106,12 @@ def matching_positions(store: Store, split: Split, file: DataFile, predicate: Pr
     return _Reader(store, split, fields).positions(file, predicate)
 
 
-def read_rows(store: Store, split: Split, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
-    """The rows of one file of an append table, less those of the mask, with all columns of `store.schema`."""
-    return _Reader(store, replace(split, deletions={}), store.schema.fields).rows_of(file, left_out)
+def read_rows(
+    store: Store, split: Split, file: DataFile, left_out: Mask, fields: Sequence[DataField] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
+    wanted = store.schema.fields if fields is None else fields
+    return _Reader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
 
 
 def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:

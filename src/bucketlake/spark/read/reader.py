@@ -27,7 +27,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
-from bucketlake.spark.read import metadata, native, placed
+from bucketlake.spark.read import hidden, metadata, native, placed
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -52,16 +52,20 @@ def read(
     if isinstance(table.view, SystemTable):
         frame, wanted = _metadata(spark, table.with_options(options), columns, where, limit)
         return _chosen(frame, wanted, where)
-    handle = table
+    handle, extra = table, hidden.of_columns(columns, table.schema)
 
     def once() -> tuple[Table, list[str], Need, Plan]:
         past, selection = handle.as_of(options)
-        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, columns)
+        own = columns if not extra else [name for name in columns or () if name not in extra]
+        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, own)
         asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
         need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
         return past, wanted, need, _plan(past, selection, need)
 
     table, wanted, need, found = on_newest(table.store, once)
+    if extra:
+        frame = hidden.frame(spark, table, found, hidden.Wanted(need.columns, extra, need.predicate))
+        return _chosen(frame, list(columns or ()), where)
     return _chosen(_shown(spark, table, need, found), wanted, where)
 
 
