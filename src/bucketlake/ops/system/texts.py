@@ -23,6 +23,7 @@ __all__ = ["cast_texts", "hash_order", "internal_texts", "joined", "list_texts",
 NULL = "null"
 _WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT}
 _TEXT = {Root.CHAR, Root.VARCHAR}
+_FLOATS = {Root.FLOAT, Root.DOUBLE}
 _BYTES = {Root.BINARY, Root.VARBINARY}
 _NUMBERED = {Root.DATE: pa.int32(), Root.TIME: pa.int32(), Root.TIMESTAMP: pa.int64(), Root.TIMESTAMP_LTZ: pa.int64()}
 _FEWEST = 16  # buckets of a Java hash map
@@ -45,6 +46,24 @@ def _texts(values: pa.Array, kind: DataType, text: Callable[[Any, DataType], str
         return values.cast(pa.string())
     if kind.root in _WHOLE or kind.root is Root.BOOLEAN:
         return values.cast(pa.string())
+    if kind.root in _FLOATS:
+        return _float_texts(values, kind, text)
+    return _distinct_texts(values, kind, text)
+
+
+def _float_texts(values: pa.Array, kind: DataType, text: Callable[[Any, DataType], str]) -> pa.Array:
+    """Java prints numbers from 0.001 up to ten millions without an exponent, as Arrow does, but whole ones as `1.0`."""
+    size = pc.abs(values)
+    plain = pc.fill_null(pc.and_(pc.greater_equal(size, 0.001), pc.less(size, 1e7)), True)
+    shown = values.cast(pa.string())
+    shown = pc.if_else(pc.match_substring(shown, "."), shown, pc.binary_join_element_wise(shown, ".0", ""))
+    if pc.all(plain).as_py():
+        return shown
+    others = _distinct_texts(values.filter(pc.invert(plain)), kind, text)
+    return pc.replace_with_mask(shown, pc.invert(plain), others)
+
+
+def _distinct_texts(values: pa.Array, kind: DataType, text: Callable[[Any, DataType], str]) -> pa.Array:
     found = values.dictionary_encode()
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
