@@ -20,7 +20,8 @@ from tests.histories.tables import arrow, create, rows_of
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD
 
 EXAMPLES = 3
