@@ -278,7 +278,7 @@ def _evolved(values: pa.Array, stored: DataType, wanted: DataType) -> pa.Array:
     refuse_type(wanted)
     try:
         return cast_array(values, stored, wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowException:
         return pa.nulls(len(values), arrow_type(wanted))
 
 
