@@ -138,8 +138,8 @@ def test_backticks_and_missing_names(catalog: Catalog) -> None:
 
 def test_system_names_are_no_data_tables(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
-    with pytest.raises(UnsupportedError, match=r"t\$files"):
-        catalog.table("t$files")
+    with pytest.raises(NotFoundError, match=r"t\$filed.*did you mean '\$files'"):
+        catalog.table("t$filed")
     with pytest.raises(NotFoundError, match="branch=b"):
         catalog.table("t$branch_b")
     with pytest.raises(InvalidError, match="Cannot 'create' for system table"):
