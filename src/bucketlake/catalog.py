@@ -10,27 +10,37 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from bucketlake.catalog_tables import CATALOG_TABLES, catalog_table
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of
-from bucketlake.ops.scan.system_tables import RowView, view_of
-from bucketlake.ops.system.model import SystemTable
-from bucketlake.ops.system.registry import refuse_row_tracking, system_table
+from bucketlake.lazy import lazy
 from bucketlake.options.catalog import catalog_options, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import SchemaChange, TableSchema, refuse_undelivered
-from bucketlake.table import Table, new_store, open_table
 from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake import catalog_tables
+    from bucketlake import table as tables
+    from bucketlake.ops.scan import system_tables
+    from bucketlake.ops.system import registry
+    from bucketlake.ops.system.model import SystemTable
+    from bucketlake.table import Table
+else:  # a warehouse is often opened for its names, schemas or files alone
+    tables = lazy("bucketlake.table")
+    catalog_tables = lazy("bucketlake.catalog_tables")
+    system_tables = lazy("bucketlake.ops.scan.system_tables")
+    registry = lazy("bucketlake.ops.system.registry")
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
@@ -175,7 +185,7 @@ class Catalog:
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
         """Names of the database's tables, sorted; folders that hold no schema are none. Those of `sys` are built in."""
         if database == SYSTEM_DATABASE:
-            return sorted(CATALOG_TABLES)
+            return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
         folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
@@ -195,19 +205,19 @@ class Catalog:
         …) to read. `options`: dynamic options for this handle only."""
         found = parse_name(name)
         if found.database == SYSTEM_DATABASE:
-            return catalog_table(self, self.env, found.table, found.text)
+            return catalog_tables.catalog_table(self, self.env, found.table, found.text)
         branch = {"branch": found.branch} if found.branch else {}
-        rows = view_of((found.system_table or "").lower())
+        rows = system_tables.view_of((found.system_table or "").lower())
         if rows is not None:
             rows.check_options(option_keys(options or {}))
         elif found.system_table is not None:
-            system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
+            registry.system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        table = open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
+        table = tables.open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
         return replace(table, view=_view(table, found.system_table, found.text))
 
     def create_table(
@@ -233,7 +243,7 @@ class Catalog:
         draft = self.draft_table(name, schema, partition_keys, primary_keys, options, comment)
         if not self.publish_table(draft) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
-        return open_table(draft.path, self.env, name=found.text)
+        return tables.open_table(draft.path, self.env, name=found.text)
 
     def draft_table(
         self,
@@ -258,7 +268,7 @@ class Catalog:
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
-        return Table(new_store(self.env, path, made), found.text)
+        return tables.Table(tables.new_store(self.env, path, made), found.text)
 
     def publish_table(self, draft: Table) -> bool:
         """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""
@@ -371,20 +381,20 @@ def open_named(path: str, env: Env, options: Mapping[str, Any] | None = None) ->
     folder, _, last = path.rstrip("/").rpartition("/")
     name, sign, system = last.partition("$")
     if not sign:
-        return open_table(path, env, options=options)
+        return tables.open_table(path, env, options=options)
     found = Identifier("", name, system)
     branch = {"branch": found.branch} if found.branch else {}
-    table = open_table(f"{folder}/{name}", env, options={**(options or {}), **branch})
+    table = tables.open_table(f"{folder}/{name}", env, options={**(options or {}), **branch})
     return replace(table, name=last, view=_view(table, found.system_table, last))
 
 
-def _view(table: Table, system: str | None, name: str) -> RowView | SystemTable | None:
+def _view(table: Table, system: str | None, name: str) -> system_tables.RowView | SystemTable | None:
     """The system table of this name over a table. `name`: of both, for errors."""
     if system is None:
         return None
-    found = view_of(system.lower()) or system_table(system, name)
+    found = system_tables.view_of(system.lower()) or registry.system_table(system, name)
     if found is None:
-        refuse_row_tracking(table.store, name)
+        registry.refuse_row_tracking(table.store, name)
     return found
 
 

@@ -6,11 +6,9 @@ Conditions on partition, bucket and level leave out manifests and files before a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.file_format import format_of
@@ -18,6 +16,7 @@ from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.metadata.manifest import FileSource, ManifestEntry
 from bucketlake.format.row.binary_row import decode_columns
 from bucketlake.format.row.layout import ARITY_BYTES
+from bucketlake.lazy import pc
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.system.model import (
     BATCH,
@@ -42,6 +41,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.evolution import cast_array
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, refuse_type
+from bucketlake.values import dataclass
 
 Entries = Sequence[ManifestEntry]
 CHEAP = ("bucket", "level", "schema_id", "record_count", "file_size_in_bytes")

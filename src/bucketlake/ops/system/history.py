@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -31,6 +30,7 @@ from bucketlake.ops.system.texts import hash_order
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import TableSchema, pretty_json
 from bucketlake.types.model import DataField, format_field, type_text
+from bucketlake.values import dataclass
 
 # ---------------------------------------------------------------------------------------------- snapshots
 

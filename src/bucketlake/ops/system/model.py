@@ -10,7 +10,7 @@ filtered before the dearer columns are made.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema
+from bucketlake.values import dataclass
 
 BATCH = 20_000  # rows made at a time
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.ops.system.model import Ask
 from bucketlake.ops.system.texts import cast_texts, joined, row_texts
 from bucketlake.ops.table.partitions import partition_columns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from bucketlake.ops.system.partition_texts import braced, braced_condition, name
 from bucketlake.ops.system.texts import cast_texts, row_texts
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField, DataType, Root, arrow_type
+from bucketlake.values import dataclass
 
 PARTITION_FIELDS = columns_table(
     ("partition", TEXT, True),

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import typed_value
+from bucketlake.lazy import pc
 from bucketlake.paths import cast_text, internal_text
 from bucketlake.types.model import DataType, Root
 

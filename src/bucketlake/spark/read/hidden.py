@@ -9,7 +9,6 @@ Spec: docs/sql/system-tables.md#metadata-columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, 
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 FILE_PATH, ROW_INDEX = "__paimon_file_path", "__paimon_row_index"
 PARTITION, BUCKET = "__paimon_partition", "__paimon_bucket"

@@ -6,7 +6,7 @@ Spec: docs/sql/system-tables.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +19,7 @@ from bucketlake.spark.cluster import ensure_package, spread, unpickled
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 MOST_BYTES = 32 << 20  # that the driver hands over
 

@@ -10,7 +10,6 @@ Spec: docs/sql/system-tables.md#metadata-columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from bucketlake.errors import UnsupportedError
@@ -18,6 +17,7 @@ from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text import lexemes
 from bucketlake.sql.text.text import Token
+from bucketlake.values import dataclass
 
 _MARK = "__paimon_"
 _BEFORE_STAR = ("SELECT", "DISTINCT", "ALL")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.partitions import partition_columns
