@@ -29,8 +29,8 @@ ROOMS = (
     *("lsm.words", "lsm.keys", "lsm.aggregates", "lsm.engines", "lsm.merge", "lsm.levels", "lsm.compaction"),
     *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
     *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write", "ops.rewrite", "ops.rebase"),
-    *("ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs", "ops.clean"),
-    *("history", "table", "catalog"),
+    *("ops.system", "ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs"),
+    *("ops.clean", "history", "table", "catalog_tables", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",

@@ -25,17 +25,24 @@ from bucketlake.lazy import lazy
 from bucketlake.options.catalog import catalog_options, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
-from bucketlake.schema.schema import SchemaChange, TableSchema, refuse_undelivered
+from bucketlake.schema.change import SchemaChange
+from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataField, from_arrow_type
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    from bucketlake import catalog_tables
     from bucketlake import table as tables
     from bucketlake.ops.scan import system_tables
+    from bucketlake.ops.system import registry
+    from bucketlake.ops.system.model import SystemTable
     from bucketlake.table import Table
 else:  # a warehouse is often opened for its names, schemas or files alone
     tables = lazy("bucketlake.table")
+    catalog_tables = lazy("bucketlake.catalog_tables")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
+    registry = lazy("bucketlake.ops.system.registry")
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
@@ -178,7 +185,9 @@ class Catalog:
     # ---- tables
 
     def list_tables(self, database: str = DEFAULT_DATABASE) -> list[str]:
-        """Names of the database's tables, sorted; folders that hold no schema are none."""
+        """Names of the database's tables, sorted; folders that hold no schema are none. Those of `sys` are built in."""
+        if database == SYSTEM_DATABASE:
+            return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
         folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
@@ -194,24 +203,24 @@ class Catalog:
         return f"{self.database_path(found.database)}/{found.table}"
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
-        """A table to read and write, or a system table over its rows (`t$ro`, `t$audit_log`, `t$binlog`) to read.
-        `options`: dynamic options for this handle only."""
+        """A table to read and write, or a system table over it (`t$ro`, `t$files`, …) or of the catalog (`sys.tables`,
+        …) to read. `options`: dynamic options for this handle only."""
         found = parse_name(name)
+        if found.database == SYSTEM_DATABASE:
+            return catalog_tables.catalog_table(self, self.env, found.table, found.text)
         branch = {"branch": found.branch} if found.branch else {}
-        view = system_tables.view_of(found.system_table)
-        if view is not None:
-            view.check_options(option_keys(options or {}))
-        elif found.system_table is not None or found.database == SYSTEM_DATABASE:
-            raise UnsupportedError(
-                "this system table cannot be read yet", table=found.text, readable=list(system_tables.ROW_VIEWS)
-            )
+        rows = system_tables.view_of((found.system_table or "").lower())
+        if rows is not None:
+            rows.check_options(option_keys(options or {}))
+        elif found.system_table is not None:
+            registry.system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
         table = tables.open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
-        return replace(table, view=view)
+        return replace(table, view=_view(table, found.system_table, found.text))
 
     def create_table(
         self,
@@ -261,7 +270,7 @@ class Catalog:
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
-        return tables.Table(tables.new_store(self.env, path, made), found.text)
+        return tables.new_table(self.env, path, made, found.text)
 
     def publish_table(self, draft: Table) -> bool:
         """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""
@@ -367,6 +376,28 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     if found is not None and not found.is_dir:
         raise InvalidError("warehouse is a file", warehouse=root, remedy="name a folder")
     return Catalog(env, root.rstrip("/") or "/", given)
+
+
+def open_named(path: str, env: Env, options: Mapping[str, Any] | None = None) -> Table:
+    """The table in a folder; behind the folder's name may stand `$branch_<name>`, a system table's name, or both."""
+    folder, _, last = path.rstrip("/").rpartition("/")
+    name, sign, system = last.partition("$")
+    if not sign:
+        return tables.open_table(path, env, options=options)
+    found = Identifier("", name, system)
+    branch = {"branch": found.branch} if found.branch else {}
+    table = tables.open_table(f"{folder}/{name}", env, options={**(options or {}), **branch})
+    return replace(table, name=last, view=_view(table, found.system_table, last))
+
+
+def _view(table: Table, system: str | None, name: str) -> system_tables.RowView | SystemTable | None:
+    """The system table of this name over a table. `name`: of both, for errors."""
+    if system is None:
+        return None
+    found = system_tables.view_of(system.lower()) or registry.system_table(system, name)
+    if found is None:
+        registry.refuse_row_tracking(table.store, name)
+    return found
 
 
 def new_schema(

@@ -278,7 +278,7 @@ class TablePaths:
         if value is None:
             return default
         legacy = self._flag("partition.legacy-name", "true")
-        text = _legacy_text(value, kind) if legacy else _cast_text(value, kind)
+        text = internal_text(value, kind) if legacy else cast_text(value, kind)
         return default if all(sign.isspace() and sign not in _NOT_BLANK for sign in text) else text
 
     def partition_bytes(self, texts: Mapping[str, str]) -> bytes:
@@ -356,7 +356,7 @@ def parse_partition_path(path: str) -> dict[str, str]:
     return found
 
 
-def _legacy_text(value: Any, kind: DataType) -> str:
+def internal_text(value: Any, kind: DataType) -> str:
     """Java's toString of the internal value: dates are epoch days, times milliseconds, timestamps ISO with T."""
     if kind.root is Root.DATE:
         return str(value if isinstance(value, int) else value.toordinal() - EPOCH_DAY)
@@ -367,7 +367,7 @@ def _legacy_text(value: Any, kind: DataType) -> str:
     return _plain_text(value, kind)
 
 
-def _cast_text(value: Any, kind: DataType) -> str:
+def cast_text(value: Any, kind: DataType) -> str:
     """The value cast to a string as SQL does it; local-zoned timestamps in the zone of this process."""
     if kind.root is Root.DATE:
         return str(_in_range(value).isoformat())

@@ -16,12 +16,9 @@ import pyarrow as pa
 from bucketlake.env.env import Env
 from bucketlake.errors import (
     ConflictError,
-    CorruptError,
     InvalidError,
-    NotFoundError,
     UnsupportedError,
 )
-from bucketlake.file_names import check_path_options, number_of
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
@@ -48,13 +45,15 @@ from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
-from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.rows.read import column_names, first_rows
 from bucketlake.ops.scan.incremental import plan_read
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
-from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
@@ -90,18 +89,18 @@ class TableFile:
 class Table(History):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
-    `view`: the system table over its rows that this handle reads, None: the table itself."""
+    `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
 
     store: Store
     name: str
-    view: RowView | None = None
+    view: RowView | SystemTable | None = None
 
     # ---- what it is
 
     @property
     def schema(self) -> TableSchema:
         """The schema that reads and writes of this handle use."""
-        return view_schema(self.store, self.view)
+        return self.store.schema if self.view is None else self.view.schema(self.store)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -126,6 +125,8 @@ class Table(History):
         given = option_keys({**(options or {}), **more})
         if self.view is not None:
             self.view.check_options(given)
+        if isinstance(self.view, SystemTable) and self.view.of_catalog:
+            return self
         branch = given.pop("branch", None)
         if branch is not None and str(branch) != self.options.text("branch"):
             given = {**self.store.dynamic_options(), **given, "branch": branch}
@@ -141,6 +142,8 @@ class Table(History):
         """The table as a read with these options sees it, and the snapshot or span that it reads: with time travel the
         schema is the snapshot's, else the handle's."""
         table = self.with_options(options, **more)
+        if isinstance(table.view, SystemTable):
+            return table, Selection(None)
         refuse_undelivered(table.store.schema, for_writing=False)
         selection = select_snapshot(table.store)
         travels = any(table.options.is_set(key) for key in (*TRAVEL_KEYS, "scan.version"))
@@ -154,7 +157,9 @@ class Table(History):
 
     def refresh(self) -> Table:
         """The table with its newest schema and without dynamic options."""
-        branch = self.schema.options.get("branch")
+        if isinstance(self.view, SystemTable) and self.view.of_catalog:
+            return self
+        branch = self.store.schema.options.get("branch")
         given = {"branch": branch} if branch else None
         return replace(open_table(self.path, self.store.env, name=self.name, options=given), view=self.view)
 
@@ -194,9 +199,15 @@ class Table(History):
 
         return on_newest(self.store, once)
 
+    @property
+    def _row_view(self) -> RowView | None:
+        return self.view if isinstance(self.view, RowView) else None
+
     def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """What a read of this handle opens of the snapshot or span selected."""
         scan = Scan(predicate, selection)
+        if isinstance(self.view, SystemTable):
+            raise InvalidError("a system table of metadata is read without a plan", table=self.name)
         return plan_read(self.store, scan if self.view is None else self.view.narrowed(self.store, scan))
 
     def partitions(self) -> list[dict[str, str]]:
@@ -229,14 +240,17 @@ class Table(History):
 
         Splits are read by several threads; with `limit` one after the other, until there are enough rows.
         """
+        if isinstance(self.view, SystemTable):
+            store = self.with_options(options).store
+            return self.view.reader(store, columns, self.predicate(where), limit).read_all()
         table, planned, predicate = self._planned(where, columns, options)
         names = column_names(table.schema, columns)
         schema = arrow_schema(table.schema.select(names))
         if limit is not None:
-            return _first_rows(table._batches(planned, names, predicate), schema, limit)
+            return first_rows(table._batches(planned, names, predicate), schema, limit)
 
         def read(split: Split) -> list[pa.RecordBatch]:
-            return list(read_view(table.store, table.view, split, names, predicate))
+            return list(read_view(table.store, table._row_view, split, names, predicate))
 
         parts = parallel(read, planned.splits, THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
@@ -245,12 +259,14 @@ class Table(History):
         self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
     ) -> Iterator[pa.RecordBatch]:
         """As `to_arrow`, batch by batch, one split after the other, in bounded memory."""
+        if isinstance(self.view, SystemTable):
+            return iter(self.view.reader(self.with_options(options).store, columns, self.predicate(where)))
         table, planned, predicate = self._planned(where, columns, options)
         return table._batches(planned, column_names(table.schema, columns), predicate)
 
     def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
         for split in planned.splits:
-            yield from read_view(self.store, self.view, split, names, predicate)
+            yield from read_view(self.store, self._row_view, split, names, predicate)
 
     # ---- write
 
@@ -560,40 +576,9 @@ def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping
     env = env.of_table(path)
     schema = newest_schema(env, TablePaths(path, options=place))
     schema = replace(schema, options={**schema.options, **place})
-    return Table(new_store(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
+    return Table(Store.of(env, path, schema), name or path.rsplit("/", 1)[-1]).with_options(given)
 
 
-def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
-    """The newest schema as it is stored, NotFoundError if the folder (or branch) holds no table."""
-    names = [info.name for info in env.storage.list(paths.schema_dir)]
-    numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
-    ids = [number for number in numbers if number is not None]
-    if not ids:
-        branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
-        remedy = "check the path, or create the table first"
-        what = "no such branch" if branch else "no table in this folder"
-        raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
-    newest = paths.schema(max(ids))
-    schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))
-    try:
-        check_path_options(schema.options)
-    except InvalidError as error:
-        details = {"value" if key == "path" else key: value for key, value in error.details.items()}
-        raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
-    return schema
-
-
-def new_store(env: Env, path: str, schema: TableSchema) -> Store:
-    """The store of the table with this schema that lies in a folder."""
-    return Store.of(env, path, schema)
-
-
-def _first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:
-    taken: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if rows >= limit:
-            break
-        taken.append(batch.slice(0, limit - rows))
-        rows += taken[-1].num_rows
-    return pa.Table.from_batches(taken, schema)
+def new_table(env: Env, path: str, schema: TableSchema, name: str) -> Table:
+    """The table with this schema that lies, or is to lie, in a folder."""
+    return Table(Store.of(env, path, schema), name)

@@ -13,13 +13,12 @@ import pytest
 from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_branch, put, rows_of, tag
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
-from bucketlake import Table
 from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.ops.clean import orphans
 from bucketlake.ops.clean.orphans import Run, remove_orphans
 from bucketlake.ops.table.store import Store, clear_cache
-from bucketlake.table import new_store
+from bucketlake.table import Table
 
 FUTURE = 1 << 60
 
@@ -135,8 +134,8 @@ def test_files_elsewhere(tmp_path: Path, run: Run | None) -> None:
     assert set(remove_orphans(table.with_options(declared).store, FUTURE, run=run).paths) == mine
     uses = {**declared, "data-file.external-paths.strategy": "round-robin"}
     schema = replace(table.schema, options={**table.schema.options, **uses})
-    assert remove_orphans(new_store(Env(LocalStorage()), table.path, schema), FUTURE, run=run).count == 0
-    allowed = new_store(Env(LocalStorage(), external=(str(tmp_path),)), table.path, schema)
+    assert remove_orphans(Store.of(Env(LocalStorage()), table.path, schema), FUTURE, run=run).count == 0
+    allowed = Store.of(Env(LocalStorage(), external=(str(tmp_path),)), table.path, schema)
     done = remove_orphans(allowed, FUTURE, run=run)
     assert set(done.paths) == {str(outside / "p=2" / "bucket-0" / "data-y-0.parquet")}
     assert (outside / "p=2" / "data-z-0.parquet").exists()

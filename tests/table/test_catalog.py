@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import AlreadyExistsError, Catalog, InvalidError, NotFoundError, UnsupportedError
-from bucketlake.schema.schema import AddColumn, RenameColumn, SetOption
+from bucketlake.catalog import Catalog
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.schema.change import AddColumn, RenameColumn, SetOption
 from bucketlake.types.model import INT, STRING, DataField, parse_type_text
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
@@ -138,8 +139,8 @@ def test_backticks_and_missing_names(catalog: Catalog) -> None:
 
 def test_system_names_are_no_data_tables(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
-    with pytest.raises(UnsupportedError, match=r"t\$files"):
-        catalog.table("t$files")
+    with pytest.raises(NotFoundError, match=r"t\$filed.*did you mean '\$files'"):
+        catalog.table("t$filed")
     with pytest.raises(NotFoundError, match="branch=b"):
         catalog.table("t$branch_b")
     with pytest.raises(InvalidError, match="Cannot 'create' for system table"):

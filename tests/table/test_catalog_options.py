@@ -33,7 +33,6 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
         ("default-database", "sales"),
         ("defaultDatabase", "sales"),
         ("disable-create-table-in-default-db", "true"),
-        ("catalog-options-table.enabled", "true"),
         ("table-default.row-tracking.enabled", "true"),
         ("table-default.file.format", "csv"),
     ],

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.catalog import Catalog
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.scan import system_tables
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.table.messages import Split
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
+from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("s", pa.string())])
 
@@ -204,8 +204,8 @@ def test_system_tables_cannot_be_written(catalog: Catalog, name: str) -> None:
 
 def test_what_is_no_system_table(catalog: Catalog) -> None:
     create(catalog)
-    with pytest.raises(UnsupportedError, match="cannot be read yet"):
-        catalog.table("db.t$files")
+    with pytest.raises(NotFoundError, match=r"did you mean '\$audit_log'"):
+        catalog.table("db.t$audit")
     with pytest.raises(NotFoundError):
         catalog.table("db.other$ro")
 

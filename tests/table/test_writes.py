@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import Catalog, InvalidError, NotFoundError, Table
+from bucketlake.catalog import Catalog
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind
-from bucketlake.table import open_table
+from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField, parse_type_text
 
 Rows = list[tuple[Any, ...]]
@@ -190,9 +191,9 @@ def test_bucket_of_another_process_is_refused_at_the_commit(catalog: Catalog) ->
     stale = replace(made)
     made.write_arrow(data((MONDAY, 1, 1)))
     wider = replace(made.schema, options={**made.schema.options, "bucket": "4"})
-    from bucketlake.table import new_store
+    from bucketlake.ops.table.store import Store
 
-    late = Table(new_store(made.store.env, made.path, wider), "t")
+    late = Table(Store.of(made.store.env, made.path, wider), "t")
     with pytest.raises(InvalidError, match="new bucket num 4"):
         late.write_arrow(data((MONDAY, 1, 2)))
     assert numbers(stale) == [1]

@@ -22,7 +22,7 @@ _NAMED = "name tables as database.table"
 # key: (values that change nothing, what to do instead of others)
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "case-sensitive": (("true",), "leave it out: names keep their case"),
-    "catalog-options-table.enabled": (("false",), "leave it out: there is no table of options"),
+    "catalog-options-table.enabled": (("true", "false"), "write true or false"),
     "default-database": (("default",), _NAMED),
     "defaultDatabase": (("default",), _NAMED),
     "disable-create-table-in-default-db": (("false",), "leave it out"),

@@ -27,12 +27,14 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, parse_name
+from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
 from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names, read_split
+from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
@@ -46,7 +48,7 @@ from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.tasks import discard
-from bucketlake.table import Table, open_table
+from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -82,6 +84,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
         handle = self._table()
+        if isinstance(handle.view, SystemTable):
+            return MetadataReader(handle, tuple(self._fields(handle)), self._where(handle))
 
         def once() -> tuple[Table, Predicate | None, Sequence[Split]]:
             table, selection = handle.as_of()
@@ -94,7 +98,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             raise InvalidError(
                 "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
             )
-        return SplitReader(table.store, tuple(fields), where, splits)
+        view = table.view if isinstance(table.view, RowView) else None
+        return SplitReader(_Rows(table.store, view, tuple(fields), where), splits)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
@@ -125,7 +130,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}
-        return open_table(root, env, options=dynamic)
+        return open_named(root, env, dynamic)
 
     def _where(self, table: Table) -> Predicate | None:
         where = table.predicate(self.options.get("where"))
@@ -150,13 +155,21 @@ class SplitPartition(InputPartition):  # type: ignore[misc]
     split: Split
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """What of each split is read, and as which view."""
+
+    store: Store
+    view: RowView | None
+    fields: tuple[DataField, ...]
+    where: Predicate | None
+
+
 class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
-    def __init__(
-        self, store: Store, fields: tuple[DataField, ...], where: Predicate | None, splits: Sequence[Split]
-    ) -> None:
-        self._store, self._fields, self._where, self._splits = store, fields, where, splits
+    def __init__(self, rows: _Rows, splits: Sequence[Split]) -> None:
+        self._rows, self._splits = rows, splits
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a split."""
@@ -165,8 +178,25 @@ class SplitReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The live rows of one split."""
         if isinstance(partition, SplitPartition):
-            for batch in read_split(self._store, partition.split, [f.name for f in self._fields], self._where):
-                yield spark_batch(batch, self._fields)
+            fields, names = self._rows.fields, [f.name for f in self._rows.fields]
+            for batch in read_view(self._rows.store, self._rows.view, partition.split, names, self._rows.where):
+                yield spark_batch(batch, fields)
+
+
+class MetadataReader(DataSourceReader):  # type: ignore[misc]
+    """Reads a system table of metadata, in one task."""
+
+    def __init__(self, table: Table, fields: tuple[DataField, ...], where: Predicate | None) -> None:
+        self._table, self._fields, self._where = table, fields, where
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows."""
+        for batch in self._table.to_batches(self._where, [f.name for f in self._fields]):
+            yield spark_batch(batch, self._fields)
 
 
 @dataclass

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
-from bucketlake.format.data.datafile import Recorded, format_of, read_recorded
+from bucketlake.format.data.datafile import Recorded, read_recorded
+from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
@@ -37,15 +38,8 @@ from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
-from bucketlake.schema.evolution import evolve_batch
-from bucketlake.schema.schema import (
-    KEY_FIELD_ID_START,
-    KIND_FIELD,
-    SEQUENCE_FIELD,
-    ReadColumn,
-    TableSchema,
-    read_mapping,
-)
+from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
+from bucketlake.schema.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
@@ -107,9 +101,12 @@ def matching_positions(store: Store, split: Split, file: DataFile, predicate: Pr
     return _Reader(store, split, fields).positions(file, predicate)
 
 
-def read_rows(store: Store, split: Split, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
-    """The rows of one file of an append table, less those of the mask, with all columns of `store.schema`."""
-    return _Reader(store, replace(split, deletions={}), store.schema.fields).rows_of(file, left_out)
+def read_rows(
+    store: Store, split: Split, file: DataFile, left_out: Mask, fields: Sequence[DataField] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
+    wanted = store.schema.fields if fields is None else fields
+    return _Reader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
 
 
 def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
@@ -439,3 +436,15 @@ def _narrowest(written: TableSchema) -> str:
     kind = [KIND_FIELD] if written.primary_keys else []
     fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:
+    """At most `limit` rows of batches, which are taken as far as that needs."""
+    taken: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if rows >= limit:
+            break
+        taken.append(batch.slice(0, limit - rows))
+        rows += taken[-1].num_rows
+    return pa.Table.from_batches(taken, schema)

@@ -19,6 +19,7 @@ from bucketlake.ops.rows.read import column_names, exact_part
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
+from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
@@ -26,7 +27,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
-from bucketlake.spark.read import native, placed
+from bucketlake.spark.read import hidden, metadata, native, placed
 from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -51,17 +52,38 @@ def read(
 ) -> DataFrame:
     """The rows of one snapshot that satisfy `where`, with these columns, as of this call. With `limit`, at least as
     many as asked for if there are so many: files that are not needed for them are not opened."""
-    handle = table
+    if isinstance(table.view, SystemTable):
+        frame, wanted = _metadata(spark, table.with_options(options), columns, where, limit)
+        return _chosen(frame, wanted, where)
+    handle, extra = table, hidden.of_columns(columns, table.schema)
 
     def once() -> tuple[Table, list[str], Need, Plan]:
         past, selection = handle.as_of(options)
-        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, columns)
+        own = columns if not extra else [name for name in columns or () if name not in extra]
+        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, own)
         asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
         need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
         return past, wanted, need, _plan(past, selection, need)
 
     table, wanted, need, found = on_newest(table.store, once)
-    frame = _shown(spark, table, need, found)
+    if extra:
+        frame = hidden.frame(spark, table, found, hidden.Wanted(need.columns, extra, need.predicate))
+        return _chosen(frame, list(columns or ()), where)
+    return _chosen(_shown(spark, table, need, found), wanted, where)
+
+
+def _metadata(
+    spark: SparkSession, table: Table, columns: Sequence[str] | None, where: str | Predicate | None, limit: int | None
+) -> tuple[DataFrame, list[str]]:
+    """The rows that a system table of metadata may have for a condition, with the columns that it names, too."""
+    predicate, wanted = _predicate(spark, table, where), column_names(table.schema, columns)
+    asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+    names = [name for name in table.schema.field_names if name in asked]
+    return metadata.read(spark, table, names, predicate, limit if predicate is None else None), wanted
+
+
+def _chosen(frame: DataFrame, wanted: list[str], where: str | Predicate | None) -> DataFrame:
+    """The rows for which the condition is true, with these columns."""
     if where is not None:
         frame = frame.where(where if isinstance(where, str) else to_spark_sql(where))
     return frame if frame.columns == wanted else frame.select(*[quoted(name) for name in wanted])
@@ -79,6 +101,8 @@ class Need:
 def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
     """At least the rows that are needed of what `Table.as_of` selected, with just these columns: who asks filters and
     limits them."""
+    if isinstance(table.view, SystemTable):
+        return metadata.read(spark, table, need.columns, need.predicate, need.limit if need.predicate is None else None)
     return _shown(spark, table, need, _plan(table, selection, need))
 
 
@@ -91,10 +115,11 @@ def _plan(table: Table, selection: Selection, need: Need) -> Plan:
 
 def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
     wanted = column_names(table.schema, need.columns)
+    row_view = table.view if isinstance(table.view, RowView) else None
     exact = None if need.predicate is None else exact_part(need.predicate)
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
-    frame = _frame(spark, _Scan(table.store, needed, exact, table.view), found)
+    frame = _frame(spark, _Scan(table.store, needed, exact, row_view), found)
     frame = frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
     return char_columns(frame, table.schema.fields)
 

@@ -15,7 +15,10 @@ from sqlglot import exp
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.spark.read.hidden import Wanted
+from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.sql.query import hidden, max_pt
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
@@ -67,6 +70,10 @@ class Place:
 def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
     statement = text.plain_tables(text.plain_timestamps(statement))
+    values = max_pt.pieces(lake, statement)
+    if values:
+        place = None if place is None else replace(place, start=moved(place.start, values))
+        statement = text.splice(statement, values)
     bound, frames = bind(lake, statement, place)
     text_of = bound if frames else statement
     try:
@@ -95,16 +102,19 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     for reference in references:
         _attach(lake, reference, plain, [*hints, *found], settings)
     pieces = _after_aliases(references, plain, hints)
+    extra = _with_hidden(lake, references, statement, place)
+    pieces += hidden.star_pieces(tokens, [hidden.Bound(r.start, r.exposed, extra[r.start]) for r in references])
     proved = None
     if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
         proved = proof(parsed, Settings(lake.spark), statement)
     store = lake.table(references[0].name.full).table.store
-    counted = _counted(lake, references, proved) if proved is not None and place is None else None
+    counts = proved is not None and place is None and not any(extra.values())
+    counted = _counted(lake, references, proved) if counts and proved is not None else None
     if counted is not None:
         pieces.extend(counted[1])
         frames, names_of = {"t0": counted[0]}, ["t0"]
     else:
-        frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place))
+        frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
     for reference, name in zip(references, names_of, strict=True):
         pieces.extend(_bound(reference, name, plain))
     if tree is not None:
@@ -114,7 +124,11 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
 
 
 def _frames(
-    lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None
+    lake: Lake,
+    references: Sequence[Reference],
+    proved: Proof | None,
+    place: Place | None,
+    extra: Mapping[int, tuple[str, ...]],
 ) -> tuple[dict[str, DataFrame], list[str]]:
     """What each name stands for, and the name of each reference: all that read one table the same see one snapshot."""
     frames: dict[str, DataFrame] = {}
@@ -132,11 +146,14 @@ def _frames(
             need = _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
             if any(option.startswith("incremental") for option in reference.options):
                 need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
-        key = (read, need, own)
+        key = (read, need, own, extra[reference.start])
         if key not in plans:
             plans[key] = f"t{len(plans)}"
             if place is not None and own:
                 frames[plans[key]] = place.frame
+            elif extra[reference.start]:
+                wanted = Wanted(need.columns, extra[reference.start], need.predicate)
+                frames[plans[key]] = hidden_read(lake.spark, table, selection, wanted)
             else:
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
         chosen.append(plans[key])
@@ -167,6 +184,27 @@ def _counted(
         return None if found is None else (found, wanted.pieces)
 
     return on_newest(handle.store, once)
+
+
+def moved(start: int, pieces: Sequence[tuple[int, int, str]]) -> int:
+    """Where a place of a statement is once these pieces are spliced in, none of which holds it."""
+    return start + sum(len(text) - (until - begin) for begin, until, text in pieces if until <= start)
+
+
+def _with_hidden(
+    lake: Lake, references: Sequence[Reference], statement: str, place: Place | None
+) -> dict[int, tuple[str, ...]]:
+    """The metadata columns that each reference is bound with, by its place: those that the statement names."""
+    wanted = hidden.named(statement)
+    found: dict[int, tuple[str, ...]] = {}
+    for reference in references:
+        found[reference.start] = ()
+        if wanted and not (place is not None and place.start == reference.start):
+            table = lake.table(reference.name.full).table
+            own = {name.lower() for name in table.schema.field_names}
+            if table.view is None:
+                found[reference.start] = tuple(name for name in wanted if name not in own)
+    return found
 
 
 def _need(proved: Proof, source: Source) -> Need:

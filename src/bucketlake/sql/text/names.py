@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bucketlake.catalog import SYSTEM_DATABASE
+from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.text.text import Cursor
@@ -67,6 +69,8 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     if len(parts) == 1 and is_temp_view(lake, parts[0]):
         return None
     name = target(lake, parts)
+    if name.database == SYSTEM_DATABASE:
+        return name if name.table.lower() in CATALOG_TABLES or not is_sparks(lake, parts) else None
     return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
 
 

@@ -1,0 +1,1 @@
+"""System tables over a table's metadata: `t$snapshots`, `t$files` and their like."""

@@ -1,0 +1,192 @@
+"""Metadata columns of a table's rows: `__paimon_file_path`, `__paimon_row_index`, `__paimon_partition`,
+`__paimon_bucket`. They are no columns of the table: who names none of them sees none.
+
+A row has a file and a place only where no merge makes it: path and index are refused for buckets that a read merges.
+
+Spec: docs/sql/system-tables.md#metadata-columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from bucketlake.errors import UnsupportedError
+from bucketlake.format.index.deletion_vector import positions_of
+from bucketlake.ops.rows.deletions import load_deletions
+from bucketlake.ops.rows.read import exact_part, read_rows, read_split
+from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.predicate.tree import Predicate, columns_of
+from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.table import Table
+from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+FILE_PATH, ROW_INDEX = "__paimon_file_path", "__paimon_row_index"
+PARTITION, BUCKET = "__paimon_partition", "__paimon_bucket"
+COLUMNS = (FILE_PATH, ROW_INDEX, PARTITION, BUCKET)
+SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
+SMALL_BYTES = 8 << 20
+TASK_BYTES = 128 << 20
+
+
+def hidden_type(name: str, schema: TableSchema) -> T.DataType:
+    """The type of a metadata column of a table."""
+    if name == PARTITION:
+        return spark_schema(schema.partition_fields)
+    return {FILE_PATH: T.StringType(), ROW_INDEX: T.LongType(), BUCKET: T.IntegerType()}[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is enough of a table: columns (None: all), metadata columns behind them, rows for which `predicate` may be
+    true."""
+
+    columns: tuple[str, ...] | None
+    hidden: tuple[str, ...]
+    predicate: Predicate | None = None
+
+
+def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
+    """The metadata columns among those asked for, which are none of the table's."""
+    return tuple(name for name in columns or () if name in COLUMNS and name not in schema.field_names)
+
+
+def read(spark: SparkSession, table: Table, selection: Selection, wanted: Wanted) -> DataFrame:
+    """At least the rows that are wanted of what `Table.as_of` selected, with just these columns. Errors: as `frame`."""
+    return frame(spark, table, table.planned(wanted.predicate, selection), wanted)
+
+
+def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
+    """At least the rows of a plan that are wanted, with just these columns.
+
+    Errors: UnsupportedError for a file's path or a row's place where rows are merged.
+    """
+    schema, splits = table.schema, plan.splits
+    placed = FILE_PATH in wanted.hidden or ROW_INDEX in wanted.hidden
+    if placed:
+        _refuse_merged(table, splits)
+    exact = None if wanted.predicate is None else exact_part(wanted.predicate)
+    asked = schema.field_names if wanted.columns is None else wanted.columns
+    needed = frozenset(asked).union(() if exact is None else columns_of(exact))
+    fields = tuple(item for item in schema.fields if item.name in needed)
+    scan = _Scan(table.store, fields, wanted.hidden, None if placed else exact, placed)
+    more = [T.StructField(name, hidden_type(name, schema)) for name in wanted.hidden]
+    layout = T.StructType([*spark_schema(fields).fields, *more])
+    rows, size = sum(split.row_count for split in splits), sum(split.size for split in splits)
+    if rows <= SMALL_ROWS and size <= SMALL_BYTES:
+        found = parallel(lambda split: list(scan.batches(split)), splits)
+        data = pa.Table.from_batches([batch for part in found for batch in part], scan.layout)
+        shown = spark.createDataFrame(data if data.num_rows else [], layout)
+    else:
+        ensure_package(spark)
+        tasks = max(parallelism(spark), size // TASK_BYTES)
+        shown = spread(spark, pack(splits, tasks)).mapInArrow(scan, layout)
+    names = [*asked, *wanted.hidden]
+    return shown if shown.columns == names else shown.select(*[quoted(name) for name in names])
+
+
+def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
+    """As Apache Paimon: the rows of a primary-key table have a place where deletion vectors say which are superseded,
+    in buckets of one file, and in those that one level holds whole."""
+    store = table.store
+    settled = store.options.get("deletion-vectors.enabled") or store.options.get("merge-engine") == "first-row"
+    buckets: dict[tuple[bytes, int], list[Split]] = {}
+    for split in splits:
+        buckets.setdefault((split.partition, split.bucket), []).append(split)
+    for found in buckets.values():
+        files = [file for split in found for file in split.files]
+        raw = all(split.raw and split.before is None and not split.parts for split in found)
+        if store.schema.primary_keys:
+            levels = {file.level for file in files}
+            whole = len(files) == 1 or settled or (len(levels) == 1 and 0 not in levels)
+            raw = raw and whole and all(file.delete_row_count == 0 for file in files)
+        if not raw:
+            raise UnsupportedError(
+                "There need be FileRecordIterator when metadata columns are required. "
+                "Only append table or deletion vector table support querying metadata columns.",
+                table=table.name,
+                remedy="compact the table first, or ask for __paimon_partition and __paimon_bucket only",
+            )
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Reads splits with what is known of each row; travels to tasks. `placed`: file by file, with rows' places."""
+
+    store: Store
+    fields: tuple[DataField, ...]
+    hidden: tuple[str, ...]
+    predicate: Predicate | None
+    placed: bool
+
+    @property
+    def layout(self) -> pa.Schema:
+        """The layout of the batches."""
+        layout = arrow_layout(self.fields)
+        for name in self.hidden:
+            layout = layout.append(pa.field(name, self._kind(name)))
+        return layout
+
+    def _kind(self, name: str) -> pa.DataType:
+        if name == PARTITION:
+            return pa.struct(list(arrow_layout(self.store.schema.partition_fields)))
+        return {FILE_PATH: pa.string(), ROW_INDEX: pa.int64(), BUCKET: pa.int32()}[name]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task of `mapInArrow`: splits in, their rows out."""
+        for splits in unpickled(batches):
+            for split in splits:
+                yield from self.batches(split)
+
+    def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of a split in the layout of DataFrames."""
+        known = {PARTITION: self._partition(split) if PARTITION in self.hidden else None, BUCKET: split.bucket}
+        if not self.placed:
+            names = [item.name for item in self.fields]
+            for batch in read_split(self.store, split, names, self.predicate):
+                yield self._shown(batch, known, None)
+            return
+        vectors = load_deletions(self.store, split.deletions) if split.deletions else {}
+        for file in split.files:
+            known[FILE_PATH] = self.store.paths.file_path(split.bucket_path, file)
+            dead = np.zeros(file.row_count, np.bool_)
+            if file.file_name in vectors:
+                dead[positions_of(vectors[file.file_name])] = True
+            places, start = np.flatnonzero(~dead), 0
+            for batch in read_rows(self.store, split, file, dead, self.fields):
+                yield self._shown(batch, known, places[start : start + batch.num_rows])
+                start += batch.num_rows
+
+    def _partition(self, split: Split) -> pa.Scalar:
+        fields = self.store.schema.partition_fields
+        if not fields:
+            return pa.scalar({}, self._kind(PARTITION))
+        columns = partition_columns(self.store, [split.partition])
+        rows = spark_batch(pa.RecordBatch.from_arrays(columns, names=[item.name for item in fields]), fields)
+        return pa.StructArray.from_arrays(rows.columns, fields=list(self._kind(PARTITION)))[0]
+
+    def _shown(self, batch: pa.RecordBatch, known: dict[str, Any], places: Any) -> pa.RecordBatch:
+        rows = spark_batch(batch, self.fields)
+        layout = self.layout
+        arrays = list(rows.columns)
+        for name in self.hidden:
+            kind = layout.field(name).type
+            if name == ROW_INDEX:
+                arrays.append(pa.array(places, kind))
+            elif name == PARTITION:
+                arrays.append(pa.repeat(known[name], rows.num_rows))
+            else:
+                arrays.append(pa.repeat(pa.scalar(known[name], kind), rows.num_rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=layout)

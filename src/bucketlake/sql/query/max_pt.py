@@ -1,0 +1,106 @@
+"""`sys.max_pt('t')`: the greatest value of a table's first partition column, among partitions that have data.
+
+A call is replaced by its value before the statement is read any further, so that it prunes like a literal.
+
+Spec: docs/sql/system-tables.md#max_pt
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.system.texts import cast_texts
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store
+from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Token, tokenize
+from bucketlake.types.model import Root
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+NAME = "max_pt"
+_CATALOGS = tuple((name,) for name in CATALOG_NAMES)
+
+
+def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    """The calls of a statement with what to write in their place: their values, strings. InvalidError for calls that
+    have none."""
+    if NAME not in statement.lower():
+        return []
+    tokens = tokenize(statement)
+    found = []
+    for at in range(len(tokens)):
+        first = _first(lake, tokens, at)
+        if first is not None:
+            table, end = _argument(tokens, at)
+            found.append((tokens[first].start, tokens[end].end, literal(max_partition(lake, table))))
+    return found
+
+
+def _first(lake: Lake, tokens: list[Token], at: int) -> int | None:
+    """Where a call's name begins if this token ends it: `[catalog.]sys.max_pt(`, or `max_pt(` where Spark has none."""
+    token = tokens[at]
+    opens = at + 1 < len(tokens) and tokens[at + 1].value == "(" and tokens[at + 1].kind == "sign"
+    if token.kind not in ("word", "quoted") or token.value.lower() != NAME or not opens:
+        return None
+    parts = [at]
+    while parts[0] >= 2 and tokens[parts[0] - 1].value == "." and tokens[parts[0] - 2].kind in ("word", "quoted"):
+        parts.insert(0, parts[0] - 2)
+    qualifiers = [tokens[part].value.lower() for part in parts[:-1]]
+    if not qualifiers:
+        return None if lake.spark.catalog.functionExists(NAME) else at
+    if qualifiers[-1] != "sys" or len(qualifiers) > 2 or (len(qualifiers) == 2 and qualifiers[0] not in CATALOG_NAMES):
+        return None
+    return parts[0]
+
+
+def _argument(tokens: list[Token], at: int) -> tuple[str, int]:
+    """The table's name in a call, and where the call ends."""
+    inner = tokens[at + 2 : at + 4]
+    if len(inner) < 2 or inner[0].kind != "string" or inner[1].value != ")":
+        raise InvalidError("max_pt takes one argument: Table name must be a literal", remedy="write sys.max_pt('db.t')")
+    return inner[0].value, at + 3
+
+
+def max_partition(lake: Lake, text: str) -> str:
+    """The greatest value of the first partition column, as text; nulls do not count."""
+    name = names.target(lake, names.parts_of(text))
+    store = lake.table(name.full).table.store
+    if not store.schema.partition_keys:
+        raise InvalidError(f"{name.full} is not a partitioned table", table=name.full)
+    found = _greatest(store)
+    if found is None:
+        raise InvalidError(f"{name.full} has no partitions or none of the partitions have any data", table=name.full)
+    return found
+
+
+def _greatest(store: Store) -> str | None:
+    snapshot = store.latest_snapshot()
+    entries = [] if snapshot is None else live_entries(store, snapshot)
+    partitions = list(dict.fromkeys(entry.partition for entry in entries))
+    if not partitions:
+        return None
+    values = partition_columns(store, partitions)[0].drop_null()
+    if not len(values):
+        return None
+    kind = store.schema.partition_fields[0].type
+    order = values.cast(pa.binary()) if kind.root in (Root.CHAR, Root.VARCHAR) else values
+    greatest = values.take(pc.sort_indices(order, sort_keys=[("", "descending")])[:1])
+    found = str(cast_texts(greatest, kind)[0].as_py())
+    if kind.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and "." in found:
+        return found.rstrip("0").rstrip(".")
+    return found
+
+
+def literal(text: str) -> str:
+    """A string literal that means this text whatever the session says of escapes."""
+    if "'" not in text and "\\" not in text and "\n" not in text and "\r" not in text:
+        return f"'{text}'"
+    return f"CAST(X'{text.encode().hex().upper()}' AS STRING)"

@@ -1,0 +1,90 @@
+"""`docs/sql/system-tables.md`: every system table with its columns. `python -m tests.docs.system_tables` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bucketlake.catalog_tables import ABOUT, CATALOG_TABLES
+from bucketlake.ops.system.registry import SYSTEM_TABLES
+from bucketlake.types.model import DataField, type_text
+
+PAGE = Path(__file__).parents[2] / "docs" / "sql" / "system-tables.md"
+HEAD = """# System tables
+
+What a table or the catalog knows of itself, as rows: names, columns, types and texts are Apache Paimon's.
+
+```sql
+SELECT * FROM db.`t$snapshots`;
+SELECT * FROM db.`t$branch_b1$files` WHERE partition = '{2024-01-01}' AND level = 0;
+SELECT * FROM db.`t$files` VERSION AS OF 3;
+SELECT * FROM db.`t$manifests` /*+ OPTIONS('scan.tag-name'='one') */;
+SELECT * FROM sys.tables WHERE database_name = 'db';
+```
+
+In Python: `lake.table("db.t$files").read(where="bucket = 1", columns=["file_path"])`, without Spark `catalog.table("db.t$files").to_arrow(where="bucket = 1")`, and
+`spark.read.format("bucketlake").load("/warehouse/db.db/t$files")`. They join, are described (`DESCRIBE`) and can be the source of an INSERT like any table; SHOW TABLES does not list them
+(`SHOW TABLES IN sys` lists those of the catalog). They cannot be written, altered or dropped. An unknown name is refused with the nearest one.
+
+- Times are by the clock of the reader's time zone, in milliseconds.
+- A table that *travels* shows the snapshot that `VERSION AS OF`, `TIMESTAMP AS OF` or `scan.*` options choose, else the newest; the others show all there is. What came between two snapshots
+  (`incremental-between`) is refused.
+- Conditions on `snapshot_id`, `schema_id`, `tag_name`, `branch_name`, `partition`, `bucket`, `level`, `database_name` and `table_name` leave out files before they are read.
+- Values of keys and statistics are printed as Paimon holds them: a date is its number of days since 1970, a timestamp `2024-01-31T02:03`. Partitions are printed as SQL casts their values.
+
+Tables over rows (`t$ro`, `t$audit_log`, `t$binlog`): [system_tables.md](../system_tables.md). `t$row_tracking` is refused: tables without `row-tracking.enabled` have none, and those with it are not supported yet.
+
+"""
+TAIL = """## Metadata columns
+
+Rows of a table have columns that `*` does not show: ask for them by name.
+
+```sql
+SELECT *, __paimon_file_path FROM db.t;
+SELECT __paimon_partition, __paimon_bucket, count(*) FROM db.t GROUP BY ALL;
+```
+
+| column | type | meaning |
+|---|---|---|
+| `__paimon_file_path` | STRING | the file that holds the row |
+| `__paimon_row_index` | BIGINT | the row's place in its file, from 0 |
+| `__paimon_partition` | STRUCT | the partition columns; an empty struct for tables without partitions |
+| `__paimon_bucket` | INT | the row's bucket |
+
+Path and place are those of append tables, of tables with deletion vectors, and of buckets that need no merge (one file, or one level above 0); elsewhere they are refused, as in Apache Paimon. They are
+refused, too, in statements of unusual form (`FROM t SELECT …`, pipes, natural joins), and in DELETE and UPDATE.
+
+## max_pt
+
+`sys.max_pt('db.t')` is the greatest value of the table's first partition column, as a string, among the partitions that have data; nulls do not count. It is replaced by its value before the statement is
+planned, so that `WHERE dt = sys.max_pt('db.t')` reads one partition. Tables without partitions, or without data, are refused; so is an argument that is no literal.
+"""
+
+
+def _rows(fields: Sequence[DataField], about: Mapping[str, str]) -> Iterator[str]:
+    yield "| column | type | meaning |"
+    yield "|---|---|---|"
+    for item in fields:
+        yield f"| `{item.name}` | {type_text(item.type).replace('|', chr(92) + '|')} | {about[item.name]} |"
+    yield ""
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD.rstrip(), "", "## Beside a table", ""]
+    for name, table in SYSTEM_TABLES.items():
+        travels = "" if table.travels else " Does not travel."
+        lines += [f"### `t${name}`", "", f"Key: {', '.join(f'`{key}`' for key in table.key)}.{travels}", ""]
+        lines += _rows(table.fields, table.about)
+    lines += ["## Of the catalog", ""]
+    lines += [
+        "`sys.catalog_options` is there unless the catalog was opened with `catalog-options-table.enabled=false`.",
+        "",
+    ]
+    for name, fields in CATALOG_TABLES.items():
+        lines += [f"### `sys.{name}`", "", *_rows(fields, ABOUT)]
+    return "\n".join(lines) + "\n" + TAIL
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
