@@ -28,7 +28,7 @@ from bucketlake.lsm.engines.aggregation import Aggregation
 from bucketlake.lsm.engines.engines import Deduplicate, FirstRow, MergeEngine
 from bucketlake.lsm.engines.partial_update import PartialUpdate, SequenceGroup
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.live import live_rows
+from bucketlake.lsm.live_rows import live_rows
 from bucketlake.lsm.merge import BlockSize, merge_runs
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import BIGINT, INT, STRING, DataField, DataType, Root

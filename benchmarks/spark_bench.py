@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import bucketlake
 from benchmarks.measure import Measurements
-from bucketlake.spark.read import live
+from bucketlake.spark.read import filtered as live
 from bucketlake.spark.session import Lake, new_session
 
 KEYS = ("l_orderkey", "l_linenumber")

@@ -41,8 +41,6 @@ from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
 from bucketlake.ops.compact.maintain import Wanted, after_write, compact
 from bucketlake.ops.compact.postpone_compact import place_pending
-from bucketlake.ops.rebase.dynamic import reassign
-from bucketlake.ops.rebase.rescaled import rehash
 from bucketlake.ops.rescale.advise import BucketAdvice, advise
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
@@ -58,7 +56,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
-from bucketlake.ops.write.write import new_commit_user, prepare_write, renumber
+from bucketlake.ops.write.write import new_commit_user, prepare_write
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.parse import parse_where
@@ -313,14 +311,7 @@ class Table:
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
         says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
-        commit = Commit(
-            self.store,
-            commit_user,
-            renumber=partial(renumber, self.store),
-            reassign=partial(reassign, self.store),
-            rehash=partial(rehash, self.store),
-            check=None if read is None else RowsRead(self.store, read).check,
-        )
+        commit = Commit(self.store, commit_user, check=None if read is None else RowsRead(self.store, read).check)
         notes, outcome = CommitProperties(operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":

@@ -69,10 +69,8 @@ def names_a_file(text: str, path: Path, folder: Path, kind: str) -> bool:
     a missing file, an entry's data file), or for a schema the option or column that is wrong."""
     if path.name in text or f"path={folder}" in text or "data-" in text:
         return True
-    return (
-        (kind == "schema"
-        and any(f"{word}=" in text for word in ("option", "column", "stored")))
-        or (kind == "schema" and "set the option '" in text)
+    return (kind == "schema" and any(f"{word}=" in text for word in ("option", "column", "stored"))) or (
+        kind == "schema" and "set the option '" in text
     )
 
 

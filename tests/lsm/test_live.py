@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bucketlake.errors import UnsupportedError
 from bucketlake.lsm.engines.engines import Deduplicate, Groups, Merged
 from bucketlake.lsm.keys import KeyOrder
-from bucketlake.lsm.live import Bitmap, live_rows
+from bucketlake.lsm.live_rows import Bitmap, live_rows
 from bucketlake.lsm.merge import BlockSize
 
 from .model import KINDS, Row, batch_of, examples, fields_of, merged, runs_of, sliced

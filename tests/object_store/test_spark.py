@@ -14,7 +14,8 @@ import bucketlake
 from bucketlake import NotFoundError
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.spark.maintain.orphans import run_each
-from bucketlake.spark.read import live, native, reader
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import native, reader
 from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.session import Lake
 

@@ -20,10 +20,10 @@ from bucketlake.ops.compact.append_compact import (
     AppendUnit,
     after_write,
     compact_append,
+    merge_here,
     pick_bucketed,
     pick_unaware,
     plan_append,
-    run_here,
 )
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
@@ -218,7 +218,7 @@ def test_a_delete_that_comes_first_is_planned_anew(tmp_path: Path) -> None:
     late = []
 
     def slow(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
-        messages = run_here(store, units)
+        messages = merge_here(store, units)
         if not late:
             late.append(made.delete("id = 3"))
             put(made, (7, "late", 1))
@@ -241,7 +241,7 @@ def test_a_failing_unit_leaves_no_file(tmp_path: Path) -> None:
     next(tmp_path.rglob(gone)).unlink()
     before = {path.name for path in tmp_path.rglob("data-*")}
     with pytest.raises(NotFoundError):
-        run_here(made.store, units)
+        merge_here(made.store, units)
     assert {path.name for path in tmp_path.rglob("data-*")} == before
 
 

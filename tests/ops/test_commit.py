@@ -26,8 +26,8 @@ from bucketlake.errors import ConflictError, InvalidError, StorageError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.commit.commit import Commit, CommitProperties
-from bucketlake.ops.commit.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.scan.scan import changelog_entries, delta_entries, live_entries
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
 
 
 def store_of(**options: Any) -> Any:

@@ -23,7 +23,7 @@ from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.binary_row import EMPTY_ROW
 from bucketlake.ops.compact import maintain
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
-from bucketlake.ops.compact.maintain import Wanted, compact, run_here
+from bucketlake.ops.compact.maintain import Wanted, compact, compact_here
 from bucketlake.ops.rows import lookup
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
@@ -330,7 +330,7 @@ def race(table: Table, times: int, act: Callable[[int], None]) -> Callable[[Stor
     turns = iter(range(times))
 
     def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
-        messages = run_here(store, units)
+        messages = compact_here(store, units)
         turn = next(turns, None)
         if turn is not None:
             act(turn)

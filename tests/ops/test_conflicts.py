@@ -11,6 +11,7 @@ import pytest
 from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
 from tests.sim.tables import (
+    Moved,
     check_table,
     commit_of,
     create_table,
@@ -18,7 +19,6 @@ from tests.sim.tables import (
     live_names,
     message,
     partition,
-    renumber,
     table_schema,
 )
 
@@ -46,12 +46,12 @@ def base_store() -> Any:
 
 
 def append(store: Any, user: str) -> Any:
-    commit = Commit(store, user, renumber=renumber, rehash=rehash)
+    commit = Commit(store, user, moves=Moved(rehash))
     return commit.commit([message(data_file(user, sequences=(20, 24)))])
 
 
 def rehash(messages: Any, view: Any) -> Any:
-    """What ops.rehash does to data files, done to metadata."""
+    """What ops.rebase.rescaled does to data files, done to metadata."""
     totals = {e.partition: e.total_buckets for e in view.entries(frozenset(m.partition for m in messages))}
     return tuple(replace(m, total_buckets=totals.get(m.partition, m.total_buckets)) for m in messages)
 

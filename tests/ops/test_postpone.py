@@ -18,7 +18,7 @@ from bucketlake import InvalidError, Table, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.buckets.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
 from bucketlake.ops.compact import postpone_compact
-from bucketlake.ops.compact.postpone_compact import place_pending, run_here, units_pending
+from bucketlake.ops.compact.postpone_compact import place_pending, settle_here, units_pending
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import prepare_write
@@ -227,7 +227,7 @@ def test_what_is_committed_meanwhile_stays_pending(tmp_path: Path) -> None:
     table.write_arrow(data((1, 1, 10)))
 
     def meanwhile(store: Any, units: Any) -> Any:
-        messages = run_here(store, units)
+        messages = settle_here(store, units)
         table.write_arrow(data((1, 1, 11), (1, 2, 20)))
         return messages
 
@@ -244,7 +244,7 @@ def test_rows_written_to_real_buckets_meanwhile_come_before_the_pending_ones(tmp
     table.write_arrow(data((1, 1, 11)))
 
     def meanwhile(store: Any, units: Any) -> Any:
-        messages = run_here(store, units)
+        messages = settle_here(store, units)
         table.write_arrow(data((1, 1, 12), (1, 2, 20)), postpone_batch_write_fixed_bucket="true")
         return messages
 
@@ -263,7 +263,7 @@ def test_two_compactions_of_the_same_files_do_not_double_rows(tmp_path: Path) ->
 
     def beaten(store: Any, units: Any) -> Any:
         nonlocal first
-        messages = run_here(store, units)
+        messages = settle_here(store, units)
         if first:
             first = False
             assert place_pending(table.store) is not None
@@ -296,7 +296,7 @@ def test_compaction_adopts_the_number_that_another_commit_chose(tmp_path: Path) 
 
     def meanwhile(store: Any, units: Any) -> Any:
         rounds.append({unit.total_buckets for unit in units})
-        messages = run_here(store, units)
+        messages = settle_here(store, units)
         if len(rounds) == 1:
             table.write_arrow(data((1, 99, 99)), postpone_batch_write_fixed_bucket="true")
         return messages

@@ -23,8 +23,8 @@ from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.rescale.rebucket import MoveUnit, OldBucket, Target, copy_units, move
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.rewrite.rebucket import MoveUnit, OldBucket, Target, copy_units, move
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.schema.schema import KIND_FIELD, SetOption, TableSchema

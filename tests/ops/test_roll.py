@@ -16,7 +16,7 @@ from bucketlake.format.data.datafile import format_of, read_data_file
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import EMPTY_STATS, StatsMode, decode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
-from bucketlake.ops.rows.roll import Roller, Rolling, local_millis, stats_modes
+from bucketlake.ops.rows.roll import Roller, Rolling, local_from_epoch, stats_modes
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
@@ -77,7 +77,7 @@ def test_a_file_of_a_keyed_table_is_described(tmp_path: Path) -> None:
     assert [(s.min, s.max) for s in decode_stats(file.value_stats, [BIGINT, STRING, INT])][0::2] == [(1, 9), (1, 9)]
     assert file.file_name.startswith("data-")
     assert file.file_name.endswith("-0.parquet")
-    assert file.creation_time == pytest.approx(local_millis(where.env.clock.now_millis()), abs=60_000)
+    assert file.creation_time == pytest.approx(local_from_epoch(where.env.clock.now_millis()), abs=60_000)
 
 
 def test_a_file_of_an_append_table_is_described(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +92,7 @@ def entry(
 
 
 def renumber(moved: CommitMessage, first: int) -> CommitMessage:
-    """What ops.write does to data files, done to metadata: new names, shifted numbers."""
+    """What ops.rebase.numbers does to data files, done to metadata: new names, shifted numbers."""
     delta = first - min(file.min_sequence_number for file in moved.new_files)
     files = tuple(
         replace(
@@ -105,8 +106,21 @@ def renumber(moved: CommitMessage, first: int) -> CommitMessage:
     return replace(moved, new_files=files)
 
 
+class Moved:
+    """How rows move, done to metadata alone."""
+
+    settles = False
+
+    def __init__(self, relocate: Callable[[Any, Any], Any] = lambda messages, view: tuple(messages)) -> None:
+        self.relocate = relocate
+        self.renumber = renumber
+
+    def settle(self, messages: Any, view: Any, replaced: Any) -> Any:
+        return tuple(messages)
+
+
 def commit_of(store: Store, user: str = "me") -> Commit:
-    return Commit(store, user, renumber=renumber)
+    return Commit(store, user, moves=Moved())
 
 
 def live_names(store: Store, snapshot_id: int | None = None) -> set[str]:

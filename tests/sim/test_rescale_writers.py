@@ -24,8 +24,8 @@ from bucketlake.errors import BucketlakeError, CommitError, StorageError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rebase import rescaled as rehashing
-from bucketlake.ops.rescale.rebucket import move
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.rewrite.rebucket import move
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache

@@ -11,7 +11,8 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rows.deletions import write_vectors
 from bucketlake.ops.scan.scan import plan
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.spark.read import live, native, reader
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import native, reader
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), ("pt", pa.string()), ("v", pa.int32())])

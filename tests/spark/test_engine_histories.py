@@ -15,7 +15,8 @@ from tests.histories.tables import KIND_TEXTS, arrow, create, rows_of, some_rows
 
 import bucketlake
 from bucketlake.spark.maintain import compaction
-from bucketlake.spark.read import live, reader
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.table import LakeTable
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bucketlake.errors import InvalidError
-from bucketlake.spark.read import live, reader
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
 

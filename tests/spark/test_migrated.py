@@ -14,7 +14,8 @@ from bucketlake.format.row.binary_row import serialized
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.write import new_commit_user
-from bucketlake.spark.read import live, native, placed, reader
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import native, placed, reader
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark

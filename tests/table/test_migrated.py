@@ -14,7 +14,7 @@ from tests.migrated import SCHEMA, migrated, rows_of
 import bucketlake
 from bucketlake import Catalog, Table
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.ops.commit.conflicts import shifts
+from bucketlake.ops.rebase.numbers import shifts
 from bucketlake.ops.scan.scan import plan
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.predicate.tree import Compare

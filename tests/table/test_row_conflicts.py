@@ -18,8 +18,9 @@ from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.change import row_conflicts
 from bucketlake.ops.commit.conflicts import CommitName
-from bucketlake.ops.commit.publish import Changes, Publisher, Request
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import TableSchema

@@ -36,7 +36,7 @@ class BloomWriter:
     """Gathers one file's column, batch by batch."""
 
     def __init__(self, kind: DataType, items: int, share: float) -> None:
-        """`items`: distinct values expected; `share`: of false positives then."""
+        """`items`: distinct values expected; `share`: false positive rate at that number."""
         self._kind = kind
         bits = int(-items * math.log(share) / (math.log(2) * math.log(2)))
         self._bits = min(bits, (1 << 31) - 9)

@@ -31,9 +31,10 @@ from bucketlake.lsm.key_run import KeyRun, Keys
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import name_of
 from bucketlake.ops.commit.outcome import Attempt, Attempts
-from bucketlake.ops.commit.publish import ROWS_STAY_PROPERTY, View
 from bucketlake.ops.key_index.key_scan import file_rows, key_fields, written_keys
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store

@@ -12,42 +12,35 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
 
-from bucketlake.errors import BucketlakeError, ConflictError, InvalidError
-from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
-from bucketlake.ops.commit.conflicts import CommitName, shift_metadata, shifts
+from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
-from bucketlake.ops.commit.publish import Changes, Publisher, Request, View, is_commit
+from bucketlake.ops.commit.publish import Publisher, Request, is_commit
+from bucketlake.ops.rebase.modes import Moves, moves_of
+from bucketlake.ops.rebase.rebase import Rebase
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import (
+    Changes,
+    added,
+    append_changes,
+    changes_of,
+    compact_changes,
+    compacts,
+    overwrites,
+)
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.table.made import made, remove_made
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter, spec_filter
 from bucketlake.ops.table.store import Store
 
-Renumber = Callable[[CommitMessage, int], CommitMessage]
-"""Rewrites a message's new files so that the smallest sequence number is the one given, all shifted alike; returns the
-message with the new files, and leaves the old files where they are."""
-
-
-class Reassign(Protocol):
-    """Moves rows of keys that other commits put into another bucket of a dynamic table, or another place of a
-    cross-partition table; what it writes has new names. `replaced`: the partitions that the write replaces whole."""
-
-    def __call__(
-        self, messages: Sequence[CommitMessage], view: View, replaced: PartitionFilter | None = None, /
-    ) -> tuple[CommitMessage, ...]:
-        """The messages as they stand on the base that `view` shows."""
-
-
 Check = Callable[[Sequence[CommitMessage], View], None]
 """Raises ConflictError where messages cannot be committed to a base, for what they were made of."""
-
-Rehash = Callable[[Sequence[CommitMessage], View], tuple[CommitMessage, ...]]
-"""Moves rows of partitions that were rescaled meanwhile into the buckets that these have now; new names likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +55,17 @@ class CommitProperties:
 class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
-    `renumber` is needed by primary-key tables with concurrent writers: without it a commit whose sequence numbers were
-    taken meanwhile raises ConflictError. `reassign` is needed by tables with dynamic buckets in the same way, `rehash`
-    by those with a bucket number, where a partition may be rescaled. `check` is asked on every base before `commit`
-    plans on it.
+    `check` is asked on every base before `commit` plans on it. `moves`: how rows move where the base has moved, that of
+    the table's bucket mode if not given.
     """
 
     def __init__(
-        self,
-        store: Store,
-        commit_user: str,
-        *,
-        renumber: Renumber | None = None,
-        reassign: Reassign | None = None,
-        rehash: Rehash | None = None,
-        check: Check | None = None,
+        self, store: Store, commit_user: str, *, check: Check | None = None, moves: Moves | None = None
     ) -> None:
         self._store = store
         self._check = check
         self._user = commit_user
-        self._renumber = renumber
-        dynamic = store.schema.bucket_mode.name in ("DYNAMIC", "KEY_DYNAMIC")
-        self._reassign = reassign if dynamic else None
-        self._rehash = None if dynamic else rehash
+        self._moves = moves or moves_of(store)
         self._publisher = Publisher(store)
         self._outcome = Outcome()
 
@@ -109,7 +90,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
-        rebase = _Rebase(self._store, messages, self._renumber, self._reassign, self._rehash)
+        rebase = Rebase(self._store, messages, self._moves)
         published: Snapshot | None = None
         options = self._store.options
         allow_empty = (
@@ -117,11 +98,11 @@ class Commit:
             or bool(options.get("commit.force-create-snapshot"))
             or options.get("snapshot.ignore-empty-commit") is False
         )
-        writes = any(_append_changes(message) for message in messages)
-        if writes or (allow_empty and not any(_compacts(message) for message in messages)):
-            kind = CommitKind.OVERWRITE if any(_overwrites(message) for message in messages) else CommitKind.APPEND
+        writes = any(append_changes(message) for message in messages)
+        if writes or (allow_empty and not any(compacts(message) for message in messages)):
+            kind = CommitKind.OVERWRITE if any(overwrites(message) for message in messages) else CommitKind.APPEND
             published = self._rebased(kind, identifier, rebase, notes, self._check)
-        compacting = [message for message in rebase.messages if _compacts(message)]
+        compacting = [message for message in rebase.messages if compacts(message)]
         if compacting:
             published = self._compact(compacting, identifier, notes, published)
         return published
@@ -140,14 +121,14 @@ class Commit:
         Spec: docs/spec/postpone.md#compaction
         """
         self._outcome = outcome or Outcome()
-        rebase = _Rebase(self._store, messages, self._renumber, None)
+        rebase = Rebase(self._store, messages, self._moves, relocates=False)
         return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
 
     def _rebased(
         self,
         kind: CommitKind,
         identifier: int,
-        rebase: _Rebase,
+        rebase: Rebase,
         notes: CommitProperties,
         check: Check | None = None,
     ) -> Snapshot:
@@ -162,7 +143,7 @@ class Commit:
             return self._once(kind, identifier, plan, notes, own)
 
     @contextmanager
-    def _rebasing(self, rebase: _Rebase) -> Iterator[Outcome]:
+    def _rebasing(self, rebase: Rebase) -> Iterator[Outcome]:
         """Owns what a rebase writes while the block publishes it."""
         own = Outcome(self._outcome)
         with owned(own, rebase.discard_rewritten):
@@ -180,7 +161,7 @@ class Commit:
         notes: CommitProperties,
         published: Snapshot | None,
     ) -> Snapshot:
-        changes, own = _changes(_compact_changes(message) for message in messages), Outcome(self._outcome)
+        changes, own = changes_of(compact_changes(message) for message in messages), Outcome(self._outcome)
         try:
             return self._once(CommitKind.COMPACT, identifier, lambda view: changes, notes, own)
         except Exception as error:
@@ -234,7 +215,7 @@ class Commit:
         Spec: docs/spec/commit.md#overwrite
         """
         notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
-        new = _added(messages)
+        new = added(messages)
         published: Snapshot | None = None
         target: PartitionFilter | None
         if dynamic and self._store.schema.partition_keys:
@@ -246,11 +227,11 @@ class Commit:
             outside = [e for e in new.table if target is not None and not target(e.partition)]
             if outside:
                 raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
-        compacting = [message for message in messages if _compacts(message)]
-        rebase = _Rebase(self._store, messages, None, self._reassign)
+        compacting = [message for message in messages if compacts(message)]
+        rebase = Rebase(self._store, messages, self._moves)
 
         def changes(view: View) -> Changes:
-            made = new if target is None or not rebase.settles else _added(rebase.settle(view, target))
+            made = new if target is None or not rebase.settles else added(rebase.settle(view, target))
             if compacting:
                 return made
             inside = [e for e in made.table if target is None or target(e.partition)]
@@ -307,8 +288,8 @@ class Commit:
     def abort(self, messages: Iterable[CommitMessage]) -> None:
         """Remove the files that messages wrote, best effort. Only for messages that were not committed."""
         for message in messages:
-            for file in _made(message):
-                _delete_made(self._store, message, file)
+            for file in made(message):
+                remove_made(self._store, message, file)
 
     # ---- idempotence
 
@@ -336,177 +317,6 @@ class Commit:
         return None
 
 
-class _Rebase:
-    """The write side of a commit on changing bases: moves rows whose keys lie in another bucket by now, and renumbers
-    where a bucket's sequence numbers were taken."""
-
-    def __init__(
-        self,
-        store: Store,
-        messages: Sequence[CommitMessage],
-        renumber: Renumber | None,
-        reassign: Reassign | None,
-        rehash: Rehash | None = None,
-    ) -> None:
-        self.messages = self._given = tuple(messages)
-        self._store = store
-        self._renumber = renumber
-        self._reassign = reassign
-        self._rehash = rehash
-        self._replaced: list[tuple[CommitMessage, DataFile | IndexFile]] = []
-        self._rewritten: list[tuple[CommitMessage, DataFile | IndexFile]] = []
-        numbered = store.schema.bucket_mode.name != "UNAWARE" and not store.options.get("sequence.snapshot-ordering")
-        self._numbered = numbered
-
-    def plan(self, view: View) -> Changes:
-        """The changes on this base."""
-        relocate = self._reassign or self._rehash
-        if relocate is not None:
-            self._adopt(relocate(self.messages, view))
-        changes = _changes(_append_changes(message) for message in self.messages)
-        if not self._numbered or view.snapshot is None or not any(message.new_files for message in self.messages):
-            return self._without_duplicates(view, changes)
-        moves = shifts(self.messages, view.entries(changes.partitions))
-        if moves:
-            self.messages = tuple(self._moved(message, moves, view) for message in self.messages)
-            changes = _changes(_append_changes(message) for message in self.messages)
-        return self._without_duplicates(view, changes)
-
-    @property
-    def settles(self) -> bool:
-        """Whether an overwrite of partitions has to look at the others: keys lie in one partition of the table."""
-        return self._reassign is not None and self._store.schema.cross_partition
-
-    def settle(self, view: View, replaced: PartitionFilter) -> tuple[CommitMessage, ...]:
-        """The messages of an overwrite on this base, made anew from the caller's."""
-        assert self._reassign is not None
-        self.messages = self._given
-        self._adopt(self._reassign(self._given, view, replaced))
-        return self.messages
-
-    def _adopt(self, messages: tuple[CommitMessage, ...]) -> None:
-        """Go on with these messages, and know which files they replace."""
-        before = {(m.partition, m.bucket, file.file_name): (m, file) for m in self.messages for file in _made(m)}
-        after = {(m.partition, m.bucket, file.file_name): (m, file) for m in messages for file in _made(m)}
-        self._replaced += [item for key, item in before.items() if key not in after]
-        self._rewritten += [item for key, item in after.items() if key not in before]
-        self.messages = messages
-
-    def _moved(self, message: CommitMessage, moves: Mapping[BucketKey, int], view: View) -> CommitMessage:
-        delta = moves.get((message.partition, message.bucket), 0)
-        if not delta or not message.new_files or message.deleted_files:
-            return message
-        if not self._store.schema.primary_keys:
-            return shift_metadata(message, delta)
-        first = min(file.min_sequence_number for file in message.new_files) + delta
-        if self._renumber is None:
-            raise ConflictError(
-                "the sequence numbers of this write were taken by another commit",
-                bucket=message.bucket,
-                base=view.snapshot.id if view.snapshot else None,
-                files=[file.file_name for file in message.new_files],
-                remedy="write the rows again, or give the commit a renumber function",
-            )
-        moved = self._renumber(message, first)
-        self._replaced += [(message, file) for file in message.new_files]
-        self._rewritten += [(moved, file) for file in moved.new_files]
-        own = {file.file_name for file in message.new_files}
-        if any(file.file_name in own for file in message.compact_before):
-            kept = {file.file_name for file in message.compact_before}
-            gone = [f for f in (*message.compact_after, *message.compact_changelog) if f.file_name not in kept]
-            self._replaced += [(message, file) for file in gone]
-            moved = moved.writes_only()
-        return moved
-
-    def _without_duplicates(self, view: View, changes: Changes) -> Changes:
-        if not self._store.options.get("commit.discard-duplicate-files"):
-            return changes
-        live = {(e.partition, e.bucket, e.file.file_name) for e in view.entries(changes.partitions)}
-        table = tuple(
-            e
-            for e in changes.table
-            if e.kind == FileKind.DELETE or (e.partition, e.bucket, e.file.file_name) not in live
-        )
-        return replace(changes, table=table)
-
-    def discard_replaced(self) -> None:
-        """After publishing: remove the files that rebasing replaced, the caller's own among them."""
-        published = {(m.partition, m.bucket, file.file_name) for m in self.messages for file in _made(m)}
-        for message, file in (*self._replaced, *self._rewritten):
-            if (message.partition, message.bucket, file.file_name) not in published:
-                _delete_made(self._store, message, file)
-
-    def discard_rewritten(self) -> None:
-        """After a failure: remove what rebasing wrote; the caller's files stay."""
-        for message, file in self._rewritten:
-            _delete_made(self._store, message, file)
-
-
-# ---- messages to changes
-
-
-def _added(messages: Iterable[CommitMessage]) -> Changes:
-    """What an overwrite brings."""
-    new = _changes(_append_changes(message) for message in messages)
-    return replace(new, table=tuple(e for e in new.table if e.kind == FileKind.ADD), changelog=())
-
-
-def _append_changes(message: CommitMessage) -> Changes | None:
-    table = _entries(message, message.new_files, message.deleted_files)
-    changelog = _entries(message, message.changelog_files, ())
-    indexes = _index_entries(message, message.new_index_files, message.deleted_index_files)
-    return Changes(table, changelog, indexes) if table or changelog or indexes else None
-
-
-def _compact_changes(message: CommitMessage) -> Changes | None:
-    table = _entries(message, message.compact_after, message.compact_before, deletes_first=True)
-    changelog = _entries(message, message.compact_changelog, ())
-    indexes = _index_entries(message, message.compact_new_index_files, message.compact_deleted_index_files)
-    return Changes(table, changelog, indexes) if table or changelog or indexes else None
-
-
-def _compacts(message: CommitMessage) -> bool:
-    return _compact_changes(message) is not None
-
-
-def _overwrites(message: CommitMessage) -> bool:
-    vectors = (f.index_type == DELETION_VECTORS for f in (*message.new_index_files, *message.deleted_index_files))
-    return bool(message.deleted_files) or any(vectors)
-
-
-def _entries(
-    message: CommitMessage, added: Sequence[DataFile], deleted: Sequence[DataFile], deletes_first: bool = False
-) -> tuple[ManifestEntry, ...]:
-    place = (message.partition, message.bucket, message.total_buckets)
-    adds = tuple(ManifestEntry(FileKind.ADD, *place, file) for file in added)
-    deletes = tuple(ManifestEntry(FileKind.DELETE, *place, file) for file in deleted)
-    return deletes + adds if deletes_first else adds + deletes
-
-
-def _index_entries(
-    message: CommitMessage, added: Sequence[IndexFile], deleted: Sequence[IndexFile]
-) -> tuple[IndexEntry, ...]:
-    place = (message.partition, message.bucket)
-    return tuple(IndexEntry(FileKind.DELETE, *place, file) for file in deleted) + tuple(
-        IndexEntry(FileKind.ADD, *place, file) for file in added
-    )
-
-
-def _changes(parts: Iterable[Changes | None]) -> Changes:
-    known = [part for part in parts if part is not None]
-    return Changes(
-        tuple(entry for part in known for entry in part.table),
-        tuple(entry for part in known for entry in part.changelog),
-        tuple(entry for part in known for entry in part.indexes),
-    )
-
-
-def _only_compaction(message: CommitMessage) -> CommitMessage:
-    return replace(
-        message, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
-    )
-
-
 def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
     """With `overwrite-upgrade`, buckets whose new files overlap nothing go to the top level at once."""
     if not store.schema.primary_keys or not store.options.get("overwrite-upgrade"):
@@ -526,35 +336,7 @@ def _upgraded(store: Store, entries: tuple[ManifestEntry, ...]) -> tuple[Manifes
     return tuple(result)
 
 
-def _made(message: CommitMessage) -> list[DataFile | IndexFile]:
-    """The files that a message's writer wrote."""
-    data = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
-    kept = {file.file_name for file in (*message.deleted_files, *message.compact_before)}
-    kept -= {file.file_name for file in message.new_files}
-    made = [file for file in data if file.file_name not in kept]
-    return [*made, *message.new_index_files, *message.compact_new_index_files]
-
-
-def _delete_made(store: Store, message: CommitMessage, file: DataFile | IndexFile) -> None:
-    if isinstance(file, IndexFile):
-        _delete_index(store, message, file)
-    else:
-        _delete_files(store, message, [file])
-
-
-def _delete_files(store: Store, message: CommitMessage, files: Iterable[DataFile]) -> None:
-    folder = store.paths.bucket_dir(message.partition, message.bucket)
-    for file in files:
-        try:
-            store.env.storage.delete(store.paths.file_path(folder, file))
-            for name in file.extra_files:
-                store.env.storage.delete(store.paths.extra_path(folder, file, name))
-        except BucketlakeError:
-            continue
-
-
-def _delete_index(store: Store, message: CommitMessage, index: IndexFile) -> None:
-    try:
-        store.env.storage.delete(store.paths.index_path(message.partition, message.bucket, index))
-    except BucketlakeError:
-        return
+def _only_compaction(message: CommitMessage) -> CommitMessage:
+    return replace(
+        message, new_files=(), deleted_files=(), changelog_files=(), new_index_files=(), deleted_index_files=()
+    )

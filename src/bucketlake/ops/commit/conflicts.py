@@ -15,7 +15,7 @@ Spec: docs/spec/commit.md#conflicts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
@@ -23,9 +23,7 @@ from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, Index
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
-from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, fold
-from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.ops.table.entries import EntryKey, bucket_key, fold
 
 SHOWN_FILES = 5
 
@@ -241,57 +239,4 @@ def _index_conflict(what: str, base: Base | None, ours: CommitName, entry: Index
         bucket=entry.bucket,
         **more,
         remedy="read the table again and repeat the operation",
-    )
-
-
-# ---- sequence numbers
-
-
-def max_sequences(entries: Iterable[ManifestEntry]) -> dict[BucketKey, int]:
-    """The greatest sequence number of each bucket's live files; pending postpone files are left out."""
-    highest: dict[BucketKey, int] = {}
-    for entry in entries:
-        if entry.bucket != POSTPONE_BUCKET:
-            key = bucket_key(entry)
-            highest[key] = max(highest.get(key, -1), entry.file.max_sequence_number)
-    return highest
-
-
-def shifts(messages: Sequence[CommitMessage], base: Sequence[ManifestEntry]) -> dict[BucketKey, int]:
-    """By how much the new files of each bucket must be renumbered to follow all that is committed; only buckets where
-    that is needed. All messages of one bucket shift together, so tasks that numbered disjointly stay disjoint.
-
-    Messages that delete files rewrite rows under the numbers that these have, and are left alone; so are messages with
-    files that are live already, which are refused (or dropped) as they are.
-    Spec: docs/spec/commit.md#sequence-numbers
-    """
-    committed = max_sequences(base)
-    live = {(*bucket_key(entry), entry.file.file_name) for entry in base}
-    lowest: dict[BucketKey, int] = {}
-    for message in messages:
-        key = (message.partition, message.bucket)
-        if message.deleted_files or message.bucket == POSTPONE_BUCKET:
-            continue
-        if any((*key, file.file_name) in live for file in message.new_files):
-            continue
-        for file in message.new_files:
-            lowest[key] = min(lowest.get(key, file.min_sequence_number), file.min_sequence_number)
-    return {
-        key: committed[key] + 1 - first for key, first in lowest.items() if key in committed and first <= committed[key]
-    }
-
-
-def shift_metadata(message: CommitMessage, delta: int) -> CommitMessage:
-    """The message with its new files' sequence range moved by `delta`: right where rows do not hold their number
-    (append tables)."""
-    return replace(
-        message,
-        new_files=tuple(
-            replace(
-                file,
-                min_sequence_number=file.min_sequence_number + delta,
-                max_sequence_number=file.max_sequence_number + delta,
-            )
-            for file in message.new_files
-        ),
     )

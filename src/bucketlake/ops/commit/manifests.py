@@ -28,7 +28,7 @@ from bucketlake.types.model import DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenList:
     """A manifest list on storage and the manifests that it names."""
 
     name: str
@@ -85,12 +85,12 @@ def _partition_types(store: Store) -> list[DataType]:
     return [field.type for field in store.schema.partition_fields]
 
 
-def write_list(store: Store, manifests: Sequence[ManifestFile]) -> Written:
+def write_list(store: Store, manifests: Sequence[ManifestFile]) -> WrittenList:
     """Write a manifest list, empty ones too."""
     data = encode_manifest_list(manifests, store.options.get("manifest.compression"))
     name = store.paths.new_manifest_list(store.env)
     store.env.storage.write(store.paths.manifest(name), data)
-    return Written(name, len(data), tuple(manifests))
+    return WrittenList(name, len(data), tuple(manifests))
 
 
 # ---- merging

@@ -23,14 +23,13 @@ from bucketlake.errors import (
     StorageError,
 )
 from bucketlake.format.guard import decoding, json_object
-from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
 from bucketlake.ops.commit.manifests import (
-    Written,
+    WrittenList,
     combine_indexes,
     merge_manifests,
     write_index_manifest,
@@ -39,49 +38,12 @@ from bucketlake.ops.commit.manifests import (
 )
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.strays import Standing, remove_stray, standing
-from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.scan.scan import delta_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode
-
-ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
-MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What one snapshot changes."""
-
-    table: tuple[ManifestEntry, ...] = ()
-    changelog: tuple[ManifestEntry, ...] = ()
-    indexes: tuple[IndexEntry, ...] = ()
-
-    @property
-    def partitions(self) -> frozenset[bytes]:
-        """Every partition with a changed file or index."""
-        return frozenset([entry.partition for entry in self.table] + [entry.partition for entry in self.indexes])
-
-
-@dataclass
-class View:
-    """A base snapshot (None: an empty table) and what a commit reads of it."""
-
-    store: Store
-    snapshot: Snapshot | None
-    _read: dict[frozenset[bytes] | None, tuple[ManifestEntry, ...]] = field(default_factory=dict)
-
-    def entries(self, partitions: frozenset[bytes] | None) -> tuple[ManifestEntry, ...]:
-        """Live files of some partitions, None: of all."""
-        if self.snapshot is None or (partitions is not None and not partitions):
-            return ()
-        if partitions not in self._read:
-            self._read[partitions] = tuple(live_entries(self.store, self.snapshot, EntryFilter(partitions=partitions)))
-        return self._read[partitions]
-
-    @property
-    def indexes(self) -> tuple[IndexEntry, ...]:
-        """Live index files of the table."""
-        return self.store.index_manifest(self.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +63,8 @@ class _Scratch:
     """Files written for this commit and by no snapshot referenced, and what of them the next attempt may use."""
 
     changes: Changes | None = None
-    delta: Written | None = None
-    changelog: Written | None = None
+    delta: WrittenList | None = None
+    changelog: WrittenList | None = None
     index: str | None = None  # the attempt's index manifest
     before: tuple[ManifestFile, ...] = ()
     after: tuple[ManifestFile, ...] | None = None
@@ -272,7 +234,7 @@ class Publisher:
             scratch.changelog = self._write_tracked(changes.changelog, scratch)
         scratch.changes = changes
 
-    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> Written:
+    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> WrittenList:
         manifests = write_manifests(self._store, entries)
         names = [m.file_name for m in manifests]
         scratch.once += names
@@ -280,7 +242,7 @@ class Publisher:
         scratch.once = [name for name in scratch.once if name not in names]
         return written
 
-    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> Written:
+    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> WrittenList:
         current = () if base is None else self._store.data_manifests(base)
         if merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
@@ -311,7 +273,7 @@ class Publisher:
         base: Snapshot | None,
         changes: Changes,
         scratch: _Scratch,
-        base_list: Written,
+        base_list: WrittenList,
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
@@ -346,7 +308,7 @@ class Publisher:
         return snapshot
 
     def _properties(
-        self, request: Request, base: Snapshot | None, changes: Changes, base_list: Written
+        self, request: Request, base: Snapshot | None, changes: Changes, base_list: WrittenList
     ) -> dict[str, str]:
         properties = dict(request.properties)
         if self._store.options.get("write.sequence-number-init-mode") != "snapshot":
@@ -512,7 +474,12 @@ def _replace_run(
 
 
 def check_invariants(
-    store: Store, base: Snapshot | None, snapshot: Snapshot, base_list: Written, delta: Written, changes: Changes
+    store: Store,
+    base: Snapshot | None,
+    snapshot: Snapshot,
+    base_list: WrittenList,
+    delta: WrittenList,
+    changes: Changes,
 ) -> None:
     """Raise CorruptError if a snapshot about to be published contradicts itself or its base.
 

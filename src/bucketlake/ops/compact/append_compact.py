@@ -21,6 +21,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
@@ -314,16 +315,6 @@ def _split(store: Store, unit: AppendUnit, files: tuple[DataFile, ...]) -> Split
     )
 
 
-def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
-    """Append files, one after the other, with their rows counted from `first`."""
-    result = []
-    for file in files:
-        last = first + file.row_count - 1
-        result.append(replace(file, min_sequence_number=first, max_sequence_number=last))
-        first = last + 1
-    return result
-
-
 def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:
     """The vectors of the unit's index files that speak of other files, written anew."""
     if not unit.indexes:
@@ -345,13 +336,13 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
     try:
-        return compact_append(store, full=False, run=run or run_here, buckets=buckets)
+        return compact_append(store, full=False, run=run or merge_here, buckets=buckets)
     except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
 
-def run_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
     """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
     return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
 
@@ -360,7 +351,7 @@ def compact_append(
     store: Store,
     full: bool = True,
     partitions: PartitionFilter | None = None,
-    run: Run = run_here,
+    run: Run = merge_here,
     buckets: frozenset[BucketKey] | None = None,
 ) -> Snapshot | None:
     """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.

@@ -18,10 +18,10 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule, Moment, pick
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_check
-from bucketlake.ops.compact.rewrite import Bucket, Outcome, Rewrite
+from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
-from bucketlake.ops.rows.roll import local_millis
+from bucketlake.ops.rows.roll import local_from_epoch
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
@@ -128,7 +128,7 @@ class Planner:
         self._full = full
         self._rule = CompactionRule.of(store.options)
         self._key_range = key_range_of(store.schema.key_fields)
-        self._moment = Moment(local_millis(store.env.clock.now_millis()))
+        self._moment = Moment(local_from_epoch(store.env.clock.now_millis()))
         expiry = RowExpiry.of(store)
         self._expired = {} if expiry is None else {"expired": expiry.concerns}
 

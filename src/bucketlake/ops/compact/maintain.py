@@ -1,9 +1,9 @@
 """Plan → compact → commit, planned anew where another commit came between.
 
     Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]     how units become messages
-    run_here(store, units) -> list[CommitMessage]                            in this process, several buckets at a time
-    compact(store, wanted=Wanted(), run=run_here) -> Snapshot | None         what is asked for: CALL sys.compact
-    after_write(store, snapshot, messages, run=run_here) -> Snapshot | None  the hook behind every committed write
+    compact_here(store, units) -> list[CommitMessage]                        in this process, several buckets at a time
+    compact(store, wanted=Wanted(), run=compact_here) -> Snapshot | None         what is asked for: CALL sys.compact
+    after_write(store, snapshot, messages, run=compact_here) -> Snapshot | None  the hook behind every committed write
 
 Spec: docs/spec/compaction.md#committing
 """
@@ -34,7 +34,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import new_commit_user
 from bucketlake.schema.schema import BucketMode
 
-__all__ = ["Run", "Wanted", "after_write", "compact", "run_here"]
+__all__ = ["Run", "Wanted", "after_write", "compact", "compact_here"]
 
 Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
 """Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
@@ -52,12 +52,12 @@ class Wanted:
     commit_user: str | None = None
 
 
-def run_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+def compact_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
     """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
     return run_units(store, units, lambda store, unit: [compact_bucket(store, unit)])
 
 
-def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> Snapshot | None:
+def compact(store: Store, wanted: Wanted | None = None, run: Run = compact_here) -> Snapshot | None:
     """Compact what is wanted and commit it; the newest COMPACT snapshot, None where there was nothing to do.
 
     What another commit takes away is planned anew on the newest snapshot, a bounded number of times; then
@@ -79,7 +79,7 @@ def compact(store: Store, wanted: Wanted | None = None, run: Run = run_here) -> 
 
 
 def after_write(
-    store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = run_here
+    store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = compact_here
 ) -> Snapshot | None:
     """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
     those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.

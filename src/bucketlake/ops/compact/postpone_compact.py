@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +24,15 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.buckets.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.commit.conflicts import max_sequences
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, renumber, sequence_floor, write_batches
+from bucketlake.ops.write.write import new_commit_user, sequence_floor, write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
 
@@ -149,13 +148,13 @@ def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
             yield rows
 
 
-def run_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
+def settle_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
     """Place units in this process, several at a time. On an error the files of all units are removed."""
     return run_units(store, units, place_rows)
 
 
 def place_pending(
-    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = run_here
+    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = settle_here
 ) -> Snapshot | None:
     """Move what is pending now into real buckets and commit it; the COMPACT snapshot, None where nothing is pending.
 
@@ -163,7 +162,7 @@ def place_pending(
     compaction took them, or another commit gave a partition another bucket number, it is planned anew, a bounded
     number of times; then ConflictError.
     """
-    commit = Commit(store, new_commit_user(store), renumber=partial(renumber, store))
+    commit = Commit(store, new_commit_user(store))
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())

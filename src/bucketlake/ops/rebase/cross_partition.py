@@ -23,19 +23,18 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys
 from bucketlake.lsm.merge import sort_and_merge
-from bucketlake.ops.commit.conflicts import max_sequences
-from bucketlake.ops.commit.publish import View
 from bucketlake.ops.key_index.cross_partition import KEY_DYNAMIC_TOTAL, repartitioned
 from bucketlake.ops.key_index.key_scan import PlaceNumbers, delta_since, file_rows, key_fields, look_up, written_keys
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.rows.incoming import DELETE
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
-from bucketlake.ops.table.entries import BucketKey
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.entries import BucketKey, max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import remove_files
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 
 CHANGELOG = Rolling(changelog=True)

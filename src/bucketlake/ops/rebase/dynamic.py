@@ -31,15 +31,15 @@ from bucketlake.ops.buckets.dynamic import (
     union,
     write_hashes,
 )
-from bucketlake.ops.commit.conflicts import max_sequences
-from bucketlake.ops.commit.publish import View
 from bucketlake.ops.rebase.cross_partition import numbered, resettle
 from bucketlake.ops.rows.read import file_layout, read_file, read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.entries import max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import remove_files
 from bucketlake.schema.schema import BucketMode
 
 CHANGELOG = Rolling(changelog=True)

@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.ops.commit.conflicts import max_sequences
-from bucketlake.ops.commit.publish import View
-from bucketlake.ops.compact.append_compact import numbered
-from bucketlake.ops.rescale.rebucket import OldBucket, spread_file, target_of
+from bucketlake.ops.rebase.numbers import numbered
+from bucketlake.ops.rewrite.rebucket import OldBucket, spread_file, target_of
 from bucketlake.ops.rows.roll import NEW_FILES, Rolling
-from bucketlake.ops.table.entries import BucketKey
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.entries import BucketKey, max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import remove_files
 
 CHANGELOG = Rolling(changelog=True)
 

@@ -1,6 +1,6 @@
 """Partitions into another number of buckets while writers go on: copy, replay, switch.
 
-    rescale(store, RescaleRequest(bucket_num, partitions), run=run_here) -> Snapshot | None
+    rescale(store, RescaleRequest(bucket_num, partitions), run=move_here) -> Snapshot | None
 
 1. copy: the files of a snapshot, merged, into the new buckets;
 2. replay: what was appended since, file by file, until nothing is left;
@@ -26,25 +26,28 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionPick, CompactionRule
 from bucketlake.ops.buckets.dynamic import remove_index
-from bucketlake.ops.commit.conflicts import CommitName, max_sequences
+from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempts, Outcome, owned
-from bucketlake.ops.commit.publish import ROWS_STAY_PROPERTY, Changes, Publisher, Request, View
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.units import run_units
-from bucketlake.ops.compact.append_compact import numbered
 from bucketlake.ops.compact.bucket import CompactUnit, Planner, compact_bucket
 from bucketlake.ops.compact.maintain import Wanted
 from bucketlake.ops.compact.maintain import compact as compact_table
+from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rescale.advise import numbers_due
-from bucketlake.ops.rescale.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
+from bucketlake.ops.rewrite.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
-from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
+from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion, max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, remove_files
+from bucketlake.ops.write.write import new_commit_user
 from bucketlake.schema.schema import BucketMode
 
-__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "run_here"]
+__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "move_here"]
 
 Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
 """Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
@@ -83,7 +86,7 @@ def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Sn
     Spec: docs/spec/rescale.md
     """
     _check(store, request)
-    job = _Job(store, request, run or run_here)
+    job = _Job(store, request, run or move_here)
     outcome = Outcome()
     with owned(outcome, lambda: job.discard(published=False)):
         published = job.published(outcome)
@@ -127,7 +130,7 @@ def _check(store: Store, request: RescaleRequest) -> None:
         raise InvalidError(f"Table {store.paths.root} has no snapshot, no need to rescale.")
 
 
-def run_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+def move_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
     """Move rows in this process, several units at a time. On an error the files of all units are removed."""
     return run_units(store, units, move)
 
@@ -364,7 +367,7 @@ class _Job:
         """Everything out, everything in, as of a base: what came last is moved first."""
         if view.snapshot is None:
             raise _Overtaken(self.moving)
-        self._catch_up(view.snapshot, run_here)
+        self._catch_up(view.snapshot, move_here)
         partitions = frozenset(self.moving)
         old = [entry for entry in view.entries(partitions) if entry.bucket >= 0]
         self._settle({entry.file.file_name for entry in old if entry.file.level == 0})

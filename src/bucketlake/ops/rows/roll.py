@@ -230,7 +230,7 @@ def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = 
         max_sequence_number=written.rows - 1,
         schema_id=schema.id,
         level=rolling.level,
-        creation_time=local_millis(store.env.clock.now_millis()),
+        creation_time=local_from_epoch(store.env.clock.now_millis()),
         delete_row_count=0,
         file_source=rolling.source,
         value_stats_cols=names,
@@ -267,7 +267,7 @@ def stats_modes(schema: TableSchema, options: TableOptions, rolling: Rolling = N
     return tuple(modes)
 
 
-def local_millis(epoch_millis: int) -> int:
+def local_from_epoch(epoch_millis: int) -> int:
     """The wall clock of this machine's zone at an instant, as milliseconds; Paimon stores creation times so."""
     return epoch_millis + time.localtime(epoch_millis // 1000).tm_gmtoff * 1000
 

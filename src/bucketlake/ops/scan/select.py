@@ -139,7 +139,7 @@ def _at_time(store: Store, options: TableOptions) -> Snapshot:
         text = options.get("scan.timestamp")
         if text is None:
             raise InvalidError("scan.mode from-timestamp needs scan.timestamp or scan.timestamp-millis")
-        millis = local_millis(text)
+        millis = epoch_of_text(text)
     found = store.snapshot_at(int(millis))
     if found is None:
         earliest = store.earliest_snapshot()
@@ -150,7 +150,7 @@ def _at_time(store: Store, options: TableOptions) -> Snapshot:
     return found
 
 
-def local_millis(text: str) -> int:
+def epoch_of_text(text: str) -> int:
     """Epoch milliseconds of a timestamp in the machine's time zone: `yyyy-MM-dd[ HH:mm[:ss[.SSS]]]`."""
     try:
         return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
@@ -162,7 +162,7 @@ def epoch_millis(moment: str | datetime | None) -> int | None:
     """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
     if moment is None:
         return None
-    return local_millis(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
+    return epoch_of_text(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
 
 
 def _at_watermark(store: Store, watermark: int) -> Snapshot:
@@ -300,7 +300,7 @@ def _to_auto_tag(store: Store, options: TableOptions) -> Selection:
 
 def _millis(text: str) -> int:
     number = _whole(text)
-    return local_millis(text) if number is None else number
+    return epoch_of_text(text) if number is None else number
 
 
 def _whole(text: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.paths import POSTPONE_BUCKET
 
 EntryKey = tuple[Any, ...]
 BucketKey = tuple[bytes, int]
@@ -66,3 +67,13 @@ def deletion(entry: ManifestEntry) -> ManifestEntry:
 def record_count(entries: Iterable[ManifestEntry]) -> int:
     """Rows added minus rows deleted."""
     return sum(e.file.row_count if e.kind == FileKind.ADD else -e.file.row_count for e in entries)
+
+
+def max_sequences(entries: Iterable[ManifestEntry]) -> dict[BucketKey, int]:
+    """The greatest sequence number of each bucket's live files; pending postpone files are left out."""
+    highest: dict[BucketKey, int] = {}
+    for entry in entries:
+        if entry.bucket != POSTPONE_BUCKET:
+            key = bucket_key(entry)
+            highest[key] = max(highest.get(key, -1), entry.file.max_sequence_number)
+    return highest

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -21,9 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from bucketlake.errors import BucketlakeError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.engines.rules import engine_of, order_of
@@ -31,20 +28,20 @@ from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_ru
 from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import dynamic_assigner
 from bucketlake.ops.buckets.postpone import pending_store, real_totals, writes_pending
-from bucketlake.ops.commit.conflicts import max_sequences
-from bucketlake.ops.commit.publish import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.key_index.cross_partition import cross_partition_assigner
 from bucketlake.ops.rows.assign import Assigner, Codes, bucket_mismatch, slices
 from bucketlake.ops.rows.incoming import Incoming
-from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.spill import Spill, pieces
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
+from bucketlake.ops.table.entries import max_sequences
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.memory import give_back, joined, large_buffers
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
-from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
 
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
@@ -398,43 +395,11 @@ def sequence_floor(store: Store, snapshot: Snapshot) -> int:
     return int((snapshot.properties or {}).get(MAX_SEQUENCE_PROPERTY, -1)) + 1
 
 
-def renumber(store: Store, message: CommitMessage, next_sequence: int) -> CommitMessage:
-    """The message with its new files numbered from `next_sequence`, gaps kept.
-
-    Level-0 files of primary-key tables are written anew under new names (the caller deletes the old ones); append files
-    only change in metadata. Compaction results and changelogs are left alone.
-    """
-    lowest = min((file.min_sequence_number for file in message.new_files), default=next_sequence)
-    shift = next_sequence - lowest
-    if shift == 0 or not message.new_files:
-        return message
-    if not store.schema.primary_keys:
-        return replace(message, new_files=tuple(_shifted(file, shift) for file in message.new_files))
-    files: list[DataFile] = []
-    try:
-        for file in message.new_files:
-            files.extend(_rewritten(store, message, file, shift))
-    except BaseException:
-        remove_files(store, message.partition, message.bucket, files)
-        raise
-    return replace(message, new_files=tuple(files))
-
-
 def new_commit_user(store: Store) -> str:
     """A fresh commit user, with `commit.user-prefix` in front where it is set."""
     prefix = store.options.get("commit.user-prefix")
     fresh = store.env.clock.new_uuid()
     return f"{prefix}_{fresh}" if prefix else fresh
-
-
-def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
-    """Delete data files, and what lies beside them, that nothing refers to, best effort: what stays is an orphan."""
-    folder = store.paths.bucket_dir(partition, bucket)
-    for file in files:
-        with suppress(BucketlakeError):
-            store.env.storage.delete(store.paths.file_path(folder, file))
-            for name in file.extra_files:
-                store.env.storage.delete(store.paths.extra_path(folder, file, name))
 
 
 def _assigner(store: Store, task: WriteTask) -> Assigner:
@@ -460,21 +425,3 @@ def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa
     values = [rows.column(item.name) for item in schema.fields]
     layout = arrow_schema(schema.key_value_fields)
     return pa.RecordBatch.from_arrays([*keys, pa.array(sequence), kind, *values], schema=layout)
-
-
-def _rewritten(store: Store, message: CommitMessage, file: DataFile, shift: int) -> list[DataFile]:
-    roller = Roller(store, message.partition, message.bucket)
-    try:
-        for batch in read_key_values(store, store.paths.bucket_dir(message.partition, message.bucket), file):
-            position = batch.schema.get_field_index(SEQUENCE_FIELD.name)
-            shifted = pc.add(batch.column(position), pa.scalar(shift, pa.int64()))
-            roller.write(batch.set_column(position, batch.schema.field(position), shifted))
-        return list(roller.close())
-    except BaseException:
-        roller.abort()
-        raise
-
-
-def _shifted(file: DataFile, shift: int) -> DataFile:
-    low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
-    return replace(file, min_sequence_number=low, max_sequence_number=high)

@@ -23,7 +23,7 @@ from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket
 from bucketlake.ops.compact.postpone_compact import PendingUnit, place_rows
 from bucketlake.ops.rescale import rescale as rescaling
-from bucketlake.ops.rescale.rebucket import MoveUnit, move
+from bucketlake.ops.rewrite.rebucket import MoveUnit, move
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
@@ -45,7 +45,7 @@ def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], l
 
     def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return maintain.run_here(store, units)
+            return maintain.compact_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -56,7 +56,7 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
 
     def run(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return append_compact.run_here(store, units)
+            return append_compact.merge_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -67,7 +67,7 @@ def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
 
     def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return postpone_compact.run_here(store, units)
+            return postpone_compact.settle_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -78,7 +78,7 @@ def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], li
 
     def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return rescaling.run_here(store, units)
+            return rescaling.move_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run

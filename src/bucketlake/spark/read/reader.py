@@ -25,7 +25,8 @@ from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.read import live, native, placed
+from bucketlake.spark.read import filtered as live
+from bucketlake.spark.read import native, placed
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField

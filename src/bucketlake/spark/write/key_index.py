@@ -45,7 +45,7 @@ class PlacedSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenLayers:
     """What a task made of a range of hashes. `counts`: keys by number of place; `torn`: how many keys lie in two
     places, `shown`: some of these."""
 
@@ -87,7 +87,7 @@ class LayerWriting:
     store: Store
     shares: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Written]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenLayers]:
         """One task."""
         rows = [batch for batch in batches if batch.num_rows]
         if not rows:
@@ -102,7 +102,7 @@ class LayerWriting:
             order = chosen[np.lexsort((places[chosen], keys.hashes[chosen]))]
             run, torn = once(KeyRun(keys.take(order), places[order]))
             file = write_layer_file(self.store, [run], shares(self.shares)[share])
-            yield Written(file, np.bincount(run.places), len(torn), torn.part(0, SHOWN).values.to_pylist())
+            yield WrittenLayers(file, np.bincount(run.places), len(torn), torn.part(0, SHOWN).values.to_pylist())
 
 
 def build_index(spark: SparkSession, store: Store, snapshot: Snapshot) -> KeyIndex:

@@ -25,10 +25,11 @@ from bucketlake.ops.buckets.dynamic import joined, remove_index
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.key_index.cache import open_index
 from bucketlake.ops.scan.scan import row_width
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import with_numbers, write_counted
-from bucketlake.ops.write.write import remove_files, write_batches
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
 from bucketlake.spark.write.counting import count_rows, evaluated_once

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.levels import key_range_of, sections
-from bucketlake.lsm.live import live_rows
+from bucketlake.lsm.live_rows import live_rows
 from bucketlake.lsm.merge import BlockSize
 from bucketlake.ops.rows.deletions import (
     Mask,

@@ -29,15 +29,15 @@ from bucketlake.lsm.engines.engines import Deduplicate
 from bucketlake.lsm.engines.rules import order_of
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.lsm.merge import merge_runs
-from bucketlake.ops.compact.rewrite import Bucket, Rewrite
+from bucketlake.ops.rewrite.rewrite import Bucket, Rewrite
 from bucketlake.ops.rows.assign import slices
 from bucketlake.ops.rows.deletions import load_vectors
 from bucketlake.ops.rows.read import read_key_values, read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.splits import deletion_files
+from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import remove_files
 from bucketlake.schema.schema import SEQUENCE_FIELD
 
 FAN = 16  # files open at once: each holds a group of rows

@@ -1,0 +1,40 @@
+"""Files that a message's writer made, and their removal where nothing refers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from bucketlake.errors import BucketlakeError
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
+
+
+def made(message: CommitMessage) -> list[DataFile | IndexFile]:
+    """The files that a message's writer wrote."""
+    data = (*message.new_files, *message.changelog_files, *message.compact_after, *message.compact_changelog)
+    kept = {file.file_name for file in (*message.deleted_files, *message.compact_before)}
+    kept -= {file.file_name for file in message.new_files}
+    made = [file for file in data if file.file_name not in kept]
+    return [*made, *message.new_index_files, *message.compact_new_index_files]
+
+
+def remove_made(store: Store, message: CommitMessage, file: DataFile | IndexFile) -> None:
+    """Delete one of them, best effort."""
+    if isinstance(file, IndexFile):
+        with suppress(BucketlakeError):
+            store.env.storage.delete(store.paths.index_path(message.partition, message.bucket, file))
+    else:
+        remove_files(store, message.partition, message.bucket, [file])
+
+
+def remove_files(store: Store, partition: bytes, bucket: int, files: Iterable[DataFile]) -> None:
+    """Delete data files, and what lies beside them, that nothing refers to, best effort: what stays is an orphan."""
+    folder = store.paths.bucket_dir(partition, bucket)
+    for file in files:
+        with suppress(BucketlakeError):
+            store.env.storage.delete(store.paths.file_path(folder, file))
+            for name in file.extra_files:
+                store.env.storage.delete(store.paths.extra_path(folder, file, name))
