@@ -26,7 +26,7 @@ from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import left_out
-from .profile import SOAK
+from .profile import SOAK, examples
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
 REMOTE = "SPARK_CONNECT_MODE_ENABLED"
@@ -40,7 +40,9 @@ SETTINGS = {
 }
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-settings.register_profile("suite", deadline=None)  # machines differ, and other work runs on them
+settings.register_profile(
+    "suite", deadline=None, max_examples=examples(40)
+)  # machines differ, and other work runs on them
 settings.load_profile("suite")
 
 

@@ -30,6 +30,11 @@ def pairs(*axes: Sequence[Any], when: Callable[..., bool] = lambda *_: True) -> 
     return [case for case in product(*axes) if when(*case)] if SOAK else pairwise(*axes, when=when)
 
 
+def often(soak: int) -> int:
+    """What something has to happen more often than, over all seeds: of the few of `make test` once is enough."""
+    return soak if SOAK else 0
+
+
 def first(cases: Sequence[Any], quick: int) -> list[Any]:
     """So many of the cases, evenly from all of them; all in `make soak`."""
     whole = list(cases)

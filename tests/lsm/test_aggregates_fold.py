@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError
 from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
@@ -23,7 +24,9 @@ IGNORE = AggregateOptions(ignore_retract=True)
 
 def times(count: int) -> settings:
     """As many examples; the time of one is not looked at."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    return settings(
+        max_examples=examples(count // 4, 5 * count), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
 def kind_of(text: str) -> DataType:

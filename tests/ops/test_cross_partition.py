@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Table
@@ -144,7 +145,7 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
         st.sampled_from(["put"] * 6 + ["compact", "drop", "truncate"]), st.lists(rows, max_size=9), st.booleans()
     )
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(10, 320), deadline=None)
     @given(st.lists(step, max_size=5), st.integers(1, 10))
     def run(steps: list[tuple[str, list[Row], bool]], sizes: int) -> None:
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

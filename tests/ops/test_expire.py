@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Table
@@ -100,7 +101,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3, 64), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_stays_as_it_was(kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     table = made(tmp_path_factory.mktemp("expiry"), kind)

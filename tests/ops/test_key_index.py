@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.profile import examples
 from tests.sim.storage import FaultStorage
 
 import bucketlake
@@ -46,7 +47,7 @@ pairs = st.tuples(st.sampled_from(SOME_HASHES), st.integers(0, 20))
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_layer_has_its_keys_in_whatever_blocks(whole: bool) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(30, 1200), deadline=None)
     @given(
         st.dictionaries(pairs, st.integers(GONE + 2, 9), max_size=40),
         st.lists(st.integers(0, 40), max_size=3),

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import corpus
 from tests.interop.values import arrow_rows, canonical
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Catalog, ConflictError, CorruptError, InvalidError, Table
@@ -406,7 +407,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     place=st.sampled_from(sorted(PLACES)),

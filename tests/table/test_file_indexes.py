@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
@@ -191,7 +192,7 @@ def test_what_makes_no_sense_is_refused(catalog: Catalog, options: dict[str, str
 VALUES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(-3, 3) | st.none()), max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 320), deadline=None)
 @given(commits=st.lists(VALUES, max_size=5), keyed=st.booleans(), data=st.data())
 def test_reads_are_those_without_indexes(
     tmp_path_factory: pytest.TempPathFactory, commits: list[list[Any]], keyed: bool, data: st.DataObject

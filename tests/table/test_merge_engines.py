@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Table
@@ -388,7 +389,7 @@ rows = st.lists(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     writes=st.lists(
         st.tuples(rows, st.sampled_from(["64 b", "300 b", "1 mb"]), st.sampled_from([None, None, False, True])),
