@@ -37,6 +37,7 @@ SETTINGS = {
     "spark.log.level": "OFF",
     # Tests run each plan once, over few rows: what is compiled at length is thrown away.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
