@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from tests.profile import number
 from tests.queries import changes
 from tests.queries.grammar import query
 from tests.queries.run import Bench, batches, cases_of
@@ -23,9 +23,9 @@ from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
 
-QUERIES = int(os.environ.get("BUCKETLAKE_QUERIES", "2000"))
-CHANGES = int(os.environ.get("BUCKETLAKE_CHANGES", "300"))
-SEED = int(os.environ.get("BUCKETLAKE_SEED", "0"))
+QUERIES = number("BUCKETLAKE_QUERIES", 2000, 50_000)
+CHANGES = number("BUCKETLAKE_CHANGES", 300, 3000)
+SEED = number("BUCKETLAKE_SEED", 0, 0)
 WHOLE = 20  # of so many queries that leave no row out, one is run; the others' columns are compared
 QUICK = {
     "spark.sql.ansi.enabled": "false",
