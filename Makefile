@@ -29,13 +29,13 @@ $(VENV)/.ready: pyproject.toml
 demo: setup ## load, correct and query the flights data set with local Spark and a local warehouse
 	@$(BIN)/python examples/flights.py
 
-test: setup ## run all tests (a quarter of an hour on two cores)
+test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 soak: setup ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"

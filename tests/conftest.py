@@ -47,8 +47,20 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+# Files that take longest come first, lest one worker ends alone with one of them.
+LONG = (
+    *("tests/sql/test_generated.py", "tests/interop/test_engines_in_turns.py", "tests/spark/test_cluster.py"),
+    *("tests/interop/test_system_tables.py", "tests/spark/test_lost_tasks.py", "tests/spark/test_failures.py"),
+    *("tests/interop/test_overwrites_in_turns.py", "tests/sql/test_delete_update.py", "tests/spark/test_rows.py"),
+    *("tests/interop/test_java_reads_ours.py", "tests/interop/test_compaction.py", "tests/hostile/test_fuzz.py"),
+    *("tests/interop/test_postpone.py", "tests/ops/test_rescale.py", "tests/sim/test_cross_partition_writers.py"),
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In `make test` few tests run on Spark Connect too; one that is asked for by its whole name always does."""
+    places = {file: place for place, file in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
     if SOAK or any("[" in argument for argument in config.args):
         return
     seen: set[str] = set()

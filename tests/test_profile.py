@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
+from tests.conftest import LONG
+from tests.on_connect import CHOSEN
 from tests.profile import pairwise
 
 AXES = [
@@ -45,3 +48,15 @@ def test_what_may_not_meet_does_not() -> None:
 
 def test_no_value_no_case() -> None:
     assert pairwise(range(3), ()) == []
+
+
+def test_files_and_tests_that_are_named_exist() -> None:
+    root = Path(__file__).parents[1]
+    assert [file for file in LONG if not (root / file).exists()] == []
+    missing = [
+        (file, name)
+        for file, names in CHOSEN.items()
+        for name in names
+        if f"def {name}(" not in (root / file).read_text()
+    ]
+    assert missing == []
