@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import bucketlake
 from benchmarks.data import lineitem
 from bucketlake.ops.rows.assign import EMPTY_PARTITION
-from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 
 KEYS = ["l_orderkey", "l_linenumber"]
 

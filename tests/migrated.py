@@ -17,7 +17,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStat
 from bucketlake.format.row.binary_row import EMPTY_ROW, serialized
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("pt", pa.string())])
 NAME = "000000_0"

@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -312,3 +313,12 @@ def test_the_clock():
     assert 0 <= clock.jitter() < 1
     assert len({clock.new_uuid() for _ in range(10)}) == 10
     clock.sleep(0)
+
+
+def test_a_length_beyond_the_file_reserves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"abcdef")
+    storage = LocalStorage()
+    assert storage.read(str(path), 2, 1 << 60) == b"cdef"
+    assert storage.read(str(path), 9, 5) == b""
+    assert storage.read_ranges(str(path), [(4, 1 << 60), (9, 5), (0, 2)]) == [b"ef", b"", b"ab"]

@@ -56,7 +56,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
-from bucketlake.ops.write.write import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.parse import parse_where

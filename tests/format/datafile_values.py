@@ -17,6 +17,7 @@ ATOMIC = [
     "TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE",
 ]  # fmt: skip
 NANOS = 2**63 - 1
+YEARS = (-62_135_596_800, 253_402_300_800)  # seconds: 1 to 9999
 WIDE = Context(prec=76)
 _INTS = {Root.TINYINT: 7, Root.SMALLINT: 15, Root.INT: 31, Root.BIGINT: 63}
 
@@ -42,7 +43,7 @@ def types(draw: st.DrawFn, depth: int = 2, nanos: bool = True) -> DataType:
     return DataType(Root.ROW, nullable, fields=tuple(DataField(100 + i, f"f{i}", m) for i, m in enumerate(members)))
 
 
-def _plain(t: DataType, fine: bool) -> st.SearchStrategy[Any]:
+def _plain(t: DataType, far: bool) -> st.SearchStrategy[Any]:
     if t.root in _INTS:
         bound = 2 ** _INTS[t.root]
         return st.integers(-bound, bound - 1)
@@ -51,8 +52,12 @@ def _plain(t: DataType, fine: bool) -> st.SearchStrategy[Any]:
         return st.integers(-bound, bound).map(lambda n: Decimal(n).scaleb(-(t.scale or 0), WIDE))
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         unit = 10**6 if (t.precision or 0) <= 3 else 10**3 if (t.precision or 0) <= 6 else 1
-        lowest = -NANOS // unit + 1 if fine or unit == 10**6 else 0
-        return st.integers(lowest, NANOS // unit)
+        if not far:
+            return st.integers(-NANOS // unit + 1, NANOS // unit)
+        second = 10**9 // unit
+        low, high = (-NANOS + second, NANOS) if unit == 1 else (YEARS[0] * second, YEARS[1] * second - 1)
+        near = st.integers(-3 * second, 3 * second)
+        return (near | st.integers(low, high)).map(lambda v: v - second if -second < v < 0 else v)
     found: dict[Root, st.SearchStrategy[Any]] = {
         Root.BOOLEAN: st.booleans(),
         Root.FLOAT: st.floats(width=32, allow_nan=False),
@@ -66,30 +71,30 @@ def _plain(t: DataType, fine: bool) -> st.SearchStrategy[Any]:
     return found[t.root]
 
 
-def values(t: DataType, fine: bool = True) -> st.SearchStrategy[Any]:
-    """Python values that pa.array takes for the canonical type; None where the type is nullable. `fine`: instants before
-    1970 of any precision, else to the millisecond only."""
+def values(t: DataType, far: bool = False) -> st.SearchStrategy[Any]:
+    """Python values that pa.array takes for the canonical type; None where the type is nullable. `far`: instants of all
+    years too, and many about 1970, but none of the last second before, which orc has in part."""
     if t.root is Root.ARRAY and t.element is not None:
-        plain: st.SearchStrategy[Any] = st.lists(values(t.element, fine), max_size=3)
+        plain: st.SearchStrategy[Any] = st.lists(values(t.element, far), max_size=3)
     elif t.root is Root.MAP and t.key is not None and t.element is not None:
         plain = st.lists(
-            st.tuples(values(t.key, fine), values(t.element, fine)), max_size=3, unique_by=lambda pair: pair[0]
+            st.tuples(values(t.key, far), values(t.element, far)), max_size=3, unique_by=lambda pair: pair[0]
         )
     elif t.root is Root.ROW:
-        plain = st.fixed_dictionaries({item.name: values(item.type, fine) for item in t.fields})
+        plain = st.fixed_dictionaries({item.name: values(item.type, far) for item in t.fields})
     else:
-        plain = _plain(t, fine)
+        plain = _plain(t, far)
     return st.none() | plain if t.nullable else plain
 
 
 @st.composite
 def tables(
-    draw: st.DrawFn, nanos: bool = True, depth: int = 2, fine_before_1970: bool = True
+    draw: st.DrawFn, nanos: bool = True, depth: int = 2, far: bool = False
 ) -> tuple[list[DataField], pa.RecordBatch]:
     kinds = draw(st.lists(types(depth, nanos), min_size=1, max_size=4))
     fields = [DataField(i, f"c{i}", t) for i, t in enumerate(kinds)]
     rows = draw(st.integers(0, 6))
-    columns = [draw(st.lists(values(item.type, fine_before_1970), min_size=rows, max_size=rows)) for item in fields]
+    columns = [draw(st.lists(values(item.type, far), min_size=rows, max_size=rows)) for item in fields]
     schema = arrow_schema(fields)
     arrays = [pa.array(column, target.type) for column, target in zip(columns, schema, strict=True)]
     return fields, pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -70,7 +70,7 @@ def names_a_file(text: str, path: Path, folder: Path, kind: str) -> bool:
     if path.name in text or f"path={folder}" in text or "data-" in text:
         return True
     return (kind == "schema" and any(f"{word}=" in text for word in ("option", "column", "stored"))) or (
-        kind == "schema" and "set the option '" in text
+        kind in ("schema", "manifest") and "set the option '" in text
     )
 
 

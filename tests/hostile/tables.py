@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import bucketlake
-from bucketlake import Catalog, Table
+from bucketlake.catalog import Catalog
 from bucketlake.format.index.index_manifest import decode_index_manifest, encode_index_manifest
 from bucketlake.format.metadata.manifest import (
     decode_manifest,
@@ -25,6 +25,7 @@ from bucketlake.format.metadata.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
+from bucketlake.table import Table
 
 ROWS = 40
 SCHEMA = pa.schema(
@@ -64,8 +65,8 @@ def _row(k: int, mark: str) -> dict[str, Any]:
         "n": k * 7 - 100,
         "price": Decimal(k * 1_000_003) / 100 if some else None,
         "day": date(2024, 1, 1 + k % 28),
-        "at": datetime(2024, 5, 6, 7, 8, k % 60, k * 1000 + 1),
-        "fine": datetime(1969, 5, 6, 7, 8, k % 60) if some else None,
+        "at": datetime(2024 if k % 7 else 3024, 5, 6, 7, 8, k % 60, k * 1000 + 1),
+        "fine": datetime(1969, 5, 6, 7, 8, k % 60, k * 1000 + 1) if some else None,
         "flag": k % 3 == 0,
         "score": k / 3 if some else None,
         "tags": [mark] * (k % 3) if some else None,
@@ -148,7 +149,7 @@ def _tagged(catalog: Catalog) -> None:
 TABLES: dict[str, Callable[[Catalog], None]] = {
     "keys": _keys,
     "parquet": _appended("parquet", SCHEMA),
-    "orc": _appended("orc", COARSE),
+    "orc": _appended("orc", SCHEMA),
     "avro": _appended("avro", COARSE),
     "marked": _marked("marked", {}),
     "marked64": _marked("marked64", {"deletion-vectors.bitmap64": "true"}),
@@ -190,8 +191,13 @@ Rows = list[tuple[str, ...]]
 
 
 def _listed(found: pa.Table) -> Rows:
-    columns = [[repr(value) for value in column.to_pylist()] for column in found.columns]
+    columns = [[repr(value) for value in _shown(column).to_pylist()] for column in found.columns]
     return sorted(zip(*columns, strict=True))
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Timestamps as numbers: a damaged one may be none of Python's."""
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def _read(table: Table) -> dict[str, Rows]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zlib
 from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
@@ -21,6 +23,8 @@ from bucketlake.format.avro.container import (
     encode_header,
     encode_long,
 )
+from bucketlake.format.data import thrift
+from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.index.deletion_vector import decode_vector
 from bucketlake.format.index.index_manifest import DeletionVectorRange, decode_index_manifest
 from bucketlake.format.metadata.manifest import MANIFEST_SCHEMA, decode_manifest, decode_manifest_list
@@ -28,7 +32,7 @@ from bucketlake.format.metadata.manifest_columns import decode_columns
 from bucketlake.format.metadata.snapshot import decode_snapshot
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
 from bucketlake.schema.schema import TableSchema
-from bucketlake.types.model import parse_type_text
+from bucketlake.types.model import BIGINT, DataField, parse_type_text
 
 SYNC = bytes(16)
 
@@ -227,3 +231,19 @@ def test_panics_of_libraries_are_errors_of_ours() -> None:
     with pytest.raises(CorruptError, match="m-1"):
         decode_columns(data, "m-1") or decode_manifest(data, "m-1")
     assert pa is not None
+
+
+def test_a_column_chunk_of_another_type_than_its_column() -> None:
+    """Its statistics, asked of the C++ library, ended the process."""
+    written = io.BytesIO()
+    pq.write_table(pa.table({"k": [1, 2, 3]}), written)
+    data = written.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    tree = thrift.decode_struct(data[-8 - length : -8])
+    chunk = thrift.get(thrift.get(tree, 4)[1][0], 1)[1][0]  # row groups, their columns
+    thrift.put(thrift.get(chunk, 3), 1, thrift.I32, 0)  # ColumnMetaData.type: BOOLEAN
+    footer = thrift.encode_struct(tree)
+    forged = data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    fields = [DataField(0, "k", BIGINT)]
+    with pytest.raises(CorruptError, match="another type"):
+        ParquetSource(io.BytesIO(forged), fields).bounds(fields)

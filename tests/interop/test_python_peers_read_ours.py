@@ -18,8 +18,6 @@ PYPAIMON_FAILS = {
     "pk_types_orc": "cuts nanoseconds to microseconds when it merges",
 }
 RUST_FAILS = {
-    "types_orc": "orc-rust overflows on fractions of seconds before 1970 as pyarrow stores them",
-    "pk_types_orc": "orc-rust overflows on fractions of seconds before 1970 as pyarrow stores them",
     "pt_float": "no FLOAT partitions",
     "pt_double": "no DOUBLE partitions",
     "pt_time_plain": "names the folder of a TIME otherwise than Paimon",

@@ -105,17 +105,12 @@ def plain_rows(form: str) -> list[tuple[Any, ...]]:
 
 
 def _held(form: str, value: Any, name: str) -> Any:
-    """The value; in orc, instants before 1970 only to the millisecond, and none of its last second.
-
-    Finer ones are refused; those of the last second are moved to 1970 by Java's ORC library (see the corpus).
-    """
+    """The value; in orc, none of the last second before 1970, which Java's ORC library moves (see the corpus)."""
     if form != "orc" or not name.startswith(("c_timestamp", "c_ltz")):
         return value
     if isinstance(value, int):
-        return value if value > 0 else value // 1_000_000 * 1_000_000 - 10**9
-    if value.year >= 1970:
-        return value
-    return value.replace(microsecond=value.microsecond // 1000 * 1000) - dt.timedelta(seconds=1)
+        return value if value > 0 else value - 10**9
+    return value if value.year >= 1970 else value - dt.timedelta(seconds=1)
 
 
 def _spread(count: int, low: int, high: int) -> list[int]:

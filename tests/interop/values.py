@@ -103,7 +103,10 @@ def timestamp_value(nanos: int, kind: DataType) -> Any:
     if (6 if kind.precision is None else kind.precision) > 6:
         seconds, rest = divmod(nanos, 1_000_000_000)
         return f"{(EPOCH + dt.timedelta(seconds=seconds)).isoformat()}.{rest:09d}" + ("Z" if local else "")
-    value = EPOCH + dt.timedelta(microseconds=nanos // 1000)
+    try:
+        value = EPOCH + dt.timedelta(microseconds=nanos // 1000)
+    except OverflowError:  # years that Python's calendar lacks
+        return str(np.datetime64(nanos // 1000, "us")) + ("Z" if local else "")
     return value.replace(tzinfo=dt.timezone.utc) if local else value
 
 

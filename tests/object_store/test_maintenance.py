@@ -21,7 +21,8 @@ from bucketlake.ops.key_index.cache import IndexReader, open_index
 from bucketlake.ops.key_index.key_scan import key_fields
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 NEVER = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}

@@ -17,7 +17,6 @@ from tests.sim.tables import (
     live_names,
     make_store,
     message,
-    orphans,
     partition,
     table_schema,
 )
@@ -25,7 +24,7 @@ from tests.sim.tables import (
 from bucketlake.errors import ConflictError, InvalidError, StorageError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.ops.commit.commit import CommitProperties
 from bucketlake.ops.scan.scan import changelog_entries, delta_entries, live_entries
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
 
@@ -256,14 +255,6 @@ def test_a_conflicting_compaction_gives_way_to_its_own_write() -> None:
     assert done.commit_kind is CommitKind.APPEND
     assert live_names(store) == {"o", "new"}
     assert not [path for path in store.env.storage.files if path.endswith("/c")]
-
-
-def test_without_renumber_taken_numbers_are_a_conflict() -> None:
-    store = store_of()
-    commit_of(store).commit([message(data_file("a"))])
-    with pytest.raises(ConflictError, match="sequence numbers"):
-        Commit(store, "me").commit([message(data_file("b"))])
-    assert not orphans(store, store.env.storage.files)
 
 
 def test_renumbered_files_are_cleaned_up() -> None:

@@ -20,7 +20,8 @@ from bucketlake.lsm.key_run import ABSENT, GrowingRun, KeyRun, Keys
 from bucketlake.ops.key_index import cache, cross_partition, key_layers
 from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index
 from bucketlake.ops.key_index.key_scan import PlaceNumbers, key_fields, look_up
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.types.model import INT, STRING, DataField
 

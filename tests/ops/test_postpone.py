@@ -22,7 +22,7 @@ from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.compact.postpone_compact import place_pending, settle_here, units_pending
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.postpone_write import write_counted
-from bucketlake.ops.write.write import prepare_write
+from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import SetOption
 

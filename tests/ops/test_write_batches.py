@@ -18,7 +18,8 @@ from bucketlake import Catalog, InvalidError, Table
 from bucketlake.ops.rebase.numbers import renumber
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("pt", pa.int32())])
 

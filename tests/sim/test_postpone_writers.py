@@ -27,7 +27,7 @@ from bucketlake.ops.compact.postpone_compact import place_pending
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
-from bucketlake.ops.write.write import prepare_write
+from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
 
 OPERATIONS = ("pend",) * 4 + ("fix",) * 3 + ("delete", "overwrite", "drop")

@@ -30,7 +30,8 @@ from bucketlake.ops.rewrite.rebucket import move
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
-from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 

@@ -91,7 +91,8 @@ def test_shares_agree_between_spark_and_tasks(classic: Lake) -> None:
 def test_discarding_removes_index_files(classic: Lake) -> None:
     from pathlib import Path
 
-    from bucketlake.ops.write.write import prepare_write, write_batches
+    from bucketlake.ops.write.prepare import prepare_write
+    from bucketlake.ops.write.write import write_batches
 
     table = create(classic)
     batches = frame(classic, 10, 1).toArrow().to_batches()

@@ -16,7 +16,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.key_run import KeyIndex, Keys
 from bucketlake.ops.key_index.cache import IndexReader, build, cached_index
 from bucketlake.ops.key_index.key_scan import key_fields
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import key_index, writer
 from bucketlake.spark.write.key_index import LayerWriting

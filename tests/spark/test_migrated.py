@@ -13,7 +13,7 @@ from tests.migrated import migrated, rows_of, write_file
 from bucketlake.format.row.binary_row import serialized
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import native, placed, reader
 from bucketlake.spark.session import Lake

@@ -12,7 +12,8 @@ import pytest
 import bucketlake
 from bucketlake.env.env import LocalStorage
 from bucketlake.ops.table.messages import WriteTask
-from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.datasource import CommitWriter, Written
 
 Rival = Callable[["bucketlake.Table"], object]

@@ -88,7 +88,8 @@ def test_last_commit_wins_whatever_was_numbered_first(catalog: Catalog) -> None:
 
 def _prepared(table: Table, value: int) -> Any:
     """A write of k = 7 up to its commit."""
-    from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+    from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+    from bucketlake.ops.write.write import write_batches
 
     user = new_commit_user(table.store)
     task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)

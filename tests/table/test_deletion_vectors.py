@@ -24,7 +24,7 @@ from bucketlake.ops.change import append_rows as delete_module
 from bucketlake.ops.rows.read import matching_positions
 from bucketlake.ops.scan.scan import plan
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.predicate.parse import parse_where
 from bucketlake.schema.schema import RenameColumn
 

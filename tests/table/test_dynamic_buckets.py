@@ -19,7 +19,8 @@ from bucketlake import Catalog, CorruptError, InvalidError, Table
 from bucketlake.format.index.hash_index import decode_hashes
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes
 from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.types.model import canonical_batch
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])

@@ -21,7 +21,8 @@ from tests.profile import examples
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD
 
 EXAMPLES = examples(2, 60)  # the first one is the simplest

@@ -169,7 +169,8 @@ class LocalStorage:
             with open(path, "rb") as file:
                 if offset:
                     file.seek(offset)
-                return file.read() if length is None else file.read(length)
+                size = os.fstat(file.fileno()).st_size  # a length may be anything: what is read is reserved first
+                return file.read() if length is None else file.read(max(0, min(length, size - offset)))
         except OSError as error:
             raise _storage_error("cannot read", path, error) from error
 
@@ -353,7 +354,8 @@ def deleted_one_by_one(delete: Callable[[str], None], paths: Sequence[str]) -> i
 
 
 def _pread(handle: int, offset: int, length: int) -> bytes:
-    """A range of an open file, which the system may give in several parts."""
+    """A range of an open file as far as it goes, which the system may give in several parts."""
+    length = max(0, min(length, os.fstat(handle).st_size - offset))  # what is read is reserved first
     found = os.pread(handle, length, offset)
     if len(found) == length:
         return found

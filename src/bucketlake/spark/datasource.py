@@ -31,7 +31,8 @@ from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names, read_split
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -15,10 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.data.layout import map_leaves
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
+MICROSECONDS = 6  # digits that Spark's timestamps have
 _TO_SPARK: dict[Root, T.DataType] = {
     Root.BOOLEAN: T.BooleanType(),
     Root.TINYINT: T.ByteType(),
@@ -217,10 +220,28 @@ def spark_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Record
     """A batch of these columns from the canonical layout to that of `arrow_layout`."""
     schema = arrow_layout(fields)
     arrays = [
-        column if column.type == target.type else pc.cast(column, target.type, safe=False)
-        for column, target in zip(batch.columns, schema, strict=True)
+        column if column.type == target.type else pc.cast(_in_microseconds(column, item.type), target.type, safe=False)
+        for column, target, item in zip(batch.columns, schema, fields, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _in_microseconds(array: pa.Array, t: DataType) -> pa.Array:
+    """Nanoseconds rounded down, as Paimon's connector hands them to Spark; a cast would round them towards 1970."""
+    return map_leaves(array, t, _rounded_down) if _is_finer(t) else array
+
+
+def _is_finer(t: DataType) -> bool:
+    if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
+        return (t.precision or 0) > MICROSECONDS
+    return any(_is_finer(part) for part in (t.key, t.element, *(item.type for item in t.fields)) if part is not None)
+
+
+def _rounded_down(array: pa.Array, t: DataType) -> pa.Array:
+    if t.root not in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) or not _is_finer(t):
+        return array
+    values = np.floor_divide(array.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
+    return pa.array(values, mask=np.asarray(array.is_null())).cast(pa.timestamp("us", array.type.tz))
 
 
 def _spark_arrow(t: DataType) -> pa.DataType:

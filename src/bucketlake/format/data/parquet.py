@@ -298,6 +298,10 @@ class ParquetSource:
         ends the process then, whereas opening it for reading, here for batches of no rows, raises."""
         for _ in self._checker.reader.iter_batches(0, [number], column_indices=list(leaves), use_threads=False):
             pass
+        group, schema = self.metadata.row_group(number), self._file.schema
+        for leaf in leaves:  # its statistics are made of both
+            if group.column(leaf).physical_type != schema.column(leaf).physical_type:
+                raise CorruptError("a column chunk is of another type than its column", column=schema.column(leaf).path)
 
     def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._int96:

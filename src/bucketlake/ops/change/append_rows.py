@@ -39,7 +39,8 @@ from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.ops.write.write import new_commit_user, prepare_write, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema

@@ -39,7 +39,7 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes, write_counted
-from bucketlake.ops.write.write import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.schema.schema import KIND_FIELD, BucketMode
 
 COMPARED_ROWS = 4_000_000  # of other commits; more are taken for a conflict where key ranges meet

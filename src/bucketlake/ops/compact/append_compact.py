@@ -31,7 +31,7 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
 

@@ -31,7 +31,7 @@ from bucketlake.ops.table.entries import bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "compact_here"]

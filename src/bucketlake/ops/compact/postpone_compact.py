@@ -32,7 +32,8 @@ from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.write import new_commit_user, sequence_floor, write_batches
+from bucketlake.ops.write.prepare import new_commit_user, sequence_floor
+from bucketlake.ops.write.write import write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
 

@@ -22,24 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
-from bucketlake.ops.buckets.assigner import assigners_of
-from bucketlake.ops.buckets.dynamic import dynamic_assigner
-from bucketlake.ops.buckets.postpone import pending_store, real_totals, writes_pending
-from bucketlake.ops.key_index.cross_partition import cross_partition_assigner
-from bucketlake.ops.rows.assign import Assigner, Codes, bucket_mismatch, slices
+from bucketlake.ops.buckets.postpone import pending_store
+from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.spill import Spill, pieces
-from bucketlake.ops.scan.scan import EntryFilter, live_entries
-from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
-from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.memory import give_back, joined, large_buffers
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import writes_of
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
@@ -91,7 +85,7 @@ class TaskWriter:
         self._keyed = bool(store.schema.primary_keys)
         self._unaware = store.schema.bucket_mode is BucketMode.UNAWARE
         self._incoming = Incoming(store.schema, kinds)
-        self._assigner = _assigner(store, task)
+        self._assigner = writes_of(store).assigner(task)
         self._order, self._engine = order_of(store.schema, options), engine_of(store.schema, options)
         self._budget = min(options.get("write-buffer-size"), MAX_BUFFER)
         self._max_writers = options.get("write-max-writers-to-spill")
@@ -319,103 +313,6 @@ def in_threads(action: Callable[..., None], calls: Iterator[tuple[Any, ...]], th
             running.append(pool.submit(action, *call))
         for future in running:
             future.result()
-
-
-def prepare_write(
-    store: Store,
-    snapshot: Snapshot | None,
-    tasks: int = 1,
-    commit_user: str = "",
-    overwrite: bool = False,
-    partitions: frozenset[bytes] | None = None,
-) -> WriteTask:
-    """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
-
-    Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
-    files have another bucket number than the table, or with `bucket.auto` that number. `overwrite`: what is there goes
-    away, so neither counts. `partitions`: where rows will go, if known; then only their manifests are read, and another
-    bucket number raises InvalidError at once.
-    Spec: docs/spec/writing.md
-    """
-    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
-    if store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC):
-        template = replace(template, assigners=assigners_of(store.options))
-    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:  # rows may leave any partition
-        template = replace(template, key_base=None if overwrite else 0 if snapshot is None else snapshot.id)
-        partitions = None
-    if store.schema.bucket_mode is BucketMode.POSTPONE:
-        return _postponed(store, snapshot, template, overwrite, partitions)
-    if overwrite or snapshot is None or store.schema.bucket_mode is BucketMode.UNAWARE:
-        return template
-    if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        template = replace(template, index_base=snapshot.index_manifest)
-    floor = sequence_floor(store, snapshot)
-    start: dict[tuple[bytes, int], int] = {}
-    differs: dict[bytes, int] = {}
-    wanted = default_total(store.schema)
-    for entry in live_entries(store, snapshot, EntryFilter(partitions=partitions)):
-        key = (entry.partition, entry.bucket)
-        start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
-        if entry.total_buckets != wanted:
-            differs[entry.partition] = entry.total_buckets
-    if store.options.get("bucket.auto"):
-        return replace(template, sequence_start=start, first_sequence=floor, total_buckets=differs)
-    refused = differs
-    if refused and (partitions is not None or not store.schema.partition_keys):
-        partition, found = next(iter(refused.items()))
-        raise bucket_mismatch(store, partition, found, wanted)
-    return replace(template, sequence_start=start, first_sequence=floor, refused=refused)
-
-
-def _postponed(
-    store: Store, snapshot: Snapshot | None, template: WriteTask, overwrite: bool, partitions: frozenset[bytes] | None
-) -> WriteTask:
-    """The task of a write to a postpone table: partitions with real buckets keep their number, also when overwritten.
-
-    Pending files are not looked at: the order of their rows is not told by sequence numbers.
-    """
-    if snapshot is None:
-        return template
-    if writes_pending(store.schema):
-        return replace(template, first_sequence=sequence_floor(store, snapshot))
-    entries = live_entries(store, snapshot, EntryFilter(partitions=partitions, min_bucket=0))
-    template = replace(template, total_buckets=real_totals(entries))
-    if overwrite:
-        return template
-    floor = sequence_floor(store, snapshot)
-    start = {place: highest + 1 for place, highest in max_sequences(entries).items()}
-    return replace(template, sequence_start=start, first_sequence=floor)
-
-
-def sequence_floor(store: Store, snapshot: Snapshot) -> int:
-    """The next number of a bucket without files: after all of the table's with `write.sequence-number-init-mode`
-    snapshot, so that numbers also grow across overwrites."""
-    if store.options.get("write.sequence-number-init-mode") != "snapshot":
-        return 0
-    return int((snapshot.properties or {}).get(MAX_SEQUENCE_PROPERTY, -1)) + 1
-
-
-def new_commit_user(store: Store) -> str:
-    """A fresh commit user, with `commit.user-prefix` in front where it is set."""
-    prefix = store.options.get("commit.user-prefix")
-    fresh = store.env.clock.new_uuid()
-    return f"{prefix}_{fresh}" if prefix else fresh
-
-
-def _assigner(store: Store, task: WriteTask) -> Assigner:
-    if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        return dynamic_assigner(store, task)
-    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        return cross_partition_assigner(store, task)
-    return Assigner(store, default_total(store.schema), task.total_buckets, task.refused)
-
-
-def default_total(schema: TableSchema) -> int:
-    """What manifest entries record as bucket number: that of the option, -1 where buckets are not counted, -2 for
-    pending rows; 1 for partitions of postpone tables that no number was chosen for."""
-    if schema.bucket_mode is BucketMode.POSTPONE:
-        return POSTPONE_BUCKET if writes_pending(schema) else 1
-    return schema.bucket if schema.bucket_mode is BucketMode.FIXED else -1
 
 
 def key_values(rows: pa.RecordBatch, sequence: Codes, schema: TableSchema) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
-from bucketlake.ops.write.write import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.options.options import option_keys
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.maintain.compaction import after_write

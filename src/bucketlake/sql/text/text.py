@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from sqlglot.dialects.spark import Spark
@@ -48,6 +49,11 @@ _NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING, TokenT
 
 def tokenize(text: str) -> list[Token]:
     """The tokens of a statement, comments and hints left out; InvalidError on an unterminated literal."""
+    return list(_tokens(text))
+
+
+@lru_cache(maxsize=8)  # every room that looks at a statement asks for its tokens
+def _tokens(text: str) -> tuple[Token, ...]:
     try:
         # The leading word keeps sqlglot from taking the rest of SHOW, CALL and the like as one opaque string.
         raw = Spark().tokenize("x " + text)[1:]
@@ -73,7 +79,7 @@ def tokenize(text: str) -> list[Token]:
             )
         elif token.token_type != TokenType.HINT:
             tokens.append(Token("sign", source, start, end))
-    return tokens
+    return tuple(tokens)
 
 
 def _append_string(tokens: list[Token], token: Token) -> None:

@@ -1,0 +1,196 @@
+"""What a write plans before its tasks start, and how its rows find their bucket: one object a bucket mode.
+
+    mode               the driver plans …                                         a task's assigner
+    unaware            nothing                                                    bucket 0
+    fixed              sequence numbers; partitions with another bucket number    hash of the bucket key
+    postpone           bucket numbers of partitions that have real buckets        pending, or hash of the bucket key
+    dynamic            as fixed, and the hash index to look keys up in            the index, else a bucket with room
+    cross-partition    as fixed, and the snapshot to look keys up in              the place where the key lies
+
+Spec: docs/spec/writing.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.buckets.assigner import assigners_of
+from bucketlake.ops.buckets.dynamic import dynamic_assigner
+from bucketlake.ops.buckets.postpone import real_totals, writes_pending
+from bucketlake.ops.key_index.cross_partition import cross_partition_assigner
+from bucketlake.ops.rows.assign import Assigner, bucket_mismatch
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
+from bucketlake.ops.table.entries import max_sequences
+from bucketlake.ops.table.messages import WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
+from bucketlake.schema.schema import BucketMode
+
+
+def prepare_write(
+    store: Store,
+    snapshot: Snapshot | None,
+    tasks: int = 1,
+    commit_user: str = "",
+    overwrite: bool = False,
+    partitions: frozenset[bytes] | None = None,
+) -> WriteTask:
+    """The task that all tasks of a write are made from (`replace(task, task=k)`), as of `snapshot`.
+
+    Holds the next sequence number of every (partition, bucket) and which partitions must not be written because their
+    files have another bucket number than the table, or with `bucket.auto` that number. `overwrite`: what is there goes
+    away, so neither counts. `partitions`: where rows will go, if known; then only their manifests are read, and another
+    bucket number raises InvalidError at once.
+    Spec: docs/spec/writing.md
+    """
+    template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
+    return writes_of(store).prepared(template, snapshot, overwrite, partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Unaware:
+    """All rows in bucket 0; their order says nothing."""
+
+    store: Store
+
+    @property
+    def total(self) -> int:
+        """What manifest entries record as bucket number where the table alone decides."""
+        return -1
+
+    def prepared(
+        self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
+    ) -> WriteTask:
+        """The template as of a snapshot, as `prepare_write`."""
+        return template
+
+    def assigner(self, task: WriteTask) -> Assigner:
+        """What gives a task's rows their bucket."""
+        return Assigner(self.store, self.total, task.total_buckets, task.refused)
+
+
+class Fixed(Unaware):
+    """A bucket follows from the hash of the bucket key."""
+
+    @property
+    def total(self) -> int:
+        """As the option says."""
+        return self.store.schema.bucket
+
+    def prepared(
+        self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
+    ) -> WriteTask:
+        """The template as of a snapshot, as `prepare_write`."""
+        if overwrite or snapshot is None:
+            return template
+        floor = sequence_floor(self.store, snapshot)
+        start: dict[tuple[bytes, int], int] = {}
+        differs: dict[bytes, int] = {}
+        for entry in live_entries(self.store, snapshot, EntryFilter(partitions=partitions)):
+            key = (entry.partition, entry.bucket)
+            start[key] = max(start.get(key, floor), entry.file.max_sequence_number + 1)
+            if entry.total_buckets != self.total:
+                differs[entry.partition] = entry.total_buckets
+        if self.store.options.get("bucket.auto"):
+            return replace(template, sequence_start=start, first_sequence=floor, total_buckets=differs)
+        if differs and (partitions is not None or not self.store.schema.partition_keys):
+            partition, found = next(iter(differs.items()))
+            raise bucket_mismatch(self.store, partition, found, self.total)
+        return replace(template, sequence_start=start, first_sequence=floor, refused=differs)
+
+
+class Dynamic(Fixed):
+    """Keys are looked up in the hash index of their partition."""
+
+    @property
+    def total(self) -> int:
+        """Buckets are not counted."""
+        return -1
+
+    def prepared(
+        self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
+    ) -> WriteTask:
+        """The template as of a snapshot, as `prepare_write`."""
+        template = replace(template, assigners=assigners_of(self.store.options))
+        if snapshot is not None and not overwrite:
+            template = replace(template, index_base=snapshot.index_manifest)
+        return Fixed.prepared(self, template, snapshot, overwrite, partitions)
+
+    def assigner(self, task: WriteTask) -> Assigner:
+        """What gives a task's rows their bucket."""
+        return dynamic_assigner(self.store, task)
+
+
+class CrossPartition(Dynamic):
+    """A key lies in one partition of the table: rows may leave any."""
+
+    def prepared(
+        self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
+    ) -> WriteTask:
+        """The template as of a snapshot, as `prepare_write`."""
+        base = None if overwrite else 0 if snapshot is None else snapshot.id
+        template = replace(template, assigners=assigners_of(self.store.options), key_base=base)
+        return Fixed.prepared(self, template, snapshot, overwrite, None)
+
+    def assigner(self, task: WriteTask) -> Assigner:
+        """What gives a task's rows their bucket."""
+        return cross_partition_assigner(self.store, task)
+
+
+class Postpone(Unaware):
+    """Rows stay pending, or go to the real buckets that their partition has.
+
+    Pending files are not looked at: the order of their rows is not told by sequence numbers.
+    """
+
+    @property
+    def total(self) -> int:
+        """-2 for pending rows; 1 for partitions that no number was chosen for."""
+        return POSTPONE_BUCKET if writes_pending(self.store.schema) else 1
+
+    def prepared(
+        self, template: WriteTask, snapshot: Snapshot | None, overwrite: bool, partitions: frozenset[bytes] | None
+    ) -> WriteTask:
+        """The template as of a snapshot, as `prepare_write`; partitions keep their number, also when overwritten."""
+        if snapshot is None:
+            return template
+        if writes_pending(self.store.schema):
+            return replace(template, first_sequence=sequence_floor(self.store, snapshot))
+        entries = live_entries(self.store, snapshot, EntryFilter(partitions=partitions, min_bucket=0))
+        template = replace(template, total_buckets=real_totals(entries))
+        if overwrite:
+            return template
+        floor = sequence_floor(self.store, snapshot)
+        start = {place: highest + 1 for place, highest in max_sequences(entries).items()}
+        return replace(template, sequence_start=start, first_sequence=floor)
+
+
+_MODES: dict[BucketMode, type[Unaware]] = {
+    BucketMode.UNAWARE: Unaware,
+    BucketMode.FIXED: Fixed,
+    BucketMode.DYNAMIC: Dynamic,
+    BucketMode.KEY_DYNAMIC: CrossPartition,
+    BucketMode.POSTPONE: Postpone,
+}
+
+
+def writes_of(store: Store) -> Unaware:
+    """How a table of this bucket mode is written."""
+    return _MODES[store.schema.bucket_mode](store)
+
+
+def sequence_floor(store: Store, snapshot: Snapshot) -> int:
+    """The next number of a bucket without files: after all of the table's with `write.sequence-number-init-mode`
+    snapshot, so that numbers also grow across overwrites."""
+    if store.options.get("write.sequence-number-init-mode") != "snapshot":
+        return 0
+    return int((snapshot.properties or {}).get(MAX_SEQUENCE_PROPERTY, -1)) + 1
+
+
+def new_commit_user(store: Store) -> str:
+    """A fresh commit user, with `commit.user-prefix` in front where it is set."""
+    prefix = store.options.get("commit.user-prefix")
+    fresh = store.env.clock.new_uuid()
+    return f"{prefix}_{fresh}" if prefix else fresh
