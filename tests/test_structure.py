@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # The rooms, in order: a room imports from itself and from those before it. A room is a module, or a folder with all that
 # has no room of its own in it.
 ROOMS = (
+    *("lazy", "values"),
     *("redaction", "errors", "file_names", "types", "options", "schema", "env"),
     *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
     "predicate",
@@ -28,7 +32,7 @@ ROOMS = (
     *("ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean"),
     *("table", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
-    *("spark.write", "spark.changes", "spark.datasource", "spark.table", "spark.session"),
+    *("spark.write", "spark.changes", "spark.datasource", "spark.daemon", "spark.table", "spark.session"),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
 )
 
@@ -36,7 +40,8 @@ ROOMS = (
 LONG_MODULES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 MANY_PARAMETERS: dict[str, int] = {"bucketlake/catalog.py:create_table": 7}
-IN_FUNCTION_IMPORTS = {"bucketlake/__init__.py": "connect brings Spark in only when it is asked for"}
+# Loaded only where they are used, by way of bucketlake.lazy: an import of the package, or of a worker, has none of them.
+LATE = ("pandas", "polars", "sqlglot", "fastavro", "datasketches", "obstore")
 
 
 @cache
@@ -63,16 +68,19 @@ def _module(dotted: str) -> str:
     return dotted if path.is_dir() or path.with_suffix(".py").is_file() else dotted.rpartition(".")[0]
 
 
-def _imports(tree: ast.AST) -> list[tuple[ast.stmt, str]]:
-    """Modules of this package that a module imports at run time (not for type checking only)."""
+def _imports(tree: ast.AST) -> list[tuple[Any, str]]:
+    """Modules of this package that a module imports at run time (not for type checking only), at once or lazily."""
     guarded = {
         id(inner)
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    found: list[tuple[ast.stmt, str]] = []
+    found: list[tuple[Any, str]] = []
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy":
+            name = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
+            found.extend([(node, name[11:])] if str(name).startswith("bucketlake.") else [])
         if id(node) in guarded:
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "bucketlake":
@@ -94,8 +102,6 @@ def test_imports_only_earlier_rooms(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_imports_stand_on_top(path: Path) -> None:
-    if _name(path) in IN_FUNCTION_IMPORTS:
-        return
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef):
             inner = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
@@ -151,11 +157,46 @@ def test_soft_caps(path: Path) -> None:
         assert count <= MANY_PARAMETERS.get(where, 6), f"{where} has {count} parameters"
 
 
+WORKERS = (
+    "spark.write.writer",
+    "spark.read.reader",
+    "spark.maintain.compaction",
+    "spark.maintain.orphans",
+    "spark.datasource",
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "also"),
+    [
+        ("import bucketlake; bucketlake.open(sys.argv[1])", ("pyspark", "pyarrow.compute", "bucketlake.table")),
+        (f"import pyarrow, {', '.join(f'bucketlake.{name}' for name in WORKERS)}", ("bucketlake.sql",)),
+    ],
+    ids=["open", "worker"],
+)
+def test_what_is_loaded_late(code: str, also: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)", str(tmp_path)]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "pyarrow" in loaded
+    assert not {*LATE, *also} & {*loaded}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_libraries_come_late(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] in ("sql", "lazy.py"):  # a statement is parsed in the driver, always
+        return
+    found = re.search(rf"^(import|from) ({'|'.join(LATE)})\b", path.read_text(), re.MULTILINE)
+    assert found is None, f"{_name(path)}: take {found[2] if found else ''} from bucketlake.lazy"
+    made = re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text(), re.MULTILINE)
+    assert made is None or path.name == "values.py", f"{_name(path)}: take dataclass from bucketlake.values"
+
+
 def test_exports_are_sorted_and_there() -> None:
     package = importlib.import_module("bucketlake")
     assert package.__all__ == sorted(package.__all__)
     for name in package.__all__:
         assert getattr(package, name) is not None
+        assert name in dir(package)
 
 
 def test_nothing_is_left_to_do() -> None:

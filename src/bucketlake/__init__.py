@@ -7,11 +7,10 @@ catalog = bucketlake.open("/data/warehouse")      # without: catalog.table("db.t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalog import Catalog
-from bucketlake.catalog import open_catalog as open
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
@@ -24,17 +23,31 @@ from bucketlake.errors import (
     StorageError,
     UnsupportedError,
 )
-from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.schema.schema import TableSchema
-from bucketlake.table import Table, TableFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bucketlake.catalog import Catalog
+    from bucketlake.catalog import open_catalog as open
+    from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
+    from bucketlake.table import Table, TableFile
 
 __version__ = "0.1.0"
+
+# Loaded when first asked for: Python workers of Spark import this package for a part of it.
+_LATE = {
+    "Catalog": ("bucketlake.catalog", "Catalog"),
+    "Lake": ("bucketlake.spark.session", "Lake"),
+    "LakeTable": ("bucketlake.spark.table", "LakeTable"),
+    "Snapshot": ("bucketlake.format.metadata.snapshot", "Snapshot"),
+    "Table": ("bucketlake.table", "Table"),
+    "TableFile": ("bucketlake.table", "TableFile"),
+    "TableSchema": ("bucketlake.schema.schema", "TableSchema"),
+    "open": ("bucketlake.catalog", "open_catalog"),
+}
 
 
 def connect(
@@ -47,30 +60,27 @@ def connect(
 
     `options`: as for `open`. Needs the extra `bucketlake[spark]`.
     """
-    from bucketlake.spark.session import connect as connect_spark
-    from bucketlake.sql import run
-
-    return connect_spark(warehouse, spark=spark, runner=run, options={**(options or {}), **more})
+    session, sql = import_module("bucketlake.spark.session"), import_module("bucketlake.sql")
+    lake: Lake = session.connect(warehouse, spark=spark, runner=sql.run, options={**(options or {}), **more})
+    return lake
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("bucketlake")` known to a session; `connect` does so by itself."""
-    from bucketlake.spark.datasource import register as register_source
-
-    register_source(spark)
+    import_module("bucketlake.spark.datasource").register(spark)
 
 
 def __getattr__(name: str) -> Any:
-    """`Lake` and `LakeTable`, without importing Spark before they are asked for."""
-    if name == "Lake":
-        from bucketlake.spark.session import Lake
+    """The public names that are not here yet."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'bucketlake' has no attribute {name!r}")
+    module, attribute = _LATE[name]
+    found = globals()[name] = getattr(import_module(module), attribute)
+    return found
 
-        return Lake
-    if name == "LakeTable":
-        from bucketlake.spark.table import LakeTable
 
-        return LakeTable
-    raise AttributeError(f"module 'bucketlake' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

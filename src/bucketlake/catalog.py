@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,13 +21,21 @@ from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of
-from bucketlake.ops.scan.system_tables import ROW_VIEWS, view_of
+from bucketlake.lazy import lazy
 from bucketlake.options.catalog import catalog_options, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import SchemaChange, TableSchema, refuse_undelivered
-from bucketlake.table import Table, new_store, open_table
 from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake import table as tables
+    from bucketlake.ops.scan import system_tables
+    from bucketlake.table import Table
+else:  # a warehouse is often opened for its names, schemas or files alone
+    tables = lazy("bucketlake.table")
+    system_tables = lazy("bucketlake.ops.scan.system_tables")
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
@@ -190,17 +198,19 @@ class Catalog:
         `options`: dynamic options for this handle only."""
         found = parse_name(name)
         branch = {"branch": found.branch} if found.branch else {}
-        view = view_of(found.system_table)
+        view = system_tables.view_of(found.system_table)
         if view is not None:
             view.check_options(option_keys(options or {}))
         elif found.system_table is not None or found.database == SYSTEM_DATABASE:
-            raise UnsupportedError("this system table cannot be read yet", table=found.text, readable=list(ROW_VIEWS))
+            raise UnsupportedError(
+                "this system table cannot be read yet", table=found.text, readable=list(system_tables.ROW_VIEWS)
+            )
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         path = self.table_path(name)
         if not self._has_schema(path):
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        table = open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
+        table = tables.open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
         return replace(table, view=view)
 
     def create_table(
@@ -226,7 +236,7 @@ class Catalog:
         draft = self.draft_table(name, schema, partition_keys, primary_keys, options, comment)
         if not self.publish_table(draft) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
-        return open_table(draft.path, self.env, name=found.text)
+        return tables.open_table(draft.path, self.env, name=found.text)
 
     def draft_table(
         self,
@@ -251,7 +261,7 @@ class Catalog:
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
-        return Table(new_store(self.env, path, made), found.text)
+        return tables.Table(tables.new_store(self.env, path, made), found.text)
 
     def publish_table(self, draft: Table) -> bool:
         """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""

@@ -16,7 +16,7 @@ import datetime as dt
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
@@ -36,6 +36,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
 from bucketlake.redaction import repr_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.values import dataclass
 
 POSTPONE_BUCKET = -2
 FILE_INDEX_SUFFIX = ".index"  # of a data file's index, beside it

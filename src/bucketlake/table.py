@@ -6,7 +6,7 @@ Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -71,6 +71,7 @@ from bucketlake.schema.schema import (
     refuse_undelivered,
 )
 from bucketlake.types.model import arrow_schema
+from bucketlake.values import dataclass
 
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
+from bucketlake.values import dataclass
 
 T = TypeVar("T")
 

@@ -23,19 +23,15 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
-
-import obstore
-from obstore.exceptions import AlreadyExistsError as TakenError
-from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
-from obstore.exceptions import NotFoundError as AbsentError
-from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
+from bucketlake.lazy import obstore, obstore_errors, obstore_store
 from bucketlake.redaction import holds_password
+from bucketlake.values import dataclass
 
 READ_BUFFER = 1 << 18
 NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
@@ -137,7 +133,7 @@ class ObjectStorage:
             with _translated("cannot publish", path):
                 try:
                     honoured = _created(store, key, b"1") and not _created(store, key, b"2")
-                except NotSupportedError:
+                except obstore_errors.NotSupportedError:
                     honoured = False
                 finally:
                     _delete(store, [key])
@@ -157,7 +153,7 @@ class ObjectStorage:
             if key:
                 try:
                     return _info(path, obstore.head(store, key))
-                except (AbsentError, FileNotFoundError):
+                except (obstore_errors.NotFoundError, FileNotFoundError):
                     pass
             found: Any = next(iter(obstore.list(store, _folder(key), chunk_size=1)), ())
         return FileInfo(path, is_dir=True) if len(found) else None
@@ -396,17 +392,17 @@ def _new_client(url: str, options: Mapping[str, str]) -> Any:
     scheme, _, rest = url.partition("://")
     try:
         if scheme == "memory":
-            return MemoryStore()
+            return obstore_store.MemoryStore()
         if scheme == "file":
-            return LocalStore(rest, mkdir=True)
+            return obstore_store.LocalStore(rest, mkdir=True)
         if scheme in _S3:
             config, plain = _s3_config(rest, options)
-            return S3Store(rest, config=config, client_options={"allow_http": plain})
+            return obstore_store.S3Store(rest, config=config, client_options={"allow_http": plain})
         if scheme in _GCS:
-            return GCSStore(rest, config=_gcs_config(options))
+            return obstore_store.GCSStore(rest, config=_gcs_config(options))
         config = _azure_config(rest, options)
-        return AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
-    except (BaseError, ValueError) as error:
+        return obstore_store.AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
+    except (obstore_errors.BaseError, ValueError) as error:
         raise InvalidError("cannot use this storage with these options", url=url, reason=str(error)) from error
 
 
@@ -511,9 +507,9 @@ def _named(options: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, s
 def _translated(what: str, path: str) -> Iterator[None]:
     try:
         yield
-    except (AbsentError, FileNotFoundError) as error:
+    except (obstore_errors.NotFoundError, FileNotFoundError) as error:
         raise NotFoundError("no such file", path=path) from error
-    except (BaseError, OSError, ValueError) as error:
+    except (obstore_errors.BaseError, OSError, ValueError) as error:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
         raise StorageError(what, path=path, reason=reason) from error
@@ -521,10 +517,10 @@ def _translated(what: str, path: str) -> Iterator[None]:
 
 def _created(store: Any, key: str, data: bytes) -> bool:
     """Whether this call created the object."""
-    mark = None if isinstance(store, LocalStore) else {_MARK: uuid.uuid4().hex}
+    mark = None if isinstance(store, obstore_store.LocalStore) else {_MARK: uuid.uuid4().hex}
     try:
         obstore.put(store, key, data, mode="create", use_multipart=False, attributes=mark)
-    except (TakenError, PreconditionError, FileExistsError):
+    except (obstore_errors.AlreadyExistsError, obstore_errors.PreconditionError, FileExistsError):
         return mark is not None and _mark_of(store, key) == mark[_MARK]
     return True
 
@@ -532,14 +528,14 @@ def _created(store: Any, key: str, data: bytes) -> bool:
 def _mark_of(store: Any, key: str) -> Any:
     try:
         return obstore.get(store, key).attributes.get(_MARK)
-    except (AbsentError, FileNotFoundError):
+    except (obstore_errors.NotFoundError, FileNotFoundError):
         return None  # removed meanwhile: another's, or a name that is no more
 
 
 def _copy(store: Any, source: str, target: str) -> None:
     try:
         obstore.copy(store, source, target, overwrite=True)
-    except (AbsentError, FileNotFoundError):
+    except (obstore_errors.NotFoundError, FileNotFoundError):
         if any(len(chunk) for chunk in obstore.list(store, _folder(source), chunk_size=1)):
             return  # another program's object for a folder
         raise
@@ -550,7 +546,7 @@ def _delete(store: Any, keys: list[str]) -> None:
     for start in range(0, len(keys), DELETE_BATCH):
         try:
             obstore.delete(store, keys[start : start + DELETE_BATCH])
-        except (AbsentError, FileNotFoundError):
+        except (obstore_errors.NotFoundError, FileNotFoundError):
             for key in keys[start : start + DELETE_BATCH]:
                 _delete_one(store, key)
 
@@ -558,7 +554,7 @@ def _delete(store: Any, keys: list[str]) -> None:
 def _delete_one(store: Any, key: str) -> None:
     try:
         obstore.delete(store, key)
-    except (AbsentError, FileNotFoundError):
+    except (obstore_errors.NotFoundError, FileNotFoundError):
         return
 
 

@@ -16,13 +16,13 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
-import fastavro
-import polars as pl
 import pyarrow as pa
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, StorageError
+from bucketlake.lazy import fastavro, pl
 
 _BROKEN: tuple[type[BaseException], ...] = (
     ValueError,
@@ -39,10 +39,6 @@ _BROKEN: tuple[type[BaseException], ...] = (
     struct.error,
     zlib.error,
     pa.ArrowException,
-    fastavro.schema.SchemaParseException,
-    fastavro.schema.UnknownType,
-    pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,
 )
 LARGEST_LONG = (1 << 63) - 1
 _SHOWN = 300
@@ -62,10 +58,17 @@ def decoding(what: str, path: str | None, remedy: str | None = None, **details: 
             raise
         kind = CorruptError if isinstance(error, InvalidError) else type(error)
         raise kind(error.what, remedy=error.remedy or remedy, **{"path": path, **details, **_known(error)}) from error
-    except _BROKEN as error:
+    except (*_BROKEN, *_of_libraries()) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError("cannot read", path=path, reason=str(error), **details) from error
         raise CorruptError(what, path=path, **details, reason=_reason(error), remedy=remedy) from error
+
+
+@cache
+def _of_libraries() -> tuple[type[BaseException], ...]:
+    """What decoders raise that is none of `_BROKEN`; asked only when something was raised."""
+    codecs = fastavro.schema.SchemaParseException, fastavro.schema.UnknownType
+    return *codecs, pl.exceptions.PolarsError, pl.exceptions.PanicException
 
 
 def _known(error: BucketlakeError) -> dict[str, Any]:

@@ -14,18 +14,18 @@ Spec: docs/spec/changelog.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, slices
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = [
     "Changed",

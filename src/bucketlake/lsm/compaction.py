@@ -15,7 +15,6 @@ Spec: docs/spec/compaction.md
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from bucketlake.errors import InvalidError
@@ -23,6 +22,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER
 from bucketlake.lsm.levels import Levels, SortedRun, sections
 from bucketlake.options.options import TableOptions
+from bucketlake.values import dataclass
 
 __all__ = [
     "CompactionPick",

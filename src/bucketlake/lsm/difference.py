@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import same_values
 from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.keys import KeyOrder

@@ -11,18 +11,18 @@ Spec: docs/spec/cross_partition.md#keys
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.index.key_index import KeyIndexFile
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.format.row.hashing import hash_rows
+from bucketlake.lazy import pc
 from bucketlake.lsm.words import integers_of
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 Places = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]

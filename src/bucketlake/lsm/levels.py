@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from bucketlake.format.row.binary_row import without_arity_header
 from bucketlake.format.row.order import ranked_row
 from bucketlake.lsm.keys import Bound
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 __all__ = ["KeyRange", "Levels", "SortedRun", "key_range_of", "sections"]
 

@@ -10,7 +10,6 @@ Spec: docs/spec/merge.md#live-rows
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.lsm.engines.engines import Deduplicate, Groups, MergeEngine
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import DEFAULT_BLOCK, BlockSize, decided, slices
+from bucketlake.values import dataclass
 
 __all__ = ["Bitmap", "live_rows"]
 

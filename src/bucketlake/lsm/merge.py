@@ -20,18 +20,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge", "sorted_pieces"]
 

@@ -9,12 +9,13 @@ Spec: docs/spec/merge.md#words
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from bucketlake.values import dataclass
 
 Indices = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]  # int64 or uint64

@@ -5,8 +5,9 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from bucketlake.values import dataclass
 
 # What is at stake where a refused option is not honoured, and so what a table that another engine made with it allows.
 Stake = Literal["", "reads", "writes", "upkeep", "calls"]

@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from bucketlake.file_names import check_path_options
 from bucketlake.options.model import ENGINE, READS, SPEED, WRITES, Effect, of
 from bucketlake.options.table import HONOURED, KEPT, REFUSED, ROWS, Option
 from bucketlake.redaction import repr_of
+from bucketlake.values import dataclass
 
 __all__ = [
     "HONOURED",

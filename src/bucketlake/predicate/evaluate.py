@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.lazy import pc
 from bucketlake.predicate.numbers import Beyond, compare_number, number_in, number_of
 from bucketlake.predicate.tree import (
     And,
@@ -40,17 +39,22 @@ from bucketlake.predicate.tree import (
     negate,
 )
 from bucketlake.types.model import DataField, from_arrow_type
+from bucketlake.values import dataclass
 
 _FIRST_NANOS = dt.datetime(1677, 9, 21, 0, 12, 43, 145225)
 _LAST_NANOS = dt.datetime(2262, 4, 11, 23, 47, 16, 854775)
-_COMPARE: dict[str, Callable[..., pa.Array]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+_COMPARE: dict[str, str] = {
+    "=": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
 }
+
+
+def _applied(op: str, left: Any, right: Any) -> Any:
+    return getattr(pc, _COMPARE[op])(left, right)
 
 
 def mask(predicate: Predicate, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -159,7 +163,7 @@ def _beside(op: str, side: int) -> bool:
 
 def _compare(array: pa.Array, op: str, literal: Any) -> pa.BooleanArray:
     if not pa.types.is_floating(array.type):
-        return _COMPARE[op](array, pa.scalar(literal, array.type))
+        return _applied(op, array, pa.scalar(literal, array.type))
     values = array.cast(pa.float64())
     missing = pc.is_nan(values)
     if isinstance(literal, float) and math.isnan(literal):
@@ -168,7 +172,7 @@ def _compare(array: pa.Array, op: str, literal: Any) -> pa.BooleanArray:
             return outcome[op]
         always = pc.or_(missing, pc.invert(missing))
         return always if op == "<=" else pc.invert(always)
-    plain = _COMPARE[op](values, float(literal))
+    plain = _applied(op, values, float(literal))
     return pc.or_(plain, missing) if op in (">", ">=") else plain
 
 
@@ -331,7 +335,7 @@ def _order(op: str, bound: pa.Array, literal: Any) -> npt.NDArray[np.bool_]:
         known = bound.is_valid().to_numpy(zero_copy_only=False)
         return np.full(len(bound), True) if _beside(op, side) else ~known
     scalar = pa.scalar(float(literal)) if pa.types.is_floating(bound.type) else _scalar(literal, bound.type)
-    return _numpy(_COMPARE[op](bound, scalar))
+    return _numpy(_applied(op, bound, scalar))
 
 
 def _scalar(literal: Any, kind: pa.DataType) -> pa.Scalar:

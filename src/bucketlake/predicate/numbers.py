@@ -13,12 +13,12 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from bucketlake.predicate.tree import And, Compare, Constant, In, IsNotNull, Not, Operator, Or, Predicate
 from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.values import dataclass
 
 __all__ = [
     "WHOLE",

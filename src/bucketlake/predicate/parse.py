@@ -10,15 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import exp, sqlglot, sqlglot_errors
 from bucketlake.predicate.numbers import (
     WHOLE,
     Beyond,
@@ -55,6 +53,7 @@ from bucketlake.predicate.tree import (
     negate,
 )
 from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.values import dataclass
 
 _NUMERIC = (*WHOLE, Root.DECIMAL, Root.FLOAT, Root.DOUBLE)
 _TEXT = (Root.CHAR, Root.VARCHAR)
@@ -133,7 +132,7 @@ class _Reader:
             value = exp.Literal.number(words[-1].upper)
         else:
             return None
-        return node(this=exp.column(name), expression=exp.Neg(this=value) if minus else value)
+        return getattr(exp, node)(this=exp.column(name), expression=exp.Neg(this=value) if minus else value)
 
     def parse(self, part: Part) -> exp.Expression:
         """The leaf's tree."""
@@ -150,7 +149,7 @@ class _Reader:
                 position=self.words.words[part.first].start,
                 remedy="write it with fewer parentheses and calls inside each other",
             ) from error
-        except (SqlglotError, ValueError) as error:
+        except (sqlglot_errors.SqlglotError, ValueError) as error:
             first = error.errors[0] if getattr(error, "errors", None) else {}  # type: ignore[union-attr]
             column = int(first.get("col") or 0) - len(_HEAD)
             within = [(mine, theirs) for mine, theirs in places if mine <= max(column - 1, 0)] or [(0, 0)]
@@ -234,7 +233,7 @@ class _Reader:
             low = self.compare(node.this, ">=", node.args["low"])
             return And((low, self.compare(node.this, "<=", node.args["high"])))
         for kind, op in _OPERATORS.items():
-            if isinstance(node, kind):
+            if isinstance(node, getattr(exp, kind)):
                 return self.compare(node.this, op, node.expression)
         if isinstance(node, exp.NullSafeNEQ):
             return negate(self.compare(node.this, "<=>", node.expression))
@@ -344,11 +343,11 @@ class _Reader:
         if value is None:
             return None
         if isinstance(value, str):
-            if target in _DATE_TYPES:
+            if target in _types(*_DATE_TYPES):
                 return date_of(value)
-            if target in _STAMP_TYPES:
+            if target in _types(*_STAMP_TYPES):
                 return self.stamp_cast(value, target, sizes[0] if sizes else 6)
-            if target in _TEXT_TYPES and not sizes:
+            if target in _types(*_TEXT_TYPES) and not sizes:
                 return value
         return cast_number(value, target.name, sizes)
 
@@ -356,7 +355,7 @@ class _Reader:
         value = stamp_of(text)
         if digits < 6 and value.microsecond % 10 ** (6 - digits):
             raise Beyond
-        return Stamp(value, target in _ZONELESS)
+        return Stamp(value, target in _types(*_ZONELESS))
 
     # ---- a literal beside a column
 
@@ -427,38 +426,42 @@ class _Reader:
         return number
 
 
-_OPERATORS: dict[type[exp.Expression], Operator] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
+_OPERATORS: dict[str, Operator] = {
+    "EQ": "=",
+    "NEQ": "<>",
+    "LT": "<",
+    "LTE": "<=",
+    "GT": ">",
+    "GTE": ">=",
+    "NullSafeEQ": "<=>",
 }
 _HEAD = "SELECT 1 WHERE "
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONSTANTS = ("", "NOT", "NULL", "TRUE", "FALSE")
 _SIGNS = ("=", "<", ">", "!")
-_SPELLED: dict[str, type[exp.Expression]] = {
-    "=": exp.EQ,
-    "==": exp.EQ,
-    "<>": exp.NEQ,
-    "!=": exp.NEQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
-    "<=>": exp.NullSafeEQ,
+_SPELLED: dict[str, str] = {
+    "=": "EQ",
+    "==": "EQ",
+    "<>": "NEQ",
+    "!=": "NEQ",
+    "<": "LT",
+    "<=": "LTE",
+    ">": "GT",
+    ">=": "GTE",
+    "<=>": "NullSafeEQ",
 }
 _VALUE = "value"
-_KIND = exp.DataType.Type
-_DATE_TYPES = {_KIND.DATE}
-_ZONELESS = {_KIND.TIMESTAMPNTZ}
-_STAMP_TYPES = {_KIND.TIMESTAMP, _KIND.TIMESTAMPTZ, _KIND.TIMESTAMPLTZ, _KIND.TIMESTAMPNTZ}
-_TEXT_TYPES = {_KIND.TEXT, _KIND.VARCHAR}
+_DATE_TYPES = ("DATE",)
+_ZONELESS = ("TIMESTAMPNTZ",)
+_STAMP_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
+_TEXT_TYPES = ("TEXT", "VARCHAR")
 _WHOLE_TEXT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+@cache
+def _types(*names: str) -> frozenset[exp.DataType.Type]:
+    return frozenset(exp.DataType.Type[name] for name in names)
 
 
 def _bare(node: exp.Expression) -> exp.Expression:

@@ -11,12 +11,12 @@ Spec: docs/spec/types.md#predicates
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
 from bucketlake.errors import InvalidError
 from bucketlake.predicate.numbers import Beyond, parse_number
+from bucketlake.values import dataclass
 
 __all__ = ["UNREAD", "Part", "Words", "shortened"]
 

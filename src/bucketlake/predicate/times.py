@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from bucketlake.predicate.numbers import Beyond
 from bucketlake.predicate.tree import And, Compare, Constant, In, IsNotNull, Not, Operator, Or, Predicate
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 __all__ = ["Stamp", "as_date", "as_time", "compare_stamp", "date_of", "stamp_of"]
 

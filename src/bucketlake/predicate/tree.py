@@ -12,9 +12,10 @@ import datetime as dt
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
+
+from bucketlake.values import dataclass
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
 

@@ -6,7 +6,7 @@ Spec: docs/spec/schema.md#evolution
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
@@ -15,6 +15,7 @@ from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema

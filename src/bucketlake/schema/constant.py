@@ -10,21 +10,17 @@ import datetime as dt
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import exp, spark_dialect, sqlglot, sqlglot_errors, sqlglot_tokens
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING, DataType, Root
+from bucketlake.values import dataclass
 
 LONGEST = 10_000
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
@@ -74,7 +70,7 @@ def _tree(text: str) -> exp.Expression | None:
         return None
     try:
         found = sqlglot.parse(f"SELECT {text}\n", read="spark")
-    except (SqlglotError, RecursionError):
+    except (sqlglot_errors.SqlglotError, RecursionError):
         return None
     select = found[0] if len(found) == 1 else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
@@ -83,10 +79,10 @@ def _tree(text: str) -> exp.Expression | None:
     return None if more else select.expressions[0]
 
 
-_OPERATIONS: dict[type[exp.Expression], Callable[[Any, Any], Any]] = {
-    exp.Add: operator.add,
-    exp.Sub: operator.sub,
-    exp.Mul: operator.mul,
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
 }
 
 
@@ -134,7 +130,7 @@ def _binary(node: exp.Binary, left: Any, right: Any) -> Any:
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     whole = isinstance(left, int) and isinstance(right, int)
-    operation = _OPERATIONS.get(type(node))
+    operation = _OPERATIONS.get(type(node).__name__)
     if operation is not None and whole:
         return _in_range(operation(left, right), left, right)
     if operation is not None:
@@ -156,8 +152,8 @@ def _in_range(value: int, *sides: int) -> int:
 
 def _adjacent(node: exp.Concat, text: str) -> str:
     """Strings one after another: `'it''s'` is one with a quote in it, `'a' 'b'` are two."""
-    tokens = Spark().tokenize(text)
-    literal = all(token.token_type == TokenType.STRING for token in tokens)
+    tokens = spark_dialect.Spark().tokenize(text)
+    literal = all(token.token_type == sqlglot_tokens.TokenType.STRING for token in tokens)
     touching = {before.end + 1 == after.start for before, after in pairwise(tokens)}
     if not literal or len(touching) != 1 or len(tokens) != len(node.expressions):
         raise InvalidError("strings beside others", text=text[:200], remedy="join them by ||")
@@ -184,29 +180,30 @@ def _nested(node: exp.Expression, text: str) -> Any:
     return Struct(tuple(members), given)
 
 
-_KINDS: dict[exp.DataType.Type, Root] = {
-    exp.DataType.Type.TINYINT: Root.TINYINT,
-    exp.DataType.Type.SMALLINT: Root.SMALLINT,
-    exp.DataType.Type.INT: Root.INT,
-    exp.DataType.Type.BIGINT: Root.BIGINT,
-    exp.DataType.Type.FLOAT: Root.FLOAT,
-    exp.DataType.Type.DOUBLE: Root.DOUBLE,
-    exp.DataType.Type.BOOLEAN: Root.BOOLEAN,
-    exp.DataType.Type.DATE: Root.DATE,
+_KINDS: dict[str, Root] = {
+    "TINYINT": Root.TINYINT,
+    "SMALLINT": Root.SMALLINT,
+    "INT": Root.INT,
+    "BIGINT": Root.BIGINT,
+    "FLOAT": Root.FLOAT,
+    "DOUBLE": Root.DOUBLE,
+    "BOOLEAN": Root.BOOLEAN,
+    "DATE": Root.DATE,
 }
 _BITS = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
-_STAMPS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPNTZ)
+_STAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")
 
 
 def _cast(value: Any, to: exp.DataType) -> Any:
     """The value as one of the type, nothing lost: what a cast would round or cut is refused."""
-    root = _KINDS.get(to.this)
+    name = to.this.name if isinstance(to.this, exp.DataType.Type) else ""
+    root = _KINDS.get(name)
     if value is None:
         return None
     if to.this in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR) and isinstance(value, (str, int, Decimal)):
         if not to.expressions and not isinstance(value, bool):
             return format(value, "f") if isinstance(value, Decimal) else str(value)
-    elif to.this in _STAMPS and isinstance(value, str) and _STAMP.fullmatch(value.strip()):
+    elif name in _STAMPS and isinstance(value, str) and _STAMP.fullmatch(value.strip()):
         return dt.datetime.fromisoformat(value.strip())
     elif to.this is exp.DataType.Type.DECIMAL:
         return _decimal(value, to)

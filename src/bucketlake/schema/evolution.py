@@ -9,14 +9,15 @@ Spec: docs/spec/schema.md#reading-older-files
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.lazy import pc
 from bucketlake.types.arrow import canonical_array, list_offsets
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
+from bucketlake.values import dataclass
 
 _TEXT = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)

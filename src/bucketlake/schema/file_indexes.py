@@ -9,12 +9,12 @@ Spec: docs/spec/file_index.md#options
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.options import parse_memory_size
 from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.values import dataclass
 
 BLOOM_FILTER = "bloom-filter"
 BITMAP = "bitmap"

@@ -11,7 +11,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -39,6 +39,7 @@ from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
+from bucketlake.values import dataclass
 
 __all__ = [
     "KEY_FIELD_ID_START",

@@ -6,12 +6,12 @@ Source: Spark's `Cast.canANSIStoreAssign`, `Cast.canUpCast` (STRICT) and `TableO
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
+from bucketlake.values import dataclass
 
 _DATETIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)  # each wider than the last

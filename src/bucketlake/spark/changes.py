@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,7 +40,9 @@ from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder
 from bucketlake.spark.types import arrow_layout, conform, quoted, spark_batch, spark_schema
 from bucketlake.spark.write import writer
-from bucketlake.table import Table
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
 DELETE, UPDATE_AFTER = 3, 2

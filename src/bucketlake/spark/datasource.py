@@ -10,7 +10,7 @@ Spec: docs/spec/reading.md#data-source
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -41,6 +41,7 @@ from bucketlake.spark.types import require_columns, spark_batch, spark_schema, s
 from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 FORMAT = "bucketlake"
 OWN_OPTIONS = ("path", "columns", "where")

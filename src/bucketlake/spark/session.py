@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
 from bucketlake.errors import UnsupportedError
 from bucketlake.spark.cluster import memory_bytes, use_this_python
+from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.table import LakeTable
@@ -71,7 +73,9 @@ def new_session(**settings: str) -> SparkSession:
     builder = SparkSession.builder.appName("bucketlake")
     if not (os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or os.environ.get("SPARK_MASTER")):
         ensure_java()
-        for key, value in {**_local_settings(), **settings}.items():
+        chosen = {**_local_settings(), **settings}
+        here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
+        for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
             builder = builder.config(key, value)
     return builder.getOrCreate()
 

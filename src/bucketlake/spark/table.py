@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +22,7 @@ from bucketlake.spark.maintain import compaction, orphans
 from bucketlake.spark.read import reader
 from bucketlake.spark.write import writer
 from bucketlake.table import Table, TableFile
+from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True)

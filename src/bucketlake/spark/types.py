@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.layout import map_leaves
+from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text

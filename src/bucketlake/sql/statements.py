@@ -5,7 +5,6 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -16,6 +15,7 @@ from bucketlake.sql.tables import alter, ddl, show
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
 from bucketlake.sql.text.text import Cursor, split_statements, tokenize
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,9 +10,9 @@ Spec: docs/spec/types.md#arrow
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 
 _MILLIS_OF_DAY = 86_400_000
 

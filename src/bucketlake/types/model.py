@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.lazy import pc
 from bucketlake.types.arrow import canonical_array
+from bucketlake.values import dataclass
 
 
 class Root(str, Enum):

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.values import dataclass
 
 MAGIC = b"Obj\x01"
 RECORDS = "bucketlake.records"

@@ -10,14 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import fastavro
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.avro.container import CODECS, Header, encode_block, encode_header, read_blocks, read_header
 from bucketlake.format.guard import decoding, nearly
+from bucketlake.lazy import fastavro
+from bucketlake.values import dataclass
 
 NAMESPACE = "org.apache.paimon.avro.generated"
 BLOCK_BYTES = 1 << 20

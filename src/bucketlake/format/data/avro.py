@@ -14,11 +14,10 @@ import io
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, BinaryIO
 
-import fastavro
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
@@ -33,6 +32,7 @@ from bucketlake.format.avro.container import (
 )
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import map_leaves
+from bucketlake.lazy import fastavro, pl
 from bucketlake.types.arrow import list_offsets
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch, type_text
 
@@ -52,8 +52,6 @@ _PRIMITIVES = {
     Root.BINARY: "bytes",
     Root.VARBINARY: "bytes",
 }
-_POLARS = tuple(int(part) for part in pl.__version__.split(".")[:2])
-_BY_FASTAVRO = (Root.MAP,) if _POLARS >= (2, 1) else (Root.MAP, Root.ARRAY)
 _INTS = (Root.TINYINT, Root.SMALLINT, Root.DATE, Root.TIME)
 _STAMPS = {Root.TIMESTAMP: "timestamp", Root.TIMESTAMP_LTZ: "local-timestamp"}  # the names Paimon gives them
 
@@ -212,9 +210,15 @@ def _entries_as_rows(array: pa.Array, t: DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, rows, mask=missing)
 
 
+@cache
+def _by_fastavro() -> tuple[Root, ...]:
+    version = tuple(int(part) for part in pl.__version__.split(".")[:2])
+    return (Root.MAP,) if version >= (2, 1) else (Root.MAP, Root.ARRAY)
+
+
 def _has_map(t: DataType) -> bool:
     parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root in _BY_FASTAVRO or any(_has_map(part) for part in parts if part is not None)
+    return t.root in _by_fastavro() or any(_has_map(part) for part in parts if part is not None)
 
 
 def _to_bare(array: pa.Array, t: DataType) -> pa.Array:

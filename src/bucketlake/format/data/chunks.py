@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from bucketlake.format.data.datafile import BROKEN, BatchSize, format_of, read_d
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.guard import decoding
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 __all__ = ["ChunkedFile", "open_chunks"]
 

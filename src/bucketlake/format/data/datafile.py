@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate.tree import Predicate
 from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.values import dataclass
 
 __all__ = [
     "FORMATS",

@@ -6,10 +6,11 @@ Spec: docs/spec/datafile.md#options
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions, parse_memory_size
+from bucketlake.values import dataclass
 
 FORMATS = ("parquet", "orc", "avro")
 GROUP_BYTES = 32 << 20  # Arrow bytes encoded at once: small enough to prune and to read in little memory

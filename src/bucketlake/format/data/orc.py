@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.orc as pa_orc
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
@@ -30,6 +28,7 @@ from bucketlake.format.data.orc_instants import (
     read_far,
 )
 from bucketlake.format.data.orc_tail import Tail, read_stripe, read_tail
+from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, canonical_batch
 
 CODECS = {

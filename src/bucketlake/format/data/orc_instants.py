@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.orc as pa_orc
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.layout import map_leaves
@@ -48,6 +46,7 @@ from bucketlake.format.data.orc_tail import (
     unpacked,
 )
 from bucketlake.format.data.orc_zones import epoch, wall_clock
+from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, arrow_type
 
 INSTANTS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)

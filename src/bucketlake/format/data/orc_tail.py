@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.values import dataclass
 
 MAGIC = b"ORC"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5

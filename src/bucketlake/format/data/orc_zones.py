@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.lazy import pc
 
 Seconds = npt.NDArray[np.int64]
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
+from functools import cache
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
@@ -22,6 +21,7 @@ from bucketlake.format.data.parquet_encoding import dictionary_columns
 from bucketlake.format.data.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
 from bucketlake.format.metadata.stats import ColumnStats
 from bucketlake.format.row.binary_row import typed_value
+from bucketlake.lazy import pc, pq
 from bucketlake.predicate.evaluate import Bounds, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch
@@ -38,7 +38,6 @@ CODECS = {
 }
 PAGE_BYTES = 1 << 20
 PAGE_ROWS = 100_000  # more than parquet-mr's 20,000: every page costs a reader as much as thousands of rows
-_KNOWN = frozenset(inspect.signature(pq.ParquetWriter.__init__).parameters)
 _STREAM_BUFFER = 1 << 20
 _WIDE = Context(prec=76)
 
@@ -205,7 +204,12 @@ def _settings(form: FileFormat, names: Sequence[str]) -> dict[str, Any]:
     if not one:
         levels = {name: level for name, codec in codecs.items() if codec == "zstd"}
         arguments["compression_level"] = levels or None
-    return {key: value for key, value in arguments.items() if key in _KNOWN or key == "data_page_size"}
+    return {key: value for key, value in arguments.items() if key in _known_arguments() or key == "data_page_size"}
+
+
+@cache
+def _known_arguments() -> frozenset[str]:
+    return frozenset(inspect.signature(pq.ParquetWriter.__init__).parameters)
 
 
 def _codec(name: str) -> str:

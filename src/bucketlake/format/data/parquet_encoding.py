@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.data.file_format import FileFormat
+from bucketlake.lazy import pc
 from bucketlake.types.model import DataField, Root
 
 SAMPLE_ROWS = 4096

@@ -16,10 +16,10 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data import thrift
+from bucketlake.lazy import pq
 
 MAGIC = b"PAR1"
 INT96, FIXED = 3, 7

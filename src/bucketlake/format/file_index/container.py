@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
@@ -27,6 +26,7 @@ from bucketlake.format.file_index.bsi import BitSliced, encode_bsi
 from bucketlake.format.file_index.keys import STAMPS, TEXTS
 from bucketlake.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
 from bucketlake.format.guard import decoding
+from bucketlake.lazy import pc
 from bucketlake.predicate.tree import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate
 from bucketlake.schema.file_indexes import (
     BITMAP,

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.types.model import DataType, Root, arrow_type
+from bucketlake.values import dataclass
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

@@ -9,13 +9,13 @@ Spec: docs/spec/index_manifest.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.records import Kind, decode_records, encode_records, optional, record
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.manifest import BUCKET, COUNT, SIZE, FileKind
+from bucketlake.values import dataclass
 
 DELETION_VECTORS = "DELETION_VECTORS"
 HASH = "HASH"

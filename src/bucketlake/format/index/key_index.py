@@ -18,7 +18,7 @@ Spec: docs/spec/cross_partition.md#cache
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 from zlib import crc32
@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from bucketlake.errors import CorruptError
 from bucketlake.file_names import check_names
+from bucketlake.values import dataclass
 
 VERSION = 2
 HASHES = 1 << 32

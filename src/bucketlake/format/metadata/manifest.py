@@ -10,12 +10,12 @@ Spec: docs/spec/manifest.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.records import Kind, decode_records, encode_records, millis, optional, record
+from bucketlake.values import dataclass
 
 
 class FileKind(IntEnum):

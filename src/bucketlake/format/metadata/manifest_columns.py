@@ -12,8 +12,6 @@ import io
 from collections.abc import Sequence
 from typing import Any, cast
 
-import polars as pl
-
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.records import check_types, unpacked
 from bucketlake.format.guard import decoding
@@ -27,6 +25,7 @@ from bucketlake.format.metadata.manifest import (
     ManifestEntry,
     SimpleStats,
 )
+from bucketlake.lazy import pl
 
 _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 _SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}

@@ -7,7 +7,7 @@ Spec: docs/spec/snapshot.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -16,6 +16,7 @@ from bucketlake.file_names import check_names
 from bucketlake.format.guard import LARGEST_LONG, decoding, integer, json_object, nearly, text, text_map
 from bucketlake.format.metadata.manifest import LATEST_MILLIS
 from bucketlake.schema.schema import pretty_json
+from bucketlake.values import dataclass
 
 
 class CommitKind(str, Enum):

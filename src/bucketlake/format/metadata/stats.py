@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import SimpleStats
 from bucketlake.format.row.binary_row import EMPTY_ROW, decode_columns, from_serialized, serialized, typed_value
+from bucketlake.lazy import pc
 from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.values import dataclass
 
 EMPTY_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
 

@@ -6,7 +6,6 @@ Spec: docs/spec/binary_row.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from bucketlake.format.row.layout import (
     shape_of,
 )
 from bucketlake.types.model import DataType, Root, arrow_type, type_text
+from bucketlake.values import dataclass
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

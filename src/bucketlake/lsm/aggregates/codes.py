@@ -13,16 +13,16 @@ Spec: docs/spec/aggregates.md#equality
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bucketlake.lazy import pc
 from bucketlake.lsm.aggregates.rows import Indices, Mask, Rows, valid
 from bucketlake.lsm.words import integers_of, words_of
+from bucketlake.values import dataclass
 
 __all__ = ["Entries", "codes", "entries_of", "grouped", "pair_codes", "ranks", "rebuilt"]
 

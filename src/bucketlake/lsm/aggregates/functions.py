@@ -14,7 +14,6 @@ Spec: docs/spec/aggregates.md
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +35,7 @@ from bucketlake.lsm.aggregates.rows import About, AggregateOptions, Indices, Mas
 from bucketlake.lsm.aggregates.sketches import hll_sketch, rbm32, rbm64, theta_sketch
 from bucketlake.lsm.aggregates.text import listagg
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 __all__ = ["FUNCTIONS", "Aggregate", "AggregateOptions", "aggregate"]
 

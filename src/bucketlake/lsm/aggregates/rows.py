@@ -13,7 +13,6 @@ Spec: docs/spec/aggregates.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError
 from bucketlake.options.options import TableOptions
 from bucketlake.types.model import DataField, type_text
+from bucketlake.values import dataclass
 
 __all__ = [
     "About",

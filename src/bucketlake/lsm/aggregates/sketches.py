@@ -9,21 +9,17 @@ Spec: docs/spec/aggregates.md#sketches
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.lazy import datasketches, pc
 from bucketlake.lsm.aggregates import rbm64 as rbm64_bytes
 from bucketlake.lsm.aggregates.rows import About, Rows, first_of, take, valid
-
-try:
-    import datasketches
-except ImportError:  # an optional extra
-    datasketches = None
 
 __all__ = ["hll_sketch", "rbm32", "rbm64", "require_datasketches", "theta_sketch"]
 
@@ -32,7 +28,7 @@ _THETA_LG_K = 12  # 4096 nominal entries
 
 def require_datasketches(about: About) -> None:
     """Raise UnsupportedError if the package is not installed."""
-    if datasketches is None:
+    if find_spec("datasketches") is None:  # an optional extra
         raise UnsupportedError(
             "aggregate needs a package that is not installed",
             field=about.field.name,

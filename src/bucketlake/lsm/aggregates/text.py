@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bucketlake.lazy import pc
 from bucketlake.lsm.aggregates.codes import codes, grouped
 from bucketlake.lsm.aggregates.rows import About, Indices, Mask, Rows, last_of, take
 

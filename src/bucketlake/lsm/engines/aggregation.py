@@ -8,7 +8,6 @@ Spec: docs/spec/merge.md#aggregation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from bucketlake.lsm.aggregates.functions import Aggregate
 from bucketlake.lsm.engines.engines import Groups, Merged
 from bucketlake.lsm.engines.fold import Fold, Indices, Mask, gather
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = ["Aggregation"]
 

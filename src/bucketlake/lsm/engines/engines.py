@@ -17,7 +17,7 @@ Spec: docs/spec/merge.md#engines
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = ["FIRST_ROW_RETRACTS", "Deduplicate", "FirstRow", "Groups", "MergeEngine", "Merged", "is_retract"]
 

@@ -12,15 +12,15 @@ Spec: docs/spec/merge.md#engines
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import Groups, is_retract
+from bucketlake.values import dataclass
 
 __all__ = ["Fold", "Indices", "Mask", "gather"]
 

@@ -14,7 +14,7 @@ Spec: docs/spec/merge.md#partial-update
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cache
 from typing import ClassVar
@@ -29,6 +29,7 @@ from bucketlake.lsm.engines.engines import Groups, Merged
 from bucketlake.lsm.engines.fold import Fold, Indices, Mask, gather
 from bucketlake.lsm.keys import ranks
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = ["PARTIAL_UPDATE_RETRACTS", "Deletes", "PartialUpdate", "SequenceGroup"]
 

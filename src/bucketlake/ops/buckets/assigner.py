@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from bucketlake.format.index.hash_index import ascending
 from bucketlake.format.row.hashing import Hashes, bucket_of
 from bucketlake.ops.buckets.hash_spill import HashSpill
 from bucketlake.options.options import TableOptions
+from bucketlake.values import dataclass
 
 Buckets = npt.NDArray[np.int64]  # -1: none
 MOST_BUCKETS = 32767  # bucket numbers are 16-bit, signed

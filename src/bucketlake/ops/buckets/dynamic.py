@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from bucketlake.ops.rows.assign import Assigner, Codes, slices
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 DYNAMIC_TOTAL = -1  # what manifest entries record as bucket number
 SHOWN = 5

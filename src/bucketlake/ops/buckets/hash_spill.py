@@ -7,13 +7,14 @@ is read back as the union of its parts.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.format.index.hash_index import ascending
 from bucketlake.format.row.hashing import Hashes
+from bucketlake.values import dataclass
 
 MEMORY_BYTES = 16 << 20
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pc
 from bucketlake.ops.rows.assign import partition_codes
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataType, Root
+from bucketlake.values import dataclass
 
 WRITER = "bucketlake-s-0"
 """User and number in the names of all files written here: Apache Paimon keeps the order of files of one writer alone,

@@ -15,7 +15,7 @@ Spec: docs/spec/deletion_vector.md#deleting
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
+from bucketlake.values import dataclass
 
 __all__ = ["Assign", "Find", "Positions", "assign_values", "delete_rows", "found_here", "path_of", "update_rows"]
 

@@ -18,7 +18,6 @@ Spec: docs/conflicts.md#row-level-changes-of-primary-key-tables
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +40,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes, write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.schema.schema import KIND_FIELD, BucketMode
+from bucketlake.values import dataclass
 
 COMPARED_ROWS = 4_000_000  # of other commits; more are taken for a conflict where key ranges meet
 SHOWN_FILES = 5

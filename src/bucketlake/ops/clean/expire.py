@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
@@ -24,6 +23,7 @@ from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 __all__ = ["ExpireConfig", "ExpireResult", "Limits", "after_commit", "expire_changelogs", "expire_snapshots"]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
@@ -33,6 +33,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import MAIN, delete_files, readable_list, remove_empty_folders
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.values import dataclass
 
 __all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 from bucketlake.errors import NotFoundError
@@ -25,6 +25,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.commit.strays import stands_on
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.values import dataclass
 
 FileKey = tuple[bytes, int, str]  # partition, bucket, file name
 MAIN = "main"

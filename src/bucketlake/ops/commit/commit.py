@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, InvalidError
@@ -38,6 +38,7 @@ from bucketlake.ops.table.made import made, remove_made
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter, spec_filter
 from bucketlake.ops.table.store import Store
+from bucketlake.values import dataclass
 
 Check = Callable[[Sequence[CommitMessage], View], None]
 """Raises ConflictError where messages cannot be committed to a base, for what they were made of."""

@@ -15,7 +15,6 @@ Spec: docs/spec/commit.md#conflicts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
@@ -24,6 +23,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.table.entries import EntryKey, bucket_key, fold
+from bucketlake.values import dataclass
 
 SHOWN_FILES = 5
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bucketlake.errors import ConflictError
@@ -25,6 +24,7 @@ from bucketlake.ops.table.entries import entry_key, fold
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataType
+from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bucketlake.env.env import Buffered
 from bucketlake.errors import (
@@ -44,6 +44,7 @@ from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
@@ -34,6 +34,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 FULL_MIN_FILES = 3
 Run = Callable[[Store, Sequence[Any]], list[CommitMessage]]

@@ -10,7 +10,6 @@ Spec: docs/spec/compaction.md, docs/spec/changelog.md
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
@@ -28,6 +27,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 __all__ = ["CompactUnit", "Planner", "compact_bucket", "units_due"]
 

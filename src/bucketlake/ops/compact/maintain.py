@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
@@ -33,6 +33,7 @@ from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 __all__ = ["Run", "Wanted", "after_write", "compact", "compact_here"]
 

@@ -14,7 +14,7 @@ Spec: docs/spec/postpone.md#compaction
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from bucketlake.ops.write.prepare import new_commit_user, sequence_floor
 from bucketlake.ops.write.write import write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 UNIT_BYTES = 16 << 20  # of pending files that are worth a task
 FILE_BYTES = 4 << 20  # that each group of files should bring a bucket

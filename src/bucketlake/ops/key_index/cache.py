@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -44,6 +44,7 @@ from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import type_text
+from bucketlake.values import dataclass
 
 PASS_ROWS = 16 << 20  # keys held at a time while an index is built or folded
 LAYERS = 8  # more are folded into one

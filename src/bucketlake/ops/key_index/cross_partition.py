@@ -12,14 +12,14 @@ Spec: docs/spec/cross_partition.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.key_run import ABSENT, GrowingRun, Keys, Mask, Places
 from bucketlake.ops.buckets.assigner import BucketRule, fill
@@ -32,6 +32,7 @@ from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.types.model import arrow_schema
+from bucketlake.values import dataclass
 
 BATCH_ROWS = 1 << 17
 FEW_KEYS = 5_000  # so many a task looks up in the table itself, where there is no cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from zlib import crc32
 
 import numpy as np
@@ -33,6 +33,7 @@ from bucketlake.format.index.key_index import (
 from bucketlake.lsm.key_run import ABSENT, KeyHashes, KeyRun, Keys, Mask, Places, is_whole
 from bucketlake.ops.key_index.key_scan import key_fields
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.values import dataclass
 
 BLOCK_ROWS = 256  # keys of a block: what is read for one key
 WRITTEN_BLOCKS = 1 << 12  # encoded at a time

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.lazy import pc
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
 from bucketlake.ops.rows.read import file_layout, read_file, read_split
 from bucketlake.ops.scan.pruning import Pruner
@@ -28,6 +28,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Compare, In, Predicate, conjunction
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import DataField, Root, arrow_schema
+from bucketlake.values import dataclass
 
 LISTED = 200  # up to so many values are looked for one by one, more as a range
 COMPARED = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.CHAR, Root.VARCHAR, Root.DATE}

@@ -12,14 +12,14 @@ Spec: docs/spec/cross_partition.md#concurrent-writers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys
 from bucketlake.lsm.merge import sort_and_merge
@@ -36,6 +36,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
+from bucketlake.values import dataclass
 
 CHANGELOG = Rolling(changelog=True)
 Parts = dict[BucketKey, list[DataFile]]

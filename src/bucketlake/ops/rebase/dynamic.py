@@ -10,7 +10,7 @@ Spec: docs/spec/hash_index.md#concurrent-writers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 CHANGELOG = Rolling(changelog=True)
 

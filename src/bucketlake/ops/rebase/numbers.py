@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
+from bucketlake.lazy import pc
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.table.entries import BucketKey, bucket_key, max_sequences

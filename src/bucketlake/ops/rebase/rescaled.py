@@ -6,7 +6,7 @@ Spec: docs/spec/rescale.md#writers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.rebase.numbers import numbered
@@ -17,6 +17,7 @@ from bucketlake.ops.table.entries import BucketKey, max_sequences
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+from bucketlake.values import dataclass
 
 CHANGELOG = Rolling(changelog=True)
 

@@ -9,13 +9,13 @@ Spec: docs/spec/rescale.md#advice
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import log2
 
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 TARGET_BYTES = 512 << 20
 TARGET_ROWS = 10_000_000

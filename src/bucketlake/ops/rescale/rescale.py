@@ -18,7 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bucketlake.errors import CommitError, ConflictError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
@@ -46,6 +46,7 @@ from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 __all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "move_here"]
 

@@ -14,16 +14,15 @@ Spec: docs/spec/rescale.md#units
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lazy import pc
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.engines.engines import Deduplicate
 from bucketlake.lsm.engines.rules import order_of
@@ -39,6 +38,7 @@ from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
+from bucketlake.values import dataclass
 
 FAN = 16  # files open at once: each holds a group of rows
 

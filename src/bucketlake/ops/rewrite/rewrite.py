@@ -8,7 +8,7 @@ Spec: docs/spec/compaction.md#tasks, docs/spec/changelog.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 __all__ = ["Bucket", "Outcome", "Rewrite"]
 

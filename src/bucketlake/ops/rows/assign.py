@@ -6,22 +6,23 @@ Spec: docs/spec/writing.md#groups
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lazy import pc
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, canonical_batch
+from bucketlake.values import dataclass
 
 Codes = npt.NDArray[np.int64]
 EMPTY_PARTITION = with_arity_header(encode_row((), ()), 0)

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.engines.rules import refused_retracts
 from bucketlake.schema.default import default_scalar

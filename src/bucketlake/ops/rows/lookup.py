@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.data.chunks import open_chunks
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.binary_rows import decode_columns
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import Found
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.lsm.levels import SortedRun
@@ -32,6 +32,7 @@ from bucketlake.ops.rows.read import FileLayout, file_layout
 from bucketlake.ops.table.store import Cache, Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
 from bucketlake.types.model import DataField, Root, arrow_schema
+from bucketlake.values import dataclass
 
 __all__ = ["PreviousRows", "Wanted", "clear_cache"]
 

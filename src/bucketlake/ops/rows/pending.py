@@ -6,7 +6,7 @@ Spec: docs/spec/postpone.md#reading
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from bucketlake.lsm.merge import sorted_pieces
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.memory import joined
+from bucketlake.values import dataclass
 
 Placed = Callable[[pa.RecordBatch], Codes]
 """The bucket of every row of a batch; -1 for rows that do not count."""

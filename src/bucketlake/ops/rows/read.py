@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, format_of, read_recorded
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.engines.engines import MergeEngine
@@ -46,10 +47,10 @@ from bucketlake.schema.schema import (
     read_mapping,
 )
 from bucketlake.types.model import DataField, Root, arrow_schema
+from bucketlake.values import dataclass
 
 Positions = npt.NDArray[np.int64]
 MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
-KEPT_KINDS = pa.array([0, 2], pa.int8())  # +I, +U
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
 
@@ -424,8 +425,13 @@ def _ignored(options: TableOptions) -> tuple[type[BucketlakeError], ...]:
     return (*lost, CorruptError) if options.get("scan.ignore-corrupt-files") else lost
 
 
+@cache
+def _kept_kinds() -> pa.Array:
+    return pa.array([0, 2], pa.int8())  # +I, +U
+
+
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), KEPT_KINDS))
+    return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), _kept_kinds()))
 
 
 def _narrowest(written: TableSchema) -> str:

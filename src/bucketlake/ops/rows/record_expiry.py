@@ -5,18 +5,17 @@ Rows expire when compaction reads them; reads do not look. Spec: docs/spec/compa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import decode_stats_columns
+from bucketlake.lazy import pc
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 __all__ = ["RowExpiry"]
 

@@ -10,27 +10,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
 from bucketlake.format.file_index.container import FileIndexBuilder
 from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
 from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
+from bucketlake.lazy import pc
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import DataField, DataType
+from bucketlake.values import dataclass
 
 TARGET_KEYED = 128 << 20
 TARGET_APPEND = 256 << 20
 NO_LIMIT = (1 << 63) - 1
 SYSTEM_MODE = StatsMode("truncate", 128)
-RETRACTS = pa.array([1, 3], pa.int8())  # -U, -D
+
+
+@cache
+def _retracts() -> pa.Array:
+    return pa.array([1, 3], pa.int8())  # -U, -D
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ class Roller:
             bounds = pc.min_max(rows.column(SEQUENCE_FIELD.name))
             current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
             current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
-            current.deletes += pc.sum(pc.is_in(rows.column(KIND_FIELD.name), RETRACTS)).as_py() or 0
+            current.deletes += pc.sum(pc.is_in(rows.column(KIND_FIELD.name), _retracts())).as_py() or 0
         if current.index is not None:
             current.index.update(rows)
         if self._keyed and self._schema.thin_mode:

@@ -6,11 +6,12 @@ One Arrow IPC file per flush holds the batches of all groups; an index in memory
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
 from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.values import dataclass
 
 BATCH_BYTES = 1 << 20
 COMPRESSIONS = {"zstd": "zstd", "lz4": "lz4", "none": None}

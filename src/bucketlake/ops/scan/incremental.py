@@ -11,7 +11,7 @@ Spec: docs/spec/incremental.md
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
@@ -33,6 +33,7 @@ from bucketlake.ops.scan.splits import Section, append_groups, deletion_files, o
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.values import dataclass
 
 __all__ = ["plan_read"]
 

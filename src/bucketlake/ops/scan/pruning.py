@@ -6,16 +6,16 @@ Spec: docs/spec/commit.md#planning
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
+from bucketlake.lazy import pc
 from bucketlake.ops.rows.file_indexes import may_match_by_index
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
@@ -23,6 +23,7 @@ from bucketlake.predicate.evaluate import Bounds, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, arrow_schema
+from bucketlake.values import dataclass
 
 Mask = npt.NDArray[np.bool_]
 MANY_VERSIONS = ("partial-update", "aggregation")

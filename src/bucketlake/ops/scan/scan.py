@@ -6,7 +6,7 @@ Spec: docs/spec/commit.md#planning
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from bucketlake.errors import CorruptError, InvalidError
@@ -24,6 +24,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 ENOUGH_ROWS = 10_000  # for an average
 

@@ -5,7 +5,6 @@ Spec: docs/spec/commit.md#choosing-a-snapshot, docs/spec/incremental.md#choosing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
@@ -14,6 +13,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.auto_tags import earlier_tags, tag_time
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
+from bucketlake.values import dataclass
 
 TRAVEL_KEYS = (
     "scan.snapshot-id",

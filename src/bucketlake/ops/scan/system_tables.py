@@ -11,15 +11,16 @@ Spec: docs/spec/incremental.md#system-tables, docs/system_tables.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import same_values
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.rows.read import column_names, exact_part, read_kinds, read_split
@@ -30,6 +31,7 @@ from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, restrict
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.types.model import STRING, DataField, DataType, Root, arrow_schema
+from bucketlake.values import dataclass
 
 __all__ = ["ROW_VIEWS", "RowView", "read_view", "view_of", "view_schema"]
 
@@ -37,10 +39,14 @@ READ_OPTIMIZED, AUDIT_LOG, BINLOG = "ro", "audit_log", "binlog"
 ROW_VIEWS = (READ_OPTIMIZED, AUDIT_LOG, BINLOG)
 ROWKIND = DataField(2147483643, "rowkind", STRING)
 SEQUENCE_OPTION = "table-read.sequence-number.enabled"
-_TEXTS = pa.array(["+I", "-U", "+U", "-D"])
 _UPDATE_BEFORE, _UPDATE_AFTER = 1, 2
 
 Mask = npt.NDArray[np.bool_]
+
+
+@cache
+def _texts() -> pa.Array:
+    return pa.array(["+I", "-U", "+U", "-D"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ def _with_kinds(store: Store, split: Split, names: list[str], predicate: Predica
 
 
 def _batch(rows: pa.RecordBatch, kinds: pa.Array, target: pa.Schema) -> pa.RecordBatch:
-    arrays = [_TEXTS.take(kinds) if f.name == ROWKIND.name else rows.column(f.name) for f in target]
+    arrays = [_texts().take(kinds) if f.name == ROWKIND.name else rows.column(f.name) for f in target]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
@@ -186,7 +192,7 @@ def _packed(batch: pa.RecordBatch, joins: Mask | None, target: pa.Schema) -> pa.
     arrays = []
     for item in target:
         if item.name == ROWKIND.name:
-            arrays.append(_TEXTS.take(batch.column(KIND_FIELD.name).take(pa.array(ends - 1))))
+            arrays.append(_texts().take(batch.column(KIND_FIELD.name).take(pa.array(ends - 1))))
         elif item.name == SEQUENCE_FIELD.name:
             arrays.append(batch.column(item.name).take(pa.array(starts)))
         else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.store import Store
+from bucketlake.values import dataclass
 
 
 @dataclass

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.values import dataclass
 
 ROWS_STAY_PROPERTY = "bucketlake.rows-stay"  # of an OVERWRITE that only moves rows: its commit user
 MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"

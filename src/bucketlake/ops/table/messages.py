@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from bucketlake.format.index.index_manifest import DeletionVectorRange, IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.key_run import KeyIndex
+from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env, FileInfo
@@ -34,6 +34,7 @@ from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
+from bucketlake.values import dataclass
 
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.write import write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.values import dataclass
 
 PENDING = EntryFilter(buckets=frozenset([POSTPONE_BUCKET]))
 

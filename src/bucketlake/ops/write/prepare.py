@@ -12,7 +12,7 @@ Spec: docs/spec/writing.md
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.assigner import assigners_of
@@ -27,6 +27,7 @@ from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
 
 
 def prepare_write(

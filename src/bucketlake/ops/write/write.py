@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any
 
@@ -37,6 +37,7 @@ from bucketlake.ops.write.prepare import writes_of
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
+from bucketlake.values import dataclass
 
 MAX_BUFFER = 1 << 30  # string columns of one buffer must stay below 2 GiB, the reach of 32-bit offsets
 PASS_BYTES = 32 << 20  # append tables with few groups need no larger slices

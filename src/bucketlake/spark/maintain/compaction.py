@@ -7,9 +7,8 @@ Spec: docs/spec/writing.md#compaction-tasks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,7 +33,10 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
-from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
 
 DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
 Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit

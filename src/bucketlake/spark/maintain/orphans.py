@@ -6,10 +6,9 @@ Spec: docs/procedures.md#remove_orphan_files
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,7 +17,10 @@ from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_orphans
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
-from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
 
 WAVES = 4  # groups of units for each task that runs at once: folders are not alike
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spr
 from bucketlake.spark.read.native import ROW_INDEX, FileAt, files_at
 from bucketlake.spark.read.placed import scan_with_positions
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
 BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan

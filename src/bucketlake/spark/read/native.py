@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -25,6 +24,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types.model import DataField, DataType, Root
+from bucketlake.values import dataclass
 
 FILE_PATH = "__bucketlake_path"
 FILE_SIZE = "__bucketlake_size"

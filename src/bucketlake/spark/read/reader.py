@@ -8,8 +8,8 @@ Spec: docs/spec/reading.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +28,11 @@ from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, 
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import native, placed
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
-from bucketlake.table import Table
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
 
 SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
 SMALL_BYTES = 8 << 20

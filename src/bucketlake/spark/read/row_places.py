@@ -6,7 +6,6 @@ Spec: docs/spec/row_changes.md#append-tables
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from bucketlake.spark.read import native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
+from bucketlake.values import dataclass
 
 FILES_A_TASK = 4  # tasks a core
 Choose = Callable[[DataFrame], DataFrame]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +22,7 @@ from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, varying_bucket_column
 from bucketlake.spark.write.first_load import is_cheap
 from bucketlake.types.model import canonical_batch
+from bucketlake.values import dataclass
 
 _INLINE = 7
 

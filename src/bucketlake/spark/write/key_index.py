@@ -9,7 +9,6 @@ Spec: docs/spec/cross_partition.md#reading-keys
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.values import dataclass
 
 DRIVER_ROWS = 50_000_000  # above this, Spark's tasks build the index
 TASK_ROWS = 8 << 20  # keys that a task sorts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -37,6 +37,7 @@ from bucketlake.spark.write.first_load import first_load
 from bucketlake.spark.write.key_index import build_index
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
 from bucketlake.spark.write.placement import count_partitions, placed, planned, warn_of_load
+from bucketlake.values import dataclass
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
 SMALL_BYTES = 4 << 20

@@ -8,9 +8,9 @@ Spec: docs/spec/writing.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +29,10 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import conform, spark_type
 from bucketlake.spark.write import tasks
-from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
 
 CHANGES = ("DELETE", "UPDATE", "MERGE")  # operations on rows that were read
 

@@ -9,13 +9,13 @@ Spec: docs/spec/incremental.md#in-sql
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -10,7 +10,7 @@ Spec: docs/spec/pushdown.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from bucketlake.sql.query import typed
 from bucketlake.sql.query.typed import Moment, Value
 from bucketlake.sql.text import lexemes
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

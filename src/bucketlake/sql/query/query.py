@@ -7,7 +7,7 @@ files, columns and rows, and Spark still evaluates the statement itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
 from bucketlake.sql.text import names, text
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

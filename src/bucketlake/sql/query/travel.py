@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text.names import LakeName
 from bucketlake.sql.text.text import Cursor, Token
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -11,12 +11,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from bucketlake.predicate.tree import Compare, Constant, Contains, EndsWith, In, Not, Operator, Predicate, StartsWith
 from bucketlake.types.model import DataField, Root
+from bucketlake.values import dataclass
 
 WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _LONGEST_DECIMAL = 38

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -13,6 +12,7 @@ from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.predicate.tree import Predicate

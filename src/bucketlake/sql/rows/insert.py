@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor, blank, option_hints, splice, tokenize
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

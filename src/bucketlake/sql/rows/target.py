@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -19,6 +18,7 @@ from bucketlake.sql.query.pushdown import Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, option_hints
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

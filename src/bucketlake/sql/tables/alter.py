@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import UnsupportedError
@@ -15,6 +15,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import parse_type_text
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataType, parse_type_text
+from bucketlake.values import dataclass
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")
 _REPEATED = ("TBLPROPERTIES", "OPTIONS", "WITH")

@@ -8,7 +8,6 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import (
@@ -26,6 +25,7 @@ from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.text import names
 from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

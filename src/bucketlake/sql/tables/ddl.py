@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import NotFoundError
@@ -13,6 +12,7 @@ from bucketlake.sql.tables.create_table import TableCreation
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -15,6 +14,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, spark_ddl, type_text
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

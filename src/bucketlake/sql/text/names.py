@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
+from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
 _WORD = re.compile(r"\w+")

@@ -1,0 +1,90 @@
+"""Libraries that are loaded when something of theirs is first used, not when a module that names them is imported.
+
+    from bucketlake.lazy import pl
+    pl.read_avro(...)  # polars is loaded here
+
+A process that opens a warehouse, and every Python worker of Spark, pays for what it uses: parsers, codecs and clients
+of object stores cost more time than the work of a small task. Only attributes of modules are late: what a module of
+this package needs at its top, for a constant or a base class, is built late as well, or imported plainly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = [
+    "datasketches",
+    "exp",
+    "fastavro",
+    "lazy",
+    "npt",
+    "obstore",
+    "obstore_errors",
+    "obstore_store",
+    "pa_orc",
+    "pc",
+    "pl",
+    "pq",
+    "spark_dialect",
+    "sqlglot",
+    "sqlglot_errors",
+    "sqlglot_tokens",
+]
+
+
+class _Lazy:
+    """Stands for a module: its attributes are the module's."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return lazy, (self._name,)
+
+    def __repr__(self) -> str:
+        return f"lazy({self._name!r})"
+
+
+def lazy(name: str) -> Any:
+    """The module of a name, loaded at the first use of an attribute. ImportError comes then, too."""
+    return _Lazy(name)
+
+
+if TYPE_CHECKING:
+    import datasketches
+    import fastavro
+    import numpy.typing as npt
+    import obstore
+    import polars as pl
+    import pyarrow.compute as pc
+    import pyarrow.orc as pa_orc
+    import pyarrow.parquet as pq
+    import sqlglot
+    from obstore import exceptions as obstore_errors
+    from obstore import store as obstore_store
+    from sqlglot import errors as sqlglot_errors
+    from sqlglot import exp
+    from sqlglot import tokens as sqlglot_tokens
+    from sqlglot.dialects import spark as spark_dialect
+else:
+    datasketches = lazy("datasketches")
+    fastavro = lazy("fastavro")
+    npt = lazy("numpy.typing")
+    obstore = lazy("obstore")
+    obstore_errors = lazy("obstore.exceptions")
+    obstore_store = lazy("obstore.store")
+    pa_orc = lazy("pyarrow.orc")
+    pc = lazy("pyarrow.compute")
+    pl = lazy("polars")
+    pq = lazy("pyarrow.parquet")
+    exp = lazy("sqlglot.expressions")
+    spark_dialect = lazy("sqlglot.dialects.spark")
+    sqlglot = lazy("sqlglot")
+    sqlglot_errors = lazy("sqlglot.errors")
+    sqlglot_tokens = lazy("sqlglot.tokens")

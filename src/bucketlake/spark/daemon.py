@@ -1,0 +1,55 @@
+"""The process that Python workers of a local session are forked from: PySpark's, with what tasks need loaded already.
+
+    spark.python.daemon.module = bucketlake.spark.daemon
+
+Each worker is a fork of this process and would load the same libraries anew, the better part of a second each. What is
+loaded here is only loaded: the threads that numpy and Arrow start by themselves wait, and their libraries (OpenBLAS,
+jemalloc) are made to be forked. polars is not, and comes late. Chance differs between workers as it does without this.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import runpy
+import subprocess
+import sys
+import warnings
+from contextlib import suppress
+from importlib import import_module
+
+import numpy as np
+
+MODULE = "bucketlake.spark.daemon"
+AHEAD = (
+    *("pandas", "pyarrow.compute", "pyarrow.pandas_compat", "pyarrow.parquet", "fastavro"),
+    *("bucketlake.spark.write.writer", "bucketlake.spark.read.reader", "bucketlake.spark.datasource"),
+    *("bucketlake.spark.maintain.compaction", "bucketlake.spark.maintain.orphans"),
+)
+_WHERE = f"import importlib.util; print(importlib.util.find_spec({MODULE!r}).origin)"
+
+
+def daemon_settings() -> dict[str, str]:
+    """The setting for a local session; empty where a new process of the workers' interpreter would not find this very
+    module, as with a folder that only this process has on its path."""
+    try:
+        command = [os.environ.get("PYSPARK_PYTHON", sys.executable), "-c", _WHERE]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.strip()
+        return {"spark.python.daemon.module": MODULE} if found and os.path.samefile(found, __file__) else {}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def _load() -> None:
+    for name in AHEAD:
+        with suppress(Exception):  # a worker that needs it says what is wrong with it
+            import_module(name)
+    os.register_at_fork(after_in_child=np.random.seed)
+    # What Python says of every fork beside threads, from 3.12 on; which threads these are stands above.
+    warnings.filterwarnings("ignore", r"This process .* is multi-threaded", DeprecationWarning)
+    gc.freeze()  # workers share it: their collections, one a task, need not look at it
+
+
+if __name__ == "__main__":
+    _load()
+    runpy.run_module("pyspark.daemon", run_name="__main__")
