@@ -31,10 +31,11 @@ demo: setup ## load, correct and query the flights data set with local Spark and
 
 test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-soak: setup ## run the generated queries and changes, and the damaged files, many times over (hours)
-	@BUCKETLAKE_QUERIES=50000 BUCKETLAKE_CHANGES=3000 BUCKETLAKE_FUZZ_CASES=20000 $(BIN)/python -m pytest tests/sql/test_generated.py tests/hostile/test_fuzz.py
+soak: setup ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
+	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
+	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"

@@ -1,4 +1,4 @@
-"""Lakes over the kinds of Spark: `lake` runs every test on classic local Spark and on Spark Connect.
+"""Lakes over the kinds of Spark: `lake` runs a test on classic local Spark and, as `on_connect.py` says, on Spark Connect.
 
 `BUCKETLAKE_TEST_MASTER=local-cluster[2,1,1024]` runs the classic half over executors in other processes.
 The Connect server is a process of its own; PySpark decides by an environment variable which kind of columns its
@@ -25,6 +25,9 @@ import bucketlake
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
+from .on_connect import left_out
+from .profile import SOAK, examples
+
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
 REMOTE = "SPARK_CONNECT_MODE_ENABLED"
 SETTINGS = {
@@ -32,16 +35,47 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.log.level": "OFF",
+    # Tests run each plan once, over few rows: what is compiled at length is thrown away.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-settings.register_profile("suite", deadline=None)  # machines differ, and other work runs on them
+settings.register_profile(
+    "suite", deadline=None, max_examples=examples(40)
+)  # machines differ, and other work runs on them
 settings.load_profile("suite")
+
+
+# Files that take longest come first, lest one worker ends alone with one of them.
+LONG = (
+    *("tests/sql/test_generated.py", "tests/interop/test_engines_in_turns.py", "tests/spark/test_cluster.py"),
+    *("tests/interop/test_system_tables.py", "tests/spark/test_lost_tasks.py", "tests/spark/test_failures.py"),
+    *("tests/interop/test_overwrites_in_turns.py", "tests/sql/test_delete_update.py", "tests/spark/test_rows.py"),
+    *("tests/interop/test_java_reads_ours.py", "tests/interop/test_compaction.py", "tests/hostile/test_fuzz.py"),
+    *("tests/interop/test_postpone.py", "tests/ops/test_rescale.py", "tests/sim/test_cross_partition_writers.py"),
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In `make test` few tests run on Spark Connect too; one that is asked for by its whole name always does."""
+    places = {file: place for place, file in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
+    if SOAK or any("[" in argument for argument in config.args):
+        return
+    seen: set[str] = set()
+    kept, left = [], []
+    for item in items:
+        remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
+        (left if remote and left_out(item.nodeid.partition("[")[0], seen) else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="session")
 def classic_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = str(tmp_path_factory.mktemp("spark-warehouse"))
-    session = new_session(**{**SETTINGS, "spark.master": MASTER, "spark.sql.warehouse.dir": warehouse})
+    session = new_session(**{**SETTINGS, **INTERPRETED, "spark.master": MASTER, "spark.sql.warehouse.dir": warehouse})
     yield session
     session.stop()
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.predicate.evaluate import Bounds, mask, may_match, may_match_all
@@ -116,7 +117,7 @@ def batch_of(found):
     return pa.RecordBatch.from_pylist(found, schema=arrow_schema(FIELDS))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 2400), deadline=None)
 @given(predicates, rows)
 def test_mask_is_the_three_valued_model(predicate, found):
     assert mask(predicate, batch_of(found)).to_pylist() == [model(predicate, row) for row in found]
@@ -127,7 +128,7 @@ def bounds_of(values):
     return (known[0], known[-1]) if known else (None, None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 2400), deadline=None)
 @given(predicates, st.lists(rows, min_size=1, max_size=3), st.data())
 def test_pruning_never_drops_a_file_with_a_match(predicate, files, data):
     hidden = {name for name in BY_NAME if data.draw(st.integers(0, 5)) == 0}
@@ -154,7 +155,7 @@ def test_pruning_never_drops_a_file_with_a_match(predicate, files, data):
         assert keep or not any(model(predicate, row) for row in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70, 1600), deadline=None)
 @given(predicates, rows, st.sets(st.sampled_from(list(BY_NAME))))
 def test_restriction_and_key_values_follow_from_the_predicate(predicate, found, names):
     part = restrict(predicate, names)
@@ -165,7 +166,7 @@ def test_restriction_and_key_values_follow_from_the_predicate(predicate, found, 
             assert pinned is None or tuple(row[name] for name in sorted(names)) in pinned
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 800), deadline=None)
 @given(predicates, rows)
 def test_negation(predicate, found):
     opposite = {True: False, False: True, None: None}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError
 from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
@@ -99,7 +100,7 @@ LITERALS = st.one_of(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100, 2400))
 @given(data=st.data(), kind=st.sampled_from(TYPES), op=st.sampled_from(OPERATORS), literal=LITERALS)
 def test_every_number_beside_every_column(data: st.DataObject, kind: str, op: str, literal: str) -> None:
     field = column("c", kind)
@@ -125,7 +126,7 @@ def test_every_number_beside_every_column(data: st.DataObject, kind: str, op: st
             assert mask(again, batch).to_pylist() == expected
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(40, 800))
 @given(data=st.data(), kind=st.sampled_from(TYPES[:11]), literals=st.lists(LITERALS, min_size=1, max_size=3))
 def test_lists_of_numbers(data: st.DataObject, kind: str, literals: list[str]) -> None:
     """Spark brings a column and a list to one type: doubles if any is one."""

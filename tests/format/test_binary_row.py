@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, TIME, decimal, stamp, values_of, zoned
+from tests.profile import examples
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.row.binary_row import (
@@ -17,12 +18,12 @@ from bucketlake.format.row.binary_row import (
     decode_columns,
     decode_row,
     encode_row,
-    encode_rows,
     from_serialized,
     serialized,
     with_arity_header,
     without_arity_header,
 )
+from bucketlake.format.row.binary_rows import encode_rows
 from bucketlake.types.model import BIGINT, BYTES, INT, STRING, DataType, Root, arrow_type
 
 ARRAY = DataType(Root.ARRAY, element=INT)
@@ -36,7 +37,7 @@ def tables(draw):
 
 
 @given(tables())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 2400), deadline=None)
 def test_columns_encode_as_single_rows_do_and_decode_to_what_they_were(table):
     types, rows = table
     arrays = [pa.array([row[i] for row in rows], arrow_type(kind)) for i, kind in enumerate(types)]

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from tests.format.datafile_values import kind, tables
+from tests.profile import examples
 
 from bucketlake.env.env import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
@@ -70,25 +71,25 @@ def round_trip(table: Table, name: str) -> None:
         assert read(path, fields, [column]).to_pylist() == batch.select([column]).to_pylist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 480), deadline=None)
 @given(tables())
 def test_parquet_round_trip(table: Table) -> None:
     round_trip(table, "parquet")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20, 400), deadline=None)
 @given(tables(far=True))
 def test_orc_round_trip(table: Table) -> None:
     round_trip(table, "orc")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20, 400), deadline=None)
 @given(tables(nanos=False))
 def test_avro_round_trip(table: Table) -> None:
     round_trip(table, "avro")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 320), deadline=None)
 @given(tables(nanos=False))
 def test_avro_files_are_what_fastavro_reads(table: Table) -> None:
     fields, batch = table
@@ -335,7 +336,7 @@ def test_row_groups_are_pruned(tmp_path: Path) -> None:
     assert read(tmp_path / "x.parquet", fields, ["s"], row_filter=Compare("a", "=", 42)).num_rows == 10
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 320), deadline=None)
 @given(tables(depth=0))
 def test_footer_statistics_are_those_of_the_writer(table: Table) -> None:
     fields, batch = table

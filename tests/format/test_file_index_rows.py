@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.file_index.container import FileIndex, FileIndexBuilder
@@ -109,7 +110,7 @@ def conditions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Predicate]:
 
 
 @pytest.mark.parametrize(("kind", "name"), possible())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, 480), deadline=None)
 @given(data=st.data())
 def test_no_row_is_missed(kind: str, name: str, data: st.DataObject) -> None:
     field = field_of(name)

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import corpus
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, decimal, stamp, values_of
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import decode_manifest
-from bucketlake.format.row.binary_row import encode_row, encode_rows
+from bucketlake.format.row.binary_row import encode_row
+from bucketlake.format.row.binary_rows import encode_rows
 from bucketlake.format.row.hashing import assign_buckets, bucket_of, hash_rows
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -51,7 +53,7 @@ def keys(draw):
 
 
 @given(keys())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(100, 1600), deadline=None)
 def test_hashes_are_those_of_single_rows(table):
     types, rows = table
     arrays = [pa.array([row[i] for row in rows], arrow_type(kind)) for i, kind in enumerate(types)]

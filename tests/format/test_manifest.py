@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import corpus
+from tests.profile import examples
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.metadata.manifest import (
@@ -100,7 +101,7 @@ entries = st.builds(
 
 
 @given(st.lists(entries, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 480), deadline=None)
 def test_any_entries_round_trip(found):
     data = encode_manifest(found)
     assert decode_manifest(data) == found
@@ -180,7 +181,7 @@ def test_what_is_no_manifest_is_corrupt(data):
 
 
 @given(st.sampled_from(["zstd", "none", "snappy", "deflate"]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 2400), deadline=None)
 def test_damage_is_noticed_or_harmless(compression, data):
     whole = bytearray(encode_manifest(ENTRIES, compression))
     place = data.draw(st.integers(0, len(whole) - 1))

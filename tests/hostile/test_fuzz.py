@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from tests.hostile import suite, tables
+from tests.profile import number
 
-CASES = int(os.environ.get("BUCKETLAKE_FUZZ_CASES", "240"))
-SEED = int(os.environ.get("BUCKETLAKE_FUZZ_SEED", "1"))
+CASES = number("BUCKETLAKE_FUZZ_CASES", 160, 20_000)
+SEED = number("BUCKETLAKE_FUZZ_SEED", 1, 1)
 
 
 @pytest.mark.parametrize("sizes", [True, False], ids=["sized", "unsized"])

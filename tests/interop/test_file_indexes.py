@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.peers.flink import FlinkPaimon
+from tests.profile import first
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.format.file_index.container import FileIndex, FileIndexBuilder
 from bucketlake.schema.file_indexes import index_specs
+from bucketlake.table import Table
 
 pytestmark = pytest.mark.peer
 
@@ -114,7 +115,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("variant", ["usual", "version_1", "small", "beside"])
+@pytest.mark.parametrize("variant", first(["small", "usual", "beside", "version_1"], 2))
 def test_flink_reads_by_our_indexes(flink: FlinkPaimon, warehouse: Path, variant: str) -> None:
     """Flink answers conditions by our indexes as it does without."""
     names = list(COLUMNS)

@@ -10,9 +10,10 @@ from tests.interop.catalogue import KV, kv
 from tests.interop.engines import DATABASE, listed_here, listing, read_by_flink
 from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
+from tests.profile import SOAK
 
 import bucketlake
-from bucketlake.schema.schema import SetOption
+from bucketlake.schema.change import SetOption
 
 pytestmark = pytest.mark.peer
 TABLES = {
@@ -45,7 +46,7 @@ def test_both_rescale_and_write_on(flink: FlinkPaimon, tmp_path: Path, options: 
 
     maker.write(*kv(0, 40, "ours"))
     theirs(kv(20, 60, "theirs"))
-    for number in (8, 2, 3):
+    for number in (8, 2, 3) if SOAK else (8, 3):
         maker.table = maker.table.refresh().alter(SetOption("bucket", str(number)))
         maker.table.rescale()
         agree(number)

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.peers.flink import FlinkPaimon
+from tests.profile import SOAK
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.catalog import Catalog
+from bucketlake.table import Table
 
 pytestmark = pytest.mark.peer
 
@@ -52,19 +53,21 @@ def put(table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
     table.write_arrow(pa.table(columns, schema=SCHEMA))
 
 
-def compare(flink: FlinkPaimon, catalog: Catalog, name: str, since: int) -> None:
-    """All views of a table, whole and since a snapshot, in every mode."""
+# What is told of a span, and by which view. Apache Paimon fails at the binlog of a difference.
+SPANS = [(mode, view) for mode in ("auto", "delta", "changelog", "diff") for view in ("", "$audit_log", "$binlog")][:-1]
+
+
+def compare(flink: FlinkPaimon, catalog: Catalog, name: str, since: int, turn: int | None = None) -> None:
+    """All views of a table, whole and since a snapshot, in every mode; of a turn in `make test` every fourth."""
     newest = catalog.table(name).latest_snapshot()
     assert newest is not None
-    for view in VIEWS:
+    some = slice(None) if SOAK or turn is None else slice(turn, None, 4)
+    for view in VIEWS[some]:
         assert ours(catalog, name + view) == theirs(flink, name + view), f"{name}{view}"
-    for mode in ("auto", "delta", "changelog", "diff"):
+    for mode, view in SPANS[some]:
         options = {"incremental_between": f"{since},{newest.id}", "incremental_between_scan_mode": mode}
-        for view in ("", "$audit_log", "$binlog"):
-            if view == "$binlog" and mode == "diff":
-                continue  # Apache Paimon fails
-            found, expected = ours(catalog, name + view, **options), theirs(flink, name + view, **options)
-            assert found == expected, f"{name}{view} {mode}"
+        found, expected = ours(catalog, name + view, **options), theirs(flink, name + view, **options)
+        assert found == expected, f"{name}{view} {mode}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,19 +80,20 @@ def test_views_of_tables_written_in_turns(
     put(table, [(k % 2, k, k, f"row {k}") for k in range(40)])
     values = ", ".join(f"({k % 2}, {k}, {k * 10}, CAST(NULL AS STRING))" for k in range(30, 50, 3))
     flink.sql(f"INSERT INTO `{kind}` VALUES {values}")
-    compare(flink, catalog, kind, 1)
+    turn = list(KINDS).index(kind)
+    compare(flink, catalog, kind, 1, turn % 4)
     put(table, [(k % 2, k, 7, "x") for k in range(0, 50, 5)])
     if "merge-engine" not in KINDS[kind]:
         flink.sql(f"DELETE FROM `{kind}` WHERE k = 3 OR k = 30")
         table.delete("k = 5 or k = 41")
     middle = table.latest_snapshot()
     assert middle is not None
-    compare(flink, catalog, kind, 2)
+    compare(flink, catalog, kind, 2, (turn + 1) % 4)
     table.compact()
     put(table, [(0, 2, 100, "y"), (1, 99, 1, "new")])
-    compare(flink, catalog, kind, middle.id)
+    compare(flink, catalog, kind, middle.id, (turn + 2) % 4)
     flink.sql(f"CALL sys.compact(`table` => 'default.{kind}')")
-    compare(flink, catalog, kind, 1)
+    compare(flink, catalog, kind, 1, (turn + 3) % 4)
 
 
 def test_views_of_append_tables(flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
+from tests.profile import examples as amount
 
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import BIGINT, BYTES, INT, STRING, TINYINT, DataField, DataType, Root
 
-examples = settings(deadline=None, max_examples=60)
+examples = settings(deadline=None, max_examples=amount(20))
 WIDE = Context(prec=40)
 
 

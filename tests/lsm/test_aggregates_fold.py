@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError
-from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
+from bucketlake.lsm.aggregates.functions import aggregate
+from bucketlake.lsm.aggregates.rows import AggregateOptions
 from bucketlake.types.model import BIGINT, DataField, DataType, Root, arrow_type, decimal_type, parse_type_text
 
 from .aggregate_model import Refused, folded, row
@@ -23,7 +25,9 @@ IGNORE = AggregateOptions(ignore_retract=True)
 
 def times(count: int) -> settings:
     """As many examples; the time of one is not looked at."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    return settings(
+        max_examples=examples(count // 4, 5 * count), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
 def kind_of(text: str) -> DataType:

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lsm.aggregates import sketches
-from bucketlake.lsm.aggregates.functions import AggregateOptions, aggregate
+from bucketlake.lsm.aggregates.functions import aggregate
 from bucketlake.lsm.aggregates.rbm64 import decode, encode
+from bucketlake.lsm.aggregates.rows import AggregateOptions
 from bucketlake.types.model import BYTES, DataField
 
 from . import aggregate_golden as golden
@@ -108,7 +110,7 @@ WIDE = (
 
 
 @given(numbers=st.lists(WIDE, max_size=400), start=WIDE, length=st.integers(0, 20_000), step=st.integers(1, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_wide_bitmaps_come_back(numbers: list[int], start: int, length: int, step: int) -> None:
     bitmap = BitMap64(numbers) | BitMap64(n for n in range(start, start + length, step) if n < 1 << 64)
     assert decode(encode(bitmap)) == bitmap

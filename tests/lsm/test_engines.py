@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profile import examples as amount
 
 from bucketlake.errors import InvalidError
 from bucketlake.lsm.engines.rules import engine_of, order_of
@@ -24,7 +25,7 @@ from .engine_model import DELETE, Group, Partial, Refused, Row
 
 COLUMNS = ("k", "a", "b", "c", "g", "h", "i")
 Engine = Callable[[Sequence[Row]], Row | None]
-examples = settings(deadline=None, max_examples=150)
+examples = settings(deadline=None, max_examples=amount(30))
 
 
 def schema_of(**options: str) -> TableSchema:
@@ -209,13 +210,13 @@ REMOVING = [
 ]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=amount(60))
 @given(flushes=flushes_of((0, 0, 0, 3, 3, 1)), groups=st.sampled_from(REMOVING))
 def test_sequence_groups_that_remove_records(flushes: list[list[Row]], groups: list[Group]) -> None:
     check(schema_of(merge_engine="partial-update", **group_options(groups)), flushes, Partial(groups))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=amount(50))
 @given(
     flushes=flushes_of(ADDS),
     groups=st.sampled_from(GROUPS),
@@ -227,7 +228,7 @@ def test_aggregates_in_sequence_groups(flushes: list[list[Row]], groups: list[Gr
     check(schema_of(merge_engine="partial-update", **options), flushes, Partial(groups, functions))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=amount(50))
 @given(
     flushes=flushes_of(ALL),
     groups=st.sampled_from(GROUPS + REMOVING),
@@ -239,7 +240,7 @@ def test_retractions_in_sequence_groups(flushes: list[list[Row]], groups: list[G
     check(schema_of(merge_engine="partial-update", **options), flushes, Partial(groups, functions))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=amount(15))
 @given(flushes=flushes_of(ADDS), columns=st.sets(st.sampled_from(COLUMNS[1:])))
 def test_columns_not_asked_for_change_nothing(flushes: list[list[Row]], columns: set[str]) -> None:
     groups = [Group(("g",), ("a",), True), Group(("h", "i"), ("b", "c"))]

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.env.env import SystemClock
 from bucketlake.lsm.key_run import ABSENT, GrowingRun, KeyRun, Keys
 from bucketlake.ops.key_index import cache, cross_partition, key_layers
@@ -22,6 +22,7 @@ from bucketlake.ops.key_index.key_scan import PlaceNumbers, key_fields, look_up
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.table import Table
 from bucketlake.types.model import INT, STRING, DataField
 
 Row = tuple[int, int, int | None, int]  # key, partition, value, kind
@@ -145,7 +146,7 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
         st.sampled_from(["put"] * 6 + ["compact", "drop", "truncate"]), st.lists(rows, max_size=9), st.booleans()
     )
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(10, 320), deadline=None)
     @given(st.lists(step, max_size=5), st.integers(1, 10))
     def run(steps: list[tuple[str, list[Row], bool]], sizes: int) -> None:
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -8,6 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.profile import examples
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.buckets import assigner
@@ -65,7 +66,7 @@ def assigned(known: dict[int, int], rule: BucketRule, arrivals: list[list[int]])
 
 
 @given(st.dictionaries(few, st.integers(0, 6)), rules, batches)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 2400), deadline=None)
 def test_batches_are_assigned_as_single_rows_would_be_batch_by_batch(
     known: dict[int, int], rule: BucketRule, arrivals: list[list[int]]
 ) -> None:

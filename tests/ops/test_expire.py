@@ -13,14 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.ops.table.store import clear_cache
+from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 NEVER = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
@@ -100,7 +101,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3, 64), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_stays_as_it_was(kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     table = made(tmp_path_factory.mktemp("expiry"), kind)

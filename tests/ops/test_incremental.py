@@ -11,15 +11,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.lsm.difference import difference
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.merge import BlockSize
 from bucketlake.ops.rows.read import read_split
-from bucketlake.schema.schema import AddColumn, SetOption
+from bucketlake.schema.change import AddColumn, SetOption
+from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, DataField
 
 SCHEMA = pa.schema([pa.field("p", pa.int32()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -254,7 +255,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, vectors=st.booleans(), ends=st.tuples(st.integers(0, 7), st.integers(0, 7)))
 def test_difference_against_a_model(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any], vectors: bool, ends: tuple[int, int]

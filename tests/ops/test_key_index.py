@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.profile import examples
 from tests.sim.storage import FaultStorage
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.errors import CorruptError
 from bucketlake.format.index.key_index import HASHES, KeyIndexFile, Layer, decode_key_index, encode_key_index
 from bucketlake.lsm.key_run import ABSENT, GONE, KeyIndex, KeyRun, Keys
@@ -25,6 +25,7 @@ from bucketlake.ops.key_index import cache, cross_partition, key_layers
 from bucketlake.ops.key_index.cache import IndexReader, cached_index, open_index, shares
 from bucketlake.ops.key_index.key_layers import LayerReader, write_layer_file
 from bucketlake.ops.key_index.key_scan import key_fields
+from bucketlake.table import Table
 
 SOME_HASHES = [0, 1, 2, 3, 1 << 31, HASHES - 2, HASHES - 1]
 
@@ -46,7 +47,7 @@ pairs = st.tuples(st.sampled_from(SOME_HASHES), st.integers(0, 20))
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_layer_has_its_keys_in_whatever_blocks(whole: bool) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(30, 1200), deadline=None)
     @given(
         st.dictionaries(pairs, st.integers(GONE + 2, 9), max_size=40),
         st.lists(st.integers(0, 40), max_size=3),

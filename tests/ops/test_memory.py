@@ -61,8 +61,8 @@ import sys, threading
 from dataclasses import replace
 import numpy as np, pyarrow as pa
 import bucketlake
-from bucketlake.ops.assign import EMPTY_PARTITION
-from bucketlake.ops.write import prepare_write, write_batches
+from bucketlake.ops.rows.assign import EMPTY_PARTITION
+from bucketlake.ops.write.write import prepare_write, write_batches
 
 folder, buffer, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 catalog = bucketlake.open(folder)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_branch, put, rows_of, tag
+from tests.profile import SOAK
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
 from bucketlake.env.env import Env, LocalStorage
@@ -253,5 +254,5 @@ def test_killed_writes_and_expiries_leave_only_orphans(tmp_path: Path, kind: str
         assert left_over(table) == ()
         if not storage.dead:
             break
-        call += 11
+        call += 3 if SOAK else 41
     assert len(ids(table)) <= 2 or storage.dead

@@ -7,6 +7,7 @@ import warnings
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from tests.profile import SOAK
 
 import bucketlake
 from bucketlake.spark.cluster import parallelism
@@ -14,12 +15,13 @@ from bucketlake.spark.cluster import parallelism
 from .spelling import SPELLINGS, create
 
 pytestmark = pytest.mark.spark
-PARTITIONS = 600
+PARTITIONS = 600 if SOAK else 300
+EACH = 60_000 // PARTITIONS  # rows; fewer in all would stay in the driver
 
 
-def rows(lake: bucketlake.Lake, partitions: int = PARTITIONS) -> DataFrame:
+def rows(lake: bucketlake.Lake, partitions: int = PARTITIONS, each: int = EACH) -> DataFrame:
     """Rows of all partitions in every task."""
-    ids = lake.spark.range(0, partitions * 100, 1, 4)
+    ids = lake.spark.range(0, partitions * each, 1, 4)
     return ids.select("id", (F.col("id") % partitions).cast("int").alias("pt"), F.lit("x").alias("v"))
 
 
@@ -31,8 +33,8 @@ def test_many_partitions_make_one_file_a_bucket(lake: bucketlake.Lake, spelling:
         lake.table("db.t").write(rows(lake))
     files = lake.catalog.table("db.t").files()
     assert len(files) == 2 * PARTITIONS
-    assert sum(file.file.row_count for file in files) == PARTITIONS * 100
-    assert lake.table("db.t").read(where="pt = 7").count() == 100
+    assert sum(file.file.row_count for file in files) == PARTITIONS * EACH
+    assert lake.table("db.t").read(where="pt = 7").count() == EACH
 
 
 def test_a_backfill_of_a_table_with_one_partition_too(lake: bucketlake.Lake) -> None:
@@ -48,7 +50,7 @@ def test_append_tables_too(lake: bucketlake.Lake) -> None:
     lake.table("db.t").write(rows(lake))
     files = lake.catalog.table("db.t").files()
     assert len(files) == PARTITIONS
-    assert sum(file.file.row_count for file in files) == PARTITIONS * 100
+    assert sum(file.file.row_count for file in files) == PARTITIONS * EACH
 
 
 def test_a_write_that_was_too_wide_says_so(lake: bucketlake.Lake) -> None:
@@ -58,7 +60,7 @@ def test_a_write_that_was_too_wide_says_so(lake: bucketlake.Lake) -> None:
     )
     tasks = parallelism(lake.spark)
     partitions = 30 * tasks
-    costly = rows(lake, partitions).repartition(3).withColumn("n", F.explode(F.sequence(F.lit(0), F.lit(9))))
+    costly = rows(lake, partitions, 100).repartition(3).withColumn("n", F.explode(F.sequence(F.lit(0), F.lit(9))))
     wide = costly.select((F.col("id") * 10 + F.col("n")).alias("id"), "pt", F.lit("y" * 400).alias("v"))
     with pytest.warns(UserWarning, match=f"{partitions} partitions x 4 buckets / {tasks} writer tasks = 120 files"):
         lake.table("db.t").write(wide)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
 from tests.sim.tables import create_table, make_store
 
-from bucketlake import Table
 from bucketlake.errors import CommitError, StorageError
 from bucketlake.lsm.key_run import Keys
 from bucketlake.ops.commit.commit import Commit
@@ -31,12 +31,13 @@ from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonical_batch
 
 FIELDS = (DataField(0, "pt", INT), DataField(1, "k", BIGINT.with_nullable(False)), DataField(2, "v", INT))
 KEY = FIELDS[1:2]
 OPERATIONS = ("append",) * 6 + ("delete", "overwrite", "drop", "compact")
-SEEDS = range(25)
+SEEDS = seeds(7, 100)
 PARTS = 3
 Rows = dict[int, tuple[int, int]]  # key -> partition, value
 
@@ -162,9 +163,8 @@ def rows_at(store: Any, snapshot: Any, engine: str) -> Rows:
     return {row["k"]: (row["pt"], row["v"]) for row in found}
 
 
-def check_snapshot(store: Any, snapshot: Any, expected: Rows, engine: str) -> None:
-    """Rows as expected, each key once; no two versions of a key in one bucket have one number."""
-    assert rows_at(store, snapshot, engine) == expected, f"snapshot {snapshot.id}"
+def check_numbers(store: Any, snapshot: Any) -> None:
+    """No two versions of a key in one bucket have one number."""
     numbers: Counter[tuple[bytes, int, int, int]] = Counter()
     for entry in live_entries(store, snapshot):
         for rows in file_rows(store, (entry.partition, entry.bucket), entry.file):
@@ -232,15 +232,17 @@ def check_run(store: Any, team: list[Writer], engine: str) -> Counter[str]:
     ever: set[int] = set()
     clear_cache()
     for snapshot in store.snapshots():
+        found = rows_at(store, snapshot, engine)
         if snapshot.commit_user in log and snapshot.commit_kind.value != "COMPACT":
             kind, what = log[snapshot.commit_user]
-            state = meaning(state, kind, what, engine, (rows_at(store, snapshot, engine), ever))
+            state = meaning(state, kind, what, engine, (found, ever))
             ever |= set(state)
             seen[kind] += 1
         else:
             assert snapshot.commit_kind.value == "COMPACT"
             seen["compact"] += 1
-        check_snapshot(store, snapshot, state, engine)
+        assert found == state, f"snapshot {snapshot.id}"
+        check_numbers(store, snapshot)
     check_index(store, state)
     for writer in team:
         seen.update(writer.failures)
@@ -284,6 +286,6 @@ def run_all(engine: str, faults: float, **options: str) -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
     used = {name for name in OPERATIONS if engine == "deduplicate" or name != "delete"}
-    assert min(seen[kind] for kind in used) > 5, seen
+    assert faults or min(seen[kind] for kind in used) > often(5), seen
     assert bool(seen["StorageError"]) == (faults > 0), seen
-    assert len(mended) > 10, "keys had to be mended"
+    assert len(mended) > often(10), "keys had to be mended"

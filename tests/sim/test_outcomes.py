@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import SOAK
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage, Raised, fault_on
 from tests.sim.tables import ROOT, create_table
@@ -26,7 +27,7 @@ FIELDS = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", BIGI
 SCHEMA = arrow_schema(FIELDS)
 FAULTS = [Raised(error, after) for error in (KeyboardInterrupt, RuntimeError) for after in (False, True)]
 SEEDS = itertools.count(1)  # no two processes give the same names
-STRIDE = 11  # of the calls before the first put every so many
+STRIDE = 1 if SOAK else 23  # of the calls before the first put every so many
 
 
 def rows(keys: Any, shift: int = 0) -> pa.Table:
@@ -102,7 +103,7 @@ def test_every_snapshot_that_exists_can_be_read(name: str) -> None:
     first = next(k for k, (operation, path) in enumerate(calls) if operation == "put_if_absent" and "snapshot-" in path)
     chosen = [k for k in range(len(calls)) if k >= first - 1 or k % STRIDE == 0]
     for number, call in enumerate(chosen):
-        for fault in FAULTS if call >= first and "/snapshot/" in calls[call][1] else FAULTS[number % 4 :][:1]:
+        for fault in FAULTS if call >= first and "/snapshot/snapshot-" in calls[call][1] else FAULTS[number % 4 :][:1]:
             inner = MapStorage()
             inner.files = dict(files)
             clear_cache()

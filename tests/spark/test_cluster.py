@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.profile import SOAK
 
 CASES = ("test_rows.py", "test_failures.py", "test_datasource.py", "test_bucketing.py")
+FEW = "written_rows and keyed or all_types or repeated_tasks or failed_tasks or rows_go_both_ways or bucket_functions"
 
 
 @pytest.mark.cluster
@@ -25,7 +27,7 @@ def test_suite_over_executors_of_their_own(tmp_path: Path) -> None:
         "-m",
         "spark",
         "-k",
-        "not killed",
+        "not killed" if SOAK else FEW,
         f"--basetemp={tmp_path / 'cases'}",
         *paths,
     ]

@@ -6,11 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from tests.profile import first
 
-from bucketlake import Table, UnsupportedError
+from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import placement, tasks
+from bucketlake.table import Table
 from bucketlake.types.model import canonical_batch
 
 pytestmark = pytest.mark.spark
@@ -50,12 +52,13 @@ def check(table: Table) -> dict[tuple[str, int], int]:
     return {key: found[0] for key, found in index.items()}
 
 
-@pytest.mark.parametrize("small", [False, True], ids=["by tasks", "sent back"])
-@pytest.mark.parametrize(
-    "options", [{}, {"dynamic_bucket__initial_buckets": "3"}, {"dynamic_bucket__max_buckets": "1"}]
-)
-def test_tasks_keep_each_key_in_one_bucket(lake: Lake, small: bool, options: dict[str, str]) -> None:
-    rows = 3000 if small else 100_000
+OPTIONS = [{}, {"dynamic_bucket__initial_buckets": "3"}, {"dynamic_bucket__max_buckets": "1"}]
+CASES = [(options, small) for small in (False, True) for options in OPTIONS]
+
+
+@pytest.mark.parametrize(("options", "small"), first(CASES, 3))
+def test_tasks_keep_each_key_in_one_bucket(lake: Lake, options: dict[str, str], small: bool) -> None:
+    rows = 3000 if small else 60_000
     table = create(lake, dynamic_bucket__target_row_num=str(rows // 20), **options)
     handle = lake.table("db.t")
     handle.write(frame(lake, rows, 1))

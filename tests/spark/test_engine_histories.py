@@ -12,6 +12,7 @@ import pytest
 from tests.histories.engines import COLUMNS, DELETE, ENGINES, INSERT, Values
 from tests.histories.model import MODES, Change, Mode, Model, goes, key_of, mode_of
 from tests.histories.tables import KIND_TEXTS, arrow, create, rows_of, some_rows
+from tests.profile import first
 
 import bucketlake
 from bucketlake.spark.maintain import compaction
@@ -115,7 +116,7 @@ def literal(value: Any) -> str:
     return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
-@pytest.mark.parametrize(("engine", "mode", "spread"), cases())
+@pytest.mark.parametrize(("engine", "mode", "spread"), first(cases(), 8))
 def test_through_spark_as_without(
     engine: str, mode: str, spread: bool, classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

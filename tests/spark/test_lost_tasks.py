@@ -29,6 +29,8 @@ from bucketlake.spark.session import new_session
 how, folder, master = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 session = {
     "spark.master": master, "spark.driver.memory": "1g", "spark.executor.memory": "600m", "spark.log.level": "OFF",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(folder / "spark"),
 }
 if how == "speculation":

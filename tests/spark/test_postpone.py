@@ -48,7 +48,7 @@ def sums(lake: Lake, **options: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
-@pytest.mark.parametrize("rows", [3000, 150_000], ids=["sent back", "by tasks"])
+@pytest.mark.parametrize("rows", [3000, 60_000], ids=["sent back", "by tasks"])
 def test_pending_rows_of_tasks_are_read_and_compacted(lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "DRIVER_BYTES", 1 << 10)
     monkeypatch.setattr(postpone_compact, "UNIT_BYTES", 1 << 10)
@@ -72,7 +72,7 @@ def test_pending_rows_of_tasks_are_read_and_compacted(lake: Lake, rows: int, mon
     assert {total for *_, total in places(table)} == {4}, "by the rows pending when a partition is compacted first"
 
 
-@pytest.mark.parametrize("rows", [3000, 150_000], ids=["sent back", "by tasks"])
+@pytest.mark.parametrize("rows", [3000, 60_000], ids=["sent back", "by tasks"])
 def test_batch_writes_number_new_partitions_by_their_rows(
     lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

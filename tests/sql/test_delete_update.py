@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from tests.profile import pairs
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -243,25 +244,24 @@ def append(lake: bucketlake.Lake, options: str, more: str = "") -> None:
     lake.sql("INSERT INTO db.t VALUES (4, null, 2), (1, 'again', 2)")
 
 
-@pytest.mark.parametrize("options", APPEND.values(), ids=APPEND)
-@pytest.mark.parametrize("vectors", ["false", "true"])
-@pytest.mark.parametrize(
-    ("condition", "left"),
-    [
-        ("id = 1", [2, 3, 4]),
-        ("name = 'b'", [1, 1, 3, 4]),
-        ("upper(t.name) IN ('A', 'B')", [1, 3, 4]),
-        ("id IN (SELECT max(id) FROM db.t)", [1, 1, 2, 3]),
-        ("EXISTS (SELECT * FROM db.t o WHERE o.id = t.id AND o.pt < t.pt)", [1, 2, 3, 4]),
-        ("pt = 2", [1, 2]),
-        ("pt IN (SELECT max(pt) FROM db.t)", [1, 2]),
-        ("true", []),
-    ],
-)
+CONDITIONS: list[tuple[str, list[int]]] = [
+    ("id = 1", [2, 3, 4]),
+    ("name = 'b'", [1, 1, 3, 4]),
+    ("upper(t.name) IN ('A', 'B')", [1, 3, 4]),
+    ("id IN (SELECT max(id) FROM db.t)", [1, 1, 2, 3]),
+    ("EXISTS (SELECT * FROM db.t o WHERE o.id = t.id AND o.pt < t.pt)", [1, 2, 3, 4]),
+    ("pt = 2", [1, 2]),
+    ("pt IN (SELECT max(pt) FROM db.t)", [1, 2]),
+    ("true", []),
+]
+
+
+@pytest.mark.parametrize(("case", "vectors", "kind"), pairs(CONDITIONS, ["false", "true"], list(APPEND)))
 def test_delete_from_append_tables(
-    classic: bucketlake.Lake, options: str, vectors: str, condition: str, left: list[int]
+    classic: bucketlake.Lake, case: tuple[str, list[int]], vectors: str, kind: str
 ) -> None:
-    append(classic, options, f", 'deletion-vectors.enabled' = '{vectors}'")
+    condition, left = case
+    append(classic, APPEND[kind], f", 'deletion-vectors.enabled' = '{vectors}'")
     before = snapshots(classic)
     classic.sql(f"DELETE FROM db.t WHERE {condition}")
     assert sorted(row[0] for row in content(classic)) == left  # type: ignore[type-var]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from tests.profile import SOAK, number
 from tests.queries import changes
 from tests.queries.grammar import query
 from tests.queries.run import Bench, batches, cases_of
@@ -23,10 +23,10 @@ from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
 
-QUERIES = int(os.environ.get("BUCKETLAKE_QUERIES", "2000"))
-CHANGES = int(os.environ.get("BUCKETLAKE_CHANGES", "300"))
-SEED = int(os.environ.get("BUCKETLAKE_SEED", "0"))
-WHOLE = 20  # of so many queries that leave no row out, one is run; the others' columns are compared
+QUERIES = number("BUCKETLAKE_QUERIES", 2000, 50_000)
+CHANGES = number("BUCKETLAKE_CHANGES", 300, 3000)
+SEED = number("BUCKETLAKE_SEED", 0, 0)
+WHOLE = 20 if SOAK else 50  # of so many queries that leave no row out, one is run; the others' columns are compared
 QUICK = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -64,7 +64,7 @@ def test_generated_queries(quick: Lake, monkeypatch: pytest.MonkeyPatch, ansi: s
     for place, case in enumerate(cases_of(bench, (query(seed) for seed in range(first, first + count)))):
         if case.prunes or place % WHOLE == 0:
             compared.append(case)
-        elif place % 4 == 0:
+        elif place % (4 if SOAK else 10) == 0:
             found += filter(None, [bench.shapes(case)])
     assert sum(case.prunes for case in compared) > count // 10
     for batch in batches(compared, 25):

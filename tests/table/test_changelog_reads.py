@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
+from bucketlake.table import Table
 
 TYPES = {"p": pa.int32(), "k": pa.int64(), "v": pa.int64(), "s": pa.string(), "_VALUE_KIND": pa.int8()}
 SCHEMA = pa.schema([pa.field(name, TYPES[name]) for name in "pkvs"])
@@ -85,7 +86,7 @@ batches = st.lists(
 
 
 @pytest.mark.parametrize(("engine", "producer"), CASES)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(3, 64), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=batches, deletes=st.sets(st.integers(0, 4)), buckets=st.sampled_from([1, 2]))
 def test_the_changelog_applied_gives_the_table(
     tmp_path_factory: pytest.TempPathFactory,

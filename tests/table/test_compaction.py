@@ -9,15 +9,16 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.profile import examples, first
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.format.index.index_manifest import DELETION_VECTORS
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int32()), pa.field("s", pa.string())])
 NAMES = ("k", "v", "s")
@@ -153,9 +154,10 @@ def check_files(table: Table) -> None:
                 assert 0 < (part.cardinality or 0) <= live[index.bucket, part.data_file_name]
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small files", "large files"])
-@pytest.mark.parametrize(("engine", "producer", "vectors"), CASES)
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize(
+    ("engine", "producer", "vectors", "large"), first([(*case, large) for case in CASES for large in (False, True)], 15)
+)
+@settings(max_examples=examples(2, 24), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=steps)
 def test_history_equals_model(
     tmp_path_factory: pytest.TempPathFactory,

@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import corpus
 from tests.interop.values import arrow_rows, canonical
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Catalog, ConflictError, CorruptError, InvalidError, Table
+from bucketlake.catalog import Catalog
+from bucketlake.errors import ConflictError, CorruptError, InvalidError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.change import append_rows as delete_module
 from bucketlake.ops.rows.read import matching_positions
@@ -25,7 +27,8 @@ from bucketlake.ops.scan.scan import plan
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.predicate.parse import parse_where
-from bucketlake.schema.schema import RenameColumn
+from bucketlake.schema.change import RenameColumn
+from bucketlake.table import Table
 
 SCHEMA = pa.schema([("pt", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 KINDS = {
@@ -406,7 +409,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     place=st.sampled_from(sorted(PLACES)),

@@ -12,14 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Catalog, CorruptError, InvalidError, Table
+from bucketlake.catalog import Catalog
+from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index.hash_index import decode_hashes
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
+from bucketlake.table import Table
 from bucketlake.types.model import canonical_batch
 
 SCHEMA = pa.schema([pa.field("pt", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
@@ -289,7 +292,7 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("options", [{}, {"write_buffer_size": "300 b"}, {"dynamic_bucket__initial_buckets": "3"}])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6, 120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=steps, target=st.integers(1, 4))
 def test_histories_equal_the_model_and_keys_never_move(
     tmp_path_factory: pytest.TempPathFactory, options: dict[str, str], history: list[tuple[str, Any]], target: int

@@ -9,12 +9,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Catalog, InvalidError, Table
-from bucketlake.errors import CorruptError, StorageError
+from bucketlake.catalog import Catalog
+from bucketlake.errors import CorruptError, InvalidError, StorageError
 from bucketlake.ops.rows import file_indexes
-from bucketlake.schema.schema import RenameColumn, SetOption
+from bucketlake.schema.change import RenameColumn, SetOption
+from bucketlake.table import Table
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("v", pa.string()), pa.field("n", pa.int32())])
 INDEXED = {
@@ -191,7 +193,7 @@ def test_what_makes_no_sense_is_refused(catalog: Catalog, options: dict[str, str
 VALUES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(-3, 3) | st.none()), max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 320), deadline=None)
 @given(commits=st.lists(VALUES, max_size=5), keyed=st.booleans(), data=st.data())
 def test_reads_are_those_without_indexes(
     tmp_path_factory: pytest.TempPathFactory, commits: list[list[Any]], keyed: bool, data: st.DataObject

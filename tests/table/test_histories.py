@@ -17,14 +17,15 @@ from tests.histories.changes import changes_of, replay
 from tests.histories.engines import ALL_KINDS, COLUMNS, DELETE, ENGINES, INSERT, Engine, Values
 from tests.histories.model import MODES, Change, Key, Mode, Model, as_rows, goes, is_strict, key_of, mode_of
 from tests.histories.tables import arrow, create, rows_of
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.table import Table
 
-EXAMPLES = 3
+EXAMPLES = examples(2, 60)  # the first one is the simplest
 FAMILIES = {
     "plain": ["merge-on-read", "copy-on-write", "force-lookup"],
     "vectors": ["vectors", "vectors-64", "vectors-lookup", "vectors-input", "vectors-gentle"],

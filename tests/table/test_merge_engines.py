@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profile import examples
 
 import bucketlake
-from bucketlake import Table
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileSource
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import Split
+from bucketlake.table import Table
 
 TYPES = {"k": pa.int64(), "v": pa.int64(), "w": pa.int64(), "s": pa.int64(), "t": pa.string(), "_VALUE_KIND": pa.int8()}
 Row = Mapping[str, Any]
@@ -388,7 +389,7 @@ rows = st.lists(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     writes=st.lists(
         st.tuples(rows, st.sampled_from(["64 b", "300 b", "1 mb"]), st.sampled_from([None, None, False, True])),

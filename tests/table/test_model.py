@@ -11,9 +11,10 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.profile import examples, pairs
 
 import bucketlake
-from bucketlake import Table
+from bucketlake.table import Table
 
 SCHEMA = pa.schema(
     [
@@ -128,10 +129,8 @@ KINDS = {
 SPILLING = {"write-buffer-size": "300 b", "write-max-writers-to-spill": "1", "target-file-size": "1 kb"}
 
 
-@pytest.mark.parametrize("small", [False, True], ids=["roomy", "spilling"])
-@pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize(("kind", "format", "small"), pairs(list(KINDS), ["parquet", "orc", "avro"], [False, True]))
+@settings(max_examples=examples(2, 48), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=operations)
 def test_history_equals_model(
     tmp_path_factory: pytest.TempPathFactory, kind: str, format: str, small: bool, history: list[Sequence[Any]]

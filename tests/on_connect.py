@@ -1,0 +1,77 @@
+"""What runs on Spark Connect in `make test`: each statement family, and each way to write and to read, once.
+
+A test that takes `lake` runs on classic Spark and on Spark Connect. In `make test` its first case alone does on Connect,
+and of the files named here only the tests that are named, since the path is the same behind the others. `make soak` runs
+everything on both.
+"""
+
+from __future__ import annotations
+
+CHOSEN: dict[str, tuple[str, ...]] = {
+    "tests/scenarios/test_s01_append_bucket_key.py": ("test_rows",),
+    "tests/scenarios/test_s02_append_scalable.py": (),
+    "tests/scenarios/test_s03_default_bucket.py": ("test_rows_before_and_after_the_compaction",),
+    "tests/scenarios/test_s04_dynamic_bucket.py": ("test_no_effect_with_a_fixed_number",),
+    "tests/scenarios/test_s05_postpone_bucket.py": ("test_pending_rows_and_writes_past_them",),
+    "tests/scenarios/test_s06_postpone_deletes.py": (),
+    "tests/scenarios/test_s07_dynamic_partitioned.py": (),
+    "tests/scenarios/test_s08_cross_partition.py": ("test_a_key_lies_in_one_partition",),
+    "tests/scenarios/test_s09_cross_partition_fixed.py": (),
+    "tests/scenarios/test_s11_rescale_offline.py": ("test_rescale_does_it_in_one_step",),
+    "tests/scenarios/test_s12_orphans.py": (),
+    "tests/scenarios/test_s12_writers.py": (),
+    "tests/spark/test_bucketing.py": ("test_buckets_are_those_of_the_engine",),
+    "tests/spark/test_compaction.py": ("test_append_compaction", "test_a_failing_unit_leaves_the_table_and_no_file"),
+    "tests/spark/test_cross_partition.py": ("test_an_overwrite_of_partitions_takes_keys_from_the_others",),
+    "tests/spark/test_datasource.py": ("test_rows_go_both_ways", "test_columns_conditions_and_snapshots_are_options"),
+    "tests/spark/test_deletion_vectors.py": (
+        "test_large_files_are_filtered_in_spark_s_scan",
+        "test_other_formats_cross_as_arrow",
+    ),
+    "tests/spark/test_dynamic_buckets.py": ("test_tasks_keep_each_key_in_one_bucket",),
+    "tests/spark/test_failures.py": ("test_rows_that_do_not_fit", "test_failed_tasks_leave_the_table_alone"),
+    "tests/spark/test_key_index.py": ("test_a_write_uses_it_and_cleans_up_after_it",),
+    "tests/spark/test_merge_engines.py": ("test_row_kinds_come_in_a_column",),
+    "tests/spark/test_narrow_batches.py": ("test_a_limit_that_was_set_holds",),
+    "tests/spark/test_postpone.py": ("test_pending_rows_of_tasks_are_read_and_compacted",),
+    "tests/spark/test_rows.py": (
+        "test_written_rows_come_back",
+        "test_local_rows_are_written_in_the_driver",
+        "test_a_session_keeps_its_configuration",
+        "test_all_types_come_back",
+    ),
+    "tests/sql/test_call.py": ("test_every_spelling_compacts_the_table",),
+    "tests/sql/test_delete_update.py": (
+        "test_delete_finds_its_rows",
+        "test_update_sets_its_rows",
+        "test_update_of_append_tables",
+    ),
+    "tests/sql/test_insert.py": ("test_forms", "test_overwrite_dynamic_partitions"),
+    "tests/sql/test_maintenance_calls.py": ("test_expire_snapshots",),
+    "tests/sql/test_queries.py": (
+        "test_queries",
+        "test_temp_views_hide_lake_tables_and_mix_with_them",
+        "test_arguments",
+        "test_explain_shows_the_plan",
+        "test_time_travel_by_timestamp",
+        "test_session_options",
+        "test_errors",
+    ),
+    "tests/sql/test_table_functions.py": ("test_between_two_snapshots_times_or_tags",),
+    "tests/sql/test_tables.py": (
+        "test_ctas_and_like",
+        "test_show_and_describe",
+        "test_alter_columns",
+        "test_sparks_own_tables_stay_sparks",
+    ),
+    "tests/object_store/test_spark.py": ("test_large_writes_and_reads", "test_spark_s_own_reader_and_writer"),
+}
+
+
+def left_out(function: str, seen: set[str]) -> bool:
+    """Whether a case on Spark Connect waits for `make soak`. `function`: file::test; `seen`: those that had a case."""
+    file, _, name = function.partition("::")
+    if function in seen or (file in CHOSEN and name not in CHOSEN[file]):
+        return True
+    seen.add(function)
+    return False

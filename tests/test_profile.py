@@ -1,0 +1,62 @@
+"""All pairs: few cases in which every two values meet."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from pathlib import Path
+
+import pytest
+from tests.conftest import LONG
+from tests.on_connect import CHOSEN
+from tests.profile import pairwise
+
+AXES = [
+    [range(4)],
+    [range(3), range(5)],
+    [range(4), range(3), range(2)],
+    [range(3)] * 5,
+    [("a", "b"), (None, True, False), ("x",), range(6)],
+]
+
+
+def met(cases) -> set[object]:
+    return {pair for case in cases for pair in combinations(enumerate(case), min(2, len(case)))}
+
+
+@pytest.mark.parametrize("axes", AXES, ids=str)
+def test_every_two_values_meet(axes) -> None:
+    found, whole = pairwise(*axes), list(product(*axes))
+    assert met(found) == met(whole)
+    assert set(found) <= set(whole) and len(set(found)) == len(found)
+    assert found == pairwise(*axes), "the same cases every time"
+
+
+def test_few_cases_do() -> None:
+    assert len(pairwise(*[range(3)] * 5)) <= 16  # of 243
+    assert len(pairwise(range(4), range(3), range(2))) == 12
+
+
+def test_what_may_not_meet_does_not() -> None:
+    def even(a: int, b: int, c: int) -> bool:
+        return (a + b) % 2 == 0
+
+    axes = [range(4)] * 3
+    found = pairwise(*axes, when=even)
+    assert all(even(*case) for case in found)
+    assert met(found) == met(case for case in product(*axes) if even(*case))
+
+
+def test_no_value_no_case() -> None:
+    assert pairwise(range(3), ()) == []
+
+
+def test_files_and_tests_that_are_named_exist() -> None:
+    root = Path(__file__).parents[1]
+    assert [file for file in LONG if not (root / file).exists()] == []
+    missing = [
+        (file, name)
+        for file, names in CHOSEN.items()
+        for name in names
+        if f"def {name}(" not in (root / file).read_text()
+    ]
+    assert missing == []
