@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -208,8 +209,8 @@ def test_storages_travel(place):
 
 
 def test_stores_that_ignore_conditions_are_refused(monkeypatch):
-    put = object_store.obstore.put
-    monkeypatch.setattr(object_store.obstore, "put", lambda store, key, data, **how: put(store, key, data))
+    put = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda store, key, data, **how: put(store, key, data))
     storage = ObjectStorage("memory://careless")
     with pytest.raises(StorageError, match=r"ignores conditional puts.*If-None-Match"):
         storage.put_if_absent("memory://careless/t/snapshot-1", b"1")

@@ -134,6 +134,6 @@ def test_nothing_is_taken_back(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["hll_sketch", "theta_sketch"])
 def test_the_package_may_be_absent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sketches, "datasketches", None)
+    monkeypatch.setattr(sketches, "find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match="package=datasketches"):
         aggregate(name, FIELD, AggregateOptions())

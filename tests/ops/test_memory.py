@@ -62,7 +62,8 @@ from dataclasses import replace
 import numpy as np, pyarrow as pa
 import bucketlake
 from bucketlake.ops.rows.assign import EMPTY_PARTITION
-from bucketlake.ops.write.write import prepare_write, write_batches
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 
 folder, buffer, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 catalog = bucketlake.open(folder)

@@ -101,6 +101,7 @@ class _Session:
 
     def __init__(self, spark: SparkSession) -> None:
         self.conf = _Conf(spark)
+        self.createDataFrame = spark.createDataFrame
 
 
 class Bench:
@@ -111,6 +112,7 @@ class Bench:
         self.spark = lake.spark
         self.frames: dict[tuple[str, Need], str] = {}
         self._needs: list[Need] = []
+        self._answered = 0
         self._probe = Lake(_Session(lake.spark), lake.catalog)  # type: ignore[arg-type]
         self._probe.current_database = "db"
         monkeypatch.setattr(query, "pruned", self._pruned)
@@ -147,8 +149,18 @@ class Bench:
     def case(self, text: str) -> Case:
         """The query as the lake binds it."""
         self._needs = []
-        bound, frames = query.bind(self._probe, text)
+        bound, bound_frames = query.bind(self._probe, text)
+        frames = {name: self._named(frame) for name, frame in bound_frames.items()}
         return Case(text, bound.format(**frames) if frames else text, self._needs)
+
+    def _named(self, frame: Any) -> str:
+        """The view that stands for a frame: of rows read, or of metadata's few."""
+        if isinstance(frame, str):
+            return frame
+        self._answered += 1
+        name = f"answered_{self._answered}"
+        frame.createOrReplaceTempView(name)
+        return name
 
     # ---- answers
 

@@ -177,7 +177,7 @@ def test_nothing_but_unknown_is_raised_after_the_name_was_taken(damage: str) -> 
     published: list[bool] = []
 
     def plan(k: int, operation: str, path: str) -> Any:
-        if operation == "info" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
+        if operation == "read" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
             published.append(True)
             for n in range(2):
                 rival.commit([message(data_file(f"r{n}", sequences=(30 + n, 30 + n)))])
@@ -205,7 +205,7 @@ def test_a_base_that_expires_right_after_publishing_is_no_failure() -> None:
     published: list[bool] = []
 
     def plan(k: int, operation: str, path: str) -> None:
-        if operation == "info" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
+        if operation == "read" and path.endswith("snapshot-2") and store.has_snapshot(3) and not published:
             published.append(True)
             for n in range(5):  # enough to merge the manifests
                 rival.commit([message(data_file(f"r{n}", sequences=(30 + n, 30 + n)))])

@@ -79,7 +79,9 @@ def test_an_overwrite_of_partitions_takes_keys_from_the_others(lake: Lake) -> No
     assert handle.read().count() == len(found)
 
 
-def test_sparks_own_writer_is_refused_by_name(lake: Lake) -> None:
+def test_sparks_own_writer_moves_rows_of_their_keys(lake: Lake) -> None:
     table = create(lake, ["id"])
-    with pytest.raises(Exception, match="dynamic buckets"):
-        frame(lake, 0, 3, 1).write.format("bucketlake").mode("append").save(table.path)
+    for value in (1, 2):
+        rows = frame(lake, 0, 3, value, shift=value)
+        rows.write.format("bucketlake").mode("append").save(table.path)
+    check(lake, {1: (0, 1), 2: (3, 2)})

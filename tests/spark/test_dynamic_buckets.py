@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from tests.profile import first
 
-from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import placement, tasks
@@ -104,12 +103,12 @@ def test_discarding_removes_index_files(classic: Lake) -> None:
     assert not any(path.exists() for path in written)
 
 
-def test_sparks_own_writer_is_refused(lake: Lake) -> None:
+def test_sparks_own_writer_looks_keys_up(lake: Lake) -> None:
     table = create(lake)
-    with pytest.raises(Exception, match="dynamic buckets") as caught:
-        frame(lake, 10, 1).write.format("bucketlake").mode("append").save(table.path)
-    assert isinstance(caught.value, UnsupportedError) or "UnsupportedError" in str(caught.value)
-    assert table.latest_snapshot() is None
+    for value in (1, 2):
+        frame(lake, 10, value).write.format("bucketlake").mode("append").save(table.path)
+    check(table)
+    assert lake.table("db.t").read().count() == 10
 
 
 def test_a_large_first_load_is_not_shuffled_however_many_buckets_it_fills(

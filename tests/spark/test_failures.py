@@ -47,7 +47,7 @@ def _live_files(table) -> set[str]:
 
 UNFIT = {
     "id AS v": "missing=.*id",
-    "id, id AS v, id AS w": "unknown=.*w",
+    "id, id AS v, id AS w": "extra columns.*w",
     "id, 'x' AS v": "fit|cast",
     "id, array(id) AS v": "cannot safely cast",
     "cast(null AS bigint) AS id, id AS v": "[Nn]ull|NULL",

@@ -13,7 +13,7 @@ import pytest
 from bucketlake.catalog import open_catalog
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.sql import statements
+from bucketlake.sql import FRONT, statements
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import DataField, parse_type_text
@@ -105,7 +105,7 @@ def lake(tmp_path: Path) -> Lake:
     fields = [DataField(i, name, parse_type_text(kind)) for i, (name, kind) in enumerate(COLUMNS)]
     table = catalog.create_table("db.t", fields, partition_keys=["dt"])
     table.write_arrow(pa.table({"k": [1, 5, 7], "n": [1, 2, 3], "dt": ["x", "x", "y"]}))
-    return Lake(NoSpark(), catalog, statements.run)  # type: ignore[arg-type]
+    return Lake(NoSpark(), catalog, FRONT)  # type: ignore[arg-type]
 
 
 COLUMNS = [("k", "INT"), ("n", "INT"), ("dt", "STRING")]

@@ -53,7 +53,6 @@ REFUSED = {
     "scan.fallback-branch": "old",
     "scan.partitions": "dt=a",
     "path": "/elsewhere",
-    "write.merge-schema": "true",
 }
 
 

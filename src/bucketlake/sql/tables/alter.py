@@ -396,6 +396,7 @@ def _add_partitions(cursor: Cursor, if_not_exists: bool = False) -> Statement:
 
 
 _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
+    *tags.ALTERATIONS,
     (("SET", "TBLPROPERTIES"), _set),
     (("UNSET", "TBLPROPERTIES"), _reset),
     (("SET", "("), lambda cursor: _set(_back(cursor))),
@@ -415,7 +416,6 @@ _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     (("CHANGE", "COLUMN"), _change_column),
     (("CHANGE",), _change_column),
     (("MODIFY",), _modify),
-    *tags.ALTERATIONS,
 ]
 _REPLACE_COLUMNS = (
     "ALTER TABLE ... REPLACE COLUMNS is not supported for Paimon tables. Please use RENAME COLUMN, ALTER COLUMN TYPE, "
