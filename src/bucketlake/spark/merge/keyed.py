@@ -2,7 +2,8 @@
 
 An upsert reads nothing of the table: every row of the source is written under its key, whether or not the table has it.
 That is what the statement means where the condition is the equality of the whole key, both clauses write whole rows of
-the same values, the table keeps the last row of a key, and no two rows of the source have one key.
+the same values, the table keeps the last row of a key, no two rows of the source have one key, and keys that are equal
+to Spark are the same to the table (`ONE_FORM`).
 
 Spec: docs/spec/row_changes.md#merge
 """
@@ -32,8 +33,14 @@ from bucketlake.spark.read import reader
 from bucketlake.spark.types import quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
-from bucketlake.types.model import Root
+from bucketlake.types.model import MAX_LENGTH, DataType, Root
 from bucketlake.values import dataclass
+
+# Types of which every value has one form: not floating point (-0.0 equals 0.0), nor what is padded, cut or rounded.
+ONE_FORM = {
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.DECIMAL),
+    *(Root.VARCHAR, Root.VARBINARY),
+}
 
 TakeSource = Callable[["Snapshot | None"], Held]
 """The source's rows as of now, evaluated once, numbered; ConflictError where a source that reads the table itself would
@@ -133,6 +140,8 @@ class KeyedMerge:
             schema.primary_keys
         ):
             return False
+        if not all(_has_one_form(schema.field(key).type) for key in schema.primary_keys):
+            return False
         if not merge.only or {item.column for item in merge.equalities} != set(schema.primary_keys):
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
@@ -177,6 +186,12 @@ class KeyedMerge:
         rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
         return writer.write(self.spark, self.table, rows, request)
+
+
+def _has_one_form(kind: DataType) -> bool:
+    if kind.root in (Root.VARCHAR, Root.VARBINARY):
+        return kind.length == MAX_LENGTH
+    return kind.root in ONE_FORM
 
 
 def _plain(text: str) -> str:

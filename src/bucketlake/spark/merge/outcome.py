@@ -106,7 +106,8 @@ def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.
         value = _members(scope.old(item.name), item, own, 1, scope, types)
     if clause.kind == UPDATE and item.name in scope.schema.primary_keys:
         refused = F.raise_error(F.lit(f"{_MOVED} [column={item.name}]")).cast(spark_type(item.type))
-        value = F.when(value.eqNullSafe(scope.old(item.name)), value).otherwise(refused)
+        # The old value, not its equal: -0.0 equals 0.0 and is another key.
+        value = F.when(value.eqNullSafe(scope.old(item.name)), scope.old(item.name)).otherwise(refused)
     return value
 
 
