@@ -16,6 +16,7 @@ from tests.profile import examples
 
 import bucketlake
 from bucketlake.catalog import Catalog
+from bucketlake.env.env import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index.hash_index import decode_hashes
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes
@@ -163,13 +164,13 @@ def test_only_the_index_of_partitions_that_get_rows_is_read(catalog: Catalog, mo
     table = create(catalog)
     table.write_arrow(arrow([(pt, k, 0) for pt in "abc" for k in range(3)]))
     read: list[str] = []
-    real = bucketlake.env.LocalStorage.read
+    real = LocalStorage.read
 
     def spy(self: Any, path: str, offset: int = 0, length: int | None = None) -> bytes:
         read.append(path)
         return real(self, path, offset, length)
 
-    monkeypatch.setattr(bucketlake.env.LocalStorage, "read", spy)
+    monkeypatch.setattr(LocalStorage, "read", spy)
     table.write_arrow(numbered([1, 2], 1, "b"))
     assert len([path for path in read if "/index/index-" in path]) == 1, "known keys: looked up, and no new file"
 
