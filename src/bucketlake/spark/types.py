@@ -22,6 +22,7 @@ from bucketlake.spark.assignment import Rules, check_assignment, matched, member
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 MICROSECONDS = 6  # digits that Spark's timestamps have
+_NESTED = (T.StructType, T.ArrayType, T.MapType)
 _TO_SPARK: dict[Root, T.DataType] = {
     Root.BOOLEAN: T.BooleanType(),
     Root.TINYINT: T.ByteType(),
@@ -189,10 +190,25 @@ def _defaulted(column: Column, item: DataField) -> Column:
 def stored(column: Column, source: T.DataType, item: DataField, rules: Rules) -> Column:
     """A value of type `source` as one of a table's column; InvalidError where the rules do not let it be one."""
     target = spark_type(item.type)
-    if _same(source, target) or (item.type.root is Root.TIME and source.typeName().startswith("time(")):
+    if _same(source, target):
+        return column if source == _nullable(source) else column.cast(_nullable(source))
+    if item.type.root is Root.TIME and source.typeName().startswith("time("):
         return column
     check_assignment(source, target, item.name, rules)
-    return _assigned(column, source, target, rules, f"column={item.name}, type={type_text(item.type)}")
+    found = _assigned(column, source, target, rules, f"column={item.name}, type={type_text(item.type)}")
+    return found.cast(_nullable(target)) if isinstance(target, _NESTED) else found
+
+
+def _nullable(kind: T.DataType) -> T.DataType:
+    """The type with nothing inside it NOT NULL: Arrow takes no null of a type whose members may not be null, as Spark
+    has them. Whether a column's own members may be is asked of the values."""
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    return kind
 
 
 def _assigned(column: Column, source: T.DataType, target: T.DataType, rules: Rules, what: str) -> Column:
