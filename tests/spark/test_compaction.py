@@ -10,7 +10,7 @@ import bucketlake
 from bucketlake.errors import NotFoundError, UnsupportedError
 from bucketlake.ops.compact.append_compact import AppendUnit
 from bucketlake.spark.cluster import pack
-from bucketlake.spark.maintain import compaction
+from bucketlake.spark.maintain import jobs
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ def data_files(tmp_path: Path) -> set[str]:
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
 def test_full_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
     before = rows(lake)
     table = lake.table("db.t")
@@ -48,7 +48,7 @@ def test_full_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
 def test_append_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     lake.sql("CREATE TABLE db.t (id BIGINT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('bucket' = '-1')")
     for turn in range(5):
         lake.sql(f"INSERT INTO db.t VALUES ({turn}, 1), ({turn}, 2)")
@@ -82,7 +82,7 @@ def test_bucketed_append_writes_compact_too(lake: bucketlake.Lake) -> None:
 def test_a_failing_unit_leaves_the_table_and_no_file(
     lake: bucketlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
 ) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
     table = lake.table("db.t")
     gone = table.files()[0]

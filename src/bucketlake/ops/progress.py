@@ -3,6 +3,7 @@
     Progress                            rows, bytes, units done and to come, commits, seconds, time left; one picture
     Meter(operation, table, …)          counts, and tells `on_progress` of each change
     Bar(stream)                         an `on_progress` that draws one line of text where the stream is a terminal
+    stopping(event), refuse_stopped()   how threads at work end soon after the one that waits for them was interrupted
 
 What `on_progress` raises, KeyboardInterrupt too, stops the operation as Ctrl-C does: what is finished stays.
 
@@ -11,7 +12,9 @@ Spec: docs/spec/maintenance.md#progress
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -104,6 +107,31 @@ class Meter:
         if self._tell is not None:
             self.now = replace(self.now, seconds=(self._clock.now_millis() - self._started) / 1000)
             self._tell(self.now)
+
+
+class Stopped(BaseException):
+    """The operation that this thread works for was stopped; what it was writing is to be removed."""
+
+
+_here = threading.local()
+
+
+@contextmanager
+def stopping(event: threading.Event) -> Iterator[None]:
+    """In the block, this thread's work ends with Stopped soon after the event is set."""
+    before = getattr(_here, "event", None)
+    _here.event = event
+    try:
+        yield
+    finally:
+        _here.event = before
+
+
+def refuse_stopped() -> None:
+    """Raise Stopped where this thread's work is to end. Called between batches of rows: it costs nothing."""
+    event: threading.Event | None = getattr(_here, "event", None)
+    if event is not None and event.is_set():
+        raise Stopped
 
 
 class Stream(Protocol):

@@ -21,6 +21,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.compact.job import Compacting, Job, run_job
+from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.rows.read import read_split
@@ -87,6 +89,11 @@ class AppendUnit:
     def size(self) -> int:
         """Bytes of the files."""
         return sum(file.file_size for file in self.files)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the files."""
+        return sum(file.row_count for file in self.files)
 
     @property
     def groups(self) -> Iterator[tuple[DataFile, ...]]:
@@ -337,34 +344,58 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
     try:
-        return compact_append(store, full=False, run=run or merge_here, buckets=buckets)
+        return _at_once(store, AppendPlan(full=False, buckets=buckets), run or merge_here)
     except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
 
-def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
-    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
-    return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
-
-
-def compact_append(
-    store: Store,
-    full: bool = True,
-    partitions: PartitionFilter | None = None,
-    run: Run = merge_here,
-    buckets: frozenset[BucketKey] | None = None,
-) -> Snapshot | None:
-    """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.
-
-    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
-    `write-only` does not matter: this is the dedicated compaction.
-    """
+def _at_once(store: Store, plan: AppendPlan, run: Run) -> Snapshot | None:
+    """All that is due by one commit, planned anew where another one came first."""
     commit = Commit(store, new_commit_user(store))
 
     def once(attempt: Attempt) -> Snapshot | None:
-        units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+        base = attempt.on(store.latest_snapshot())
+        units = [] if base is None else plan.units(store, base, None)
         messages = attempt.made(run(store, units) if units else [])
         return commit.commit(messages, outcome=attempt.outcome) if messages else None
 
     return Attempts(store, commit.abort).run(once)
+
+
+def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
+    return run_units(store, units, rewritten)
+
+
+def rewritten(store: Store, unit: AppendUnit) -> list[CommitMessage]:
+    """`compact_files` as the work of a job."""
+    return [compact_files(store, unit)]
+
+
+@dataclass(frozen=True)
+class AppendPlan(Compacting):
+    """What a compaction of an append table does, as a job. `full`, `partitions`, `buckets`: as `plan_append`;
+    `numbers`: of each partition, buckets of these numbers only."""
+
+    full: bool = True
+    partitions: PartitionFilter | None = None
+    buckets: frozenset[BucketKey] | None = None
+    numbers: frozenset[int] | None = None
+    work: Work = rewritten
+
+    def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[AppendUnit]:
+        """See Plan."""
+        wanted = self.buckets if only is None or self.buckets is None else only & self.buckets
+        units = plan_append(store, base, self.full, self.partitions, only if wanted is None else wanted)
+        return units if self.numbers is None else [unit for unit in units if unit.bucket in self.numbers]
+
+
+def compact_append(store: Store, plan: AppendPlan | None = None, run: Runner = here) -> Snapshot | None:
+    """Compact an append table and commit it, in parts as they finish; the newest COMPACT snapshot, None where there was
+    nothing to do.
+
+    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
+    `write-only` does not matter: this is the dedicated compaction.
+    """
+    return run_job(Job.of(store, plan or AppendPlan()), run)
