@@ -178,15 +178,13 @@ class Job:
         if done.error is not None:
             group.broken = True
             self._note(unit, done.error)
-        else:
-            self.meter.add(1, unit.row_count, unit.size)
-        if group.left:
-            return
-        if group.broken:
+        if not group.left and group.broken:
             self._drop([group])
-        elif group.messages:
+        elif not group.left and group.messages:
             self.since = self.since if self.ready else self._now()
             self.ready.append(group)
+        if done.error is None:
+            self.meter.add(1, unit.row_count, unit.size)
 
     def _note(self, unit: Any, error: BaseException) -> None:
         """A unit failed: others came first, or the job cannot go on."""
@@ -195,13 +193,15 @@ class Job:
         gone = isinstance(error, NotFoundError) and has_moved(self.store, self.base)
         if gone or type(error) is ConflictError:
             self.reason = error
-            self._lose(unit)
+            self.left.add(self.plan.place(unit))
         else:
             self.failed = self.failed or error
 
-    def _lose(self, unit: Any) -> None:
-        self.left.add(self.plan.place(unit))
-        self.meter.lose()
+    def _lose(self, units: Iterable[Any]) -> None:
+        places = [self.plan.place(unit) for unit in units]
+        self.left.update(places)
+        if places:
+            self.meter.lose(len(places))
 
     def _drop(self, groups: Iterable[Group]) -> None:
         with suppress(Exception):  # what stays is an orphan
@@ -255,12 +255,10 @@ class Job:
             raise
         lost = [groups[place] for place in done.lost]
         self._drop(lost)
-        for group in lost:
-            for unit in group.units:
-                self._lose(unit)
         self.reason = done.reason or self.reason
+        self.snapshot = done.snapshot or self.snapshot
+        self._lose(unit for group in lost for unit in group.units)
         if done.snapshot is not None:
-            self.snapshot = done.snapshot
             self.meter.commit()
         return []
 

@@ -150,7 +150,8 @@ class Flow:
     def skip(self, unwanted: Callable[[Task], bool]) -> None:
         """See Running."""
         for future, call in self._futures:
-            if all(unwanted(task) for task in call.tasks.values()) and future.cancel():
+            unbegun = not future.cancelled() and all(unwanted(task) for task in call.tasks.values())
+            if unbegun and future.cancel():
                 self._told.put([])
 
     def stop(self) -> list[Done]:
