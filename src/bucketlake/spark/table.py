@@ -141,12 +141,12 @@ class LakeTable(History):
         condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
         policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
         long ("1 d"). `order`, clustering, is not supported yet. What is finished is committed on the way, and before
-        Ctrl-C, or an error of `on_progress`, ends the call.
+        Ctrl-C, or an error of `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
         Spec: docs/procedures.md#compact
         """
         if order is not None:
             raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
-        request = compaction.Request(partitions, where, full, idle)
+        request = compaction.Request(partitions, where, full, idle, options.pop("buckets", None))
         return compaction.compact(self.spark, self.table.with_options(options), request, on_progress)
 
     def rescale(

@@ -160,20 +160,22 @@ def compact(
 
     Errors: InvalidError (partitions, condition, buckets), UnsupportedError, ConflictError.
     """
+    job, placed = prepared(spark, table, request, on_progress)
+    return after_commit(job.store, run_job(job, runner(spark)) or placed, dedicated=True)
+
+
+def prepared(
+    spark: SparkSession, table: Table, request: Request, on_progress: OnProgress | None = None
+) -> tuple[Job, Snapshot | None]:
+    """The compaction that a request means, to be run; what comes before it is done: the snapshot of that, if any."""
     store = table.for_writing().store
-    job = _job(spark, store, request, on_progress)
-    placed = _placed(spark, store, both(_filter(spark, store, request), worth_compacting(store)), on_progress)
-    return after_commit(store, run_job(job, runner(spark)) or placed, dedicated=True)
-
-
-def _job(spark: SparkSession, store: Store, request: Request, on_progress: OnProgress | None) -> Job:
-    """The compaction that a request means; nothing is read or written."""
     wanted = both(_filter(spark, store, request), worth_compacting(store))
     buckets = None
     if request.buckets is not None:
         fixed = store.schema.bucket_mode is BucketMode.FIXED
         buckets = parse_buckets(request.buckets, store.schema.bucket) if fixed else frozenset({0})
-    return compaction_job(store, Compaction(request.full, wanted, buckets), on_progress)
+    job = compaction_job(store, Compaction(request.full, wanted, buckets), on_progress)
+    return job, _placed(spark, store, wanted, on_progress)
 
 
 def _placed(
