@@ -255,6 +255,9 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)
+    kept = store.find_snapshot(span.kept.id)
+    if kept is None or kept.uuid != span.kept.uuid:
+        return ExpireResult(len(span.gone))  # it was taken back: what it dropped may be live again, and is left alone
     files = remove(store, removal, config.clean_folders)
     _write_hint(store, store.paths.earliest_hint, span.kept.id)
     return ExpireResult(len(span.gone), 0, files)
