@@ -40,7 +40,7 @@ ROOMS = (
         "ops.rebase",
     ),
     *("ops.system", "ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs"),
-    *("ops.clean", "history", "table", "catalog_tables", "catalog"),
+    *("ops.clean", "history", "table", "catalog_tables", "catalog", "maintenance"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
