@@ -3,7 +3,7 @@
 Wall time says little on a machine that others use. User and system time of the whole tree (Spark's JVM, its Python
 workers, peers) are read from /proc after each test that took long enough to tell; short ones before it are part of its
 figure, a file's is whole. Linux only, and in one process (no `-n`).
-`TESTS_COST=<file>` keeps the figures, a line of JSON a test.
+`TESTS_COST=<file>` keeps the figures, a line of JSON a reading.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class Cost:
     def _count(self, test: str) -> None:
         after = core_seconds(os.getpid())
         self.tests[test] = self.tests.get(test, 0.0) + after - self.before
+        if path := os.environ.get("TESTS_COST"):
+            with open(path, "a") as out:
+                out.write(json.dumps({"test": test, "seconds": round(after - self.before, 2)}) + "\n")
         self.at, self.before = time.monotonic(), after
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -54,9 +57,6 @@ class Cost:
             for name, seconds in sorted(found.items(), key=lambda pair: -pair[1])[:40]:
                 terminalreporter.line(f"{seconds:8.2f} {name}")
             terminalreporter.line("")
-        if path := os.environ.get("TESTS_COST"):
-            with open(path, "a") as out:
-                out.writelines(json.dumps({"test": t, "seconds": round(s, 3)}) + "\n" for t, s in self.tests.items())
 
 
 def core_seconds(root: int) -> float:

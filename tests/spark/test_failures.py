@@ -186,13 +186,13 @@ def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str)
         arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     waited = threading.Event()
-    for _ in range(600):
+    for _ in range(3000):
         if reached.exists() or writer.poll() is not None:
             break
         waited.wait(0.1)
-    assert reached.exists()
     os.killpg(writer.pid, signal.SIGKILL)
     writer.wait()
+    assert reached.exists()
     assert len(table.snapshots()) == 1
     assert table.read().count() == 5
     table.write(classic.spark.range(5, 50_005).selectExpr("id", "id AS v"))
