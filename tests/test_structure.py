@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,22 @@ def _imports(path: Path) -> list[tuple[Any, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+def of_every_module(check: Callable[[Path], None]) -> Callable[[], None]:
+    """A test of all modules: a rule takes a moment, a test of its own for each module would take longer."""
+
+    def test() -> None:
+        problems = []
+        for path in MODULES:
+            try:
+                check(path)
+            except (AssertionError, pytest.fail.Exception) as error:
+                problems.append(str(error))
+        assert not problems, "\n".join(problems)
+
+    return test
+
+
+@of_every_module
 def test_imports_only_earlier_rooms(path: Path) -> None:
     if (path.stem == "__init__" and not _imports(path)) or (path.parent == PACKAGE and path.stem == "__init__"):
         return
@@ -114,7 +130,7 @@ def test_imports_only_earlier_rooms(path: Path) -> None:
         assert _room(module) <= own, f"{_name(path)}:{node.lineno} imports bucketlake.{module} from a later room"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_imports_stand_on_top(path: Path) -> None:
     for node in _nodes(path):
         if isinstance(node, ast.FunctionDef):
@@ -122,14 +138,14 @@ def test_imports_stand_on_top(path: Path) -> None:
             assert not inner, f"{_name(path)}:{inner[0].lineno} imports inside {node.name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_only_spark_and_what_follows_knows_pyspark(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "sql"):
         return
     assert not re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE), _name(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_public_spark_api_only(path: Path) -> None:
     found = re.search(r"\._jvm|\._jdf|\._jsparkSession|\.rdd\b|py4j|\._sc\b|_gateway", path.read_text())
     assert found is None, f"{_name(path)} reaches behind Spark's public API: {found.group() if found else ''}"
@@ -141,7 +157,7 @@ EFFECTS = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_effects_only_in_env(path: Path) -> None:
     if path.parent.name == "env" or _name(path) in LOCAL_DISK:
         return
@@ -159,7 +175,7 @@ def _functions(path: Path) -> list[ast.FunctionDef]:
     return [node for node in _nodes(path) if isinstance(node, ast.FunctionDef)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_soft_caps(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= LONG_MODULES.get(_name(path), 600), f"{_name(path)} is too long: split it"
@@ -195,7 +211,7 @@ def test_what_is_loaded_late(code: str, also: tuple[str, ...], tmp_path: Path) -
     assert not {*LATE, *also} & {*loaded}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_libraries_come_late(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] in ("sql", "lazy.py"):  # a statement is parsed in the driver, always
         return
