@@ -182,7 +182,7 @@ def test_new_keys_are_dealt_out_to_all_assigners(tmp_path: Path) -> None:
     table = create(tmp_path, **limits)
     put(table, [(key, 1, key, 0) for key in range(5)])
     assert {file.bucket for file in table.files()} == {0, 1, 2}
-    put(table, [(key, 1, key, 0) for key in range(5, 9)])
+    put(table, [(key, 1, key, 0) for key in range(5, 9)], indexed=True)
     assert {file.bucket for file in table.files()} == {0, 1, 2, 3, 4}  # the third bucket had room
     assert len(state_of(table)) == 9
 
