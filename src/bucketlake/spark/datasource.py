@@ -33,6 +33,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -87,19 +88,19 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if isinstance(handle.view, SystemTable):
             return MetadataReader(handle, tuple(self._fields(handle)), self._where(handle))
 
-        def once() -> tuple[Table, Predicate | None, Sequence[Split]]:
+        def once() -> tuple[Table, Predicate | None, Sequence[tuple[Store, Plan]]]:
             table, selection = handle.as_of()
             where = self._where(table)
-            return table, where, table.planned(where, selection).splits
+            return table, where, table.planned(where, selection).parts(table.store)
 
-        table, where, splits = on_newest(handle.store, once)
+        table, where, parts = on_newest(handle.store, once)
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
             raise InvalidError(
                 "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
             )
         view = table.view if isinstance(table.view, RowView) else None
-        return SplitReader(_Rows(table.store, view, tuple(fields), where), splits)
+        return SplitReader([(_Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
@@ -150,8 +151,9 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
 @dataclass
 class SplitPartition(InputPartition):  # type: ignore[misc]
-    """One split as Spark's unit of reading."""
+    """One split as Spark's unit of reading, and which branch it is of."""
 
+    branch: int
     split: Split
 
 
@@ -168,19 +170,21 @@ class _Rows:
 class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
-    def __init__(self, rows: _Rows, splits: Sequence[Split]) -> None:
-        self._rows, self._splits = rows, splits
+    def __init__(self, branches: Sequence[tuple[_Rows, Sequence[Split]]]) -> None:
+        self._rows = [rows for rows, _ in branches]
+        self._splits = [(branch, split) for branch, (_, splits) in enumerate(branches) for split in splits]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a split."""
-        return [SplitPartition(split) for split in self._splits]
+        return [SplitPartition(branch, split) for branch, split in self._splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The live rows of one split."""
         if isinstance(partition, SplitPartition):
-            fields, names = self._rows.fields, [f.name for f in self._rows.fields]
-            for batch in read_view(self._rows.store, self._rows.view, partition.split, names, self._rows.where):
-                yield spark_batch(batch, fields)
+            rows = self._rows[partition.branch]
+            names = [f.name for f in rows.fields]
+            for batch in read_view(rows.store, rows.view, partition.split, names, rows.where):
+                yield spark_batch(batch, rows.fields)
 
 
 class MetadataReader(DataSourceReader):  # type: ignore[misc]

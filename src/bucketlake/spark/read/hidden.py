@@ -9,6 +9,8 @@ Spec: docs/sql/system-tables.md#metadata-columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,12 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
 
     Errors: UnsupportedError for a file's path or a row's place where rows are merged.
     """
+    parts = plan.parts(table.store)
+    frames = [_of_branch(spark, replace(table, store=place), part, wanted) for place, part in parts]
+    return reduce(DataFrame.union, frames)
+
+
+def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
     schema, splits = table.schema, plan.splits
     placed = FILE_PATH in wanted.hidden or ROW_INDEX in wanted.hidden
     if placed:

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import pc
+from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
@@ -82,8 +84,8 @@ def max_partition(lake: Lake, text: str) -> str:
 
 
 def _greatest(store: Store) -> str | None:
-    snapshot = store.latest_snapshot()
-    entries = [] if snapshot is None else live_entries(store, snapshot)
+    shown = shown_branches(store, Selection(store.latest_snapshot()))
+    entries = [entry for branch, snapshot, _ in shown for entry in live_entries(branch, snapshot)]
     partitions = list(dict.fromkeys(entry.partition for entry in entries))
     if not partitions:
         return None
