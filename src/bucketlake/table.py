@@ -46,7 +46,7 @@ from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names, first_rows
-from bucketlake.ops.scan.fallback import ALONE, check_branches, other_branch, plan_branches, shown_branches
+from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
@@ -195,7 +195,7 @@ class Table(History):
             table, selection = self.as_of(options)
             column_names(table.schema, columns)
             predicate = table.predicate(where)
-            return table, table.planned(predicate, selection), predicate
+            return table, table.scanned(predicate, selection), predicate
 
         return on_newest(self.store, once)
 
@@ -208,14 +208,19 @@ class Table(History):
         scan = Scan(predicate, selection)
         if isinstance(self.view, SystemTable):
             raise InvalidError("a system table of metadata is read without a plan", table=self.name)
-        view = self.view
-        return plan_branches(self.store, scan, lambda store, one: one if view is None else view.narrowed(store, one))
+        return fallback.plan_branches(self.store, scan, self.view)
+
+    def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
+        """As `planned`, of a read that `read.allow.fullScan` may refuse."""
+        found = self.planned(predicate, selection)
+        fallback.refuse_full_scan(self.store, found)
+        return found
 
     def partitions(self) -> list[dict[str, str]]:
         """The partitions that have files, as column → text, sorted."""
         if not self.store.schema.partition_keys:
             return []
-        shown = shown_branches(self.store, Selection(self.latest_snapshot()))
+        shown = fallback.shown_branches(self.store, Selection(self.latest_snapshot()))
         only = [(store, snapshot, EntryFilter(partitions=chosen)) for store, snapshot, chosen in shown]
         found = {entry.partition for store, snapshot, some in only for entry in live_entries(store, snapshot, some)}
         texts = [self.store.paths.partition_texts(partition) for partition in found]
@@ -310,7 +315,7 @@ class Table(History):
         """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
         here do not honour; InvalidError for a system table."""
         self._check_writable()
-        return self if other_branch(self.store) is None else self.with_options(ALONE)
+        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
 
     def _check_writable(self) -> None:
         refuse_undelivered(self._rows("write to").schema)
@@ -554,7 +559,7 @@ class Table(History):
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
             refuse_change(base, following, changes)
-            check_branches(store, base.options, following.options)
+            fallback.check_branches(store, base.options, following.options)
             self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()

@@ -91,7 +91,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         def once() -> tuple[Table, Predicate | None, Sequence[tuple[Store, Plan]]]:
             table, selection = handle.as_of()
             where = self._where(table)
-            return table, where, table.planned(where, selection).parts(table.store)
+            return table, where, table.scanned(where, selection).parts(table.store)
 
         table, where, parts = on_newest(handle.store, once)
         fields = self._fields(table)

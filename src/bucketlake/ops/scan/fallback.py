@@ -11,7 +11,7 @@ Spec: docs/spec/reading.md#fallback-branches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.incremental import plan_read
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, select_snapshot, time_of
+from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import restrict
@@ -31,7 +32,6 @@ FALLBACK, PRIMARY = "scan.fallback-branch", "scan.primary-branch"
 BRANCH_KEYS = (FALLBACK, PRIMARY)
 ALONE: Mapping[str, Any] = {FALLBACK: "", PRIMARY: ""}  # dynamic options that read one branch
 _OF_ONE = frozenset([*TRAVEL_KEYS, *BRANCH_KEYS, "scan.version", "branch", "bucket"])
-Narrow = Callable[[Store, Scan], Scan]
 
 
 def other_branch(store: Store) -> str | None:
@@ -52,9 +52,9 @@ def check_branches(store: Store, before: Mapping[str, str], after: Mapping[str, 
             )
 
 
-def plan_branches(store: Store, scan: Scan, narrow: Narrow) -> Plan:
-    """The plan of a batch read: of this branch, and of the other where options name one. `narrow`: the scan of a table
-    as the one of a view of it.
+def plan_branches(store: Store, scan: Scan, view: RowView | None = None) -> Plan:
+    """The plan of a batch read of a table or of a view of its rows: of this branch, and of the other where options name
+    one.
 
     Errors: as `plan_read`; NotFoundError for a branch that is gone, InvalidError where its columns are others.
     """
@@ -62,15 +62,19 @@ def plan_branches(store: Store, scan: Scan, narrow: Narrow) -> Plan:
     own = replace(scan, selection=selection)
     name = other_branch(store)
     if name is None or selection.span is not None:
-        return plan_read(store, narrow(store, own))
+        return plan_read(store, _narrowed(store, own, view))
     other, chosen = beside(store, selection, name)
-    theirs = narrow(other, replace(scan, selection=chosen))
-    own = narrow(store, own)
+    theirs = _narrowed(other, replace(scan, selection=chosen), view)
+    own = _narrowed(store, own, view)
     if _is_first(store):
         theirs = _less(other, theirs, partitions_of(store, own))
     else:
         own = _less(store, own, partitions_of(other, theirs))
     return replace(plan_read(store, own), beside=((other, plan_read(other, theirs)),))
+
+
+def _narrowed(store: Store, scan: Scan, view: RowView | None) -> Scan:
+    return scan if view is None else view.narrowed(store, scan)
 
 
 def beside(store: Store, selection: Selection, name: str) -> tuple[Store, Selection]:
@@ -94,6 +98,20 @@ def partitions_of(store: Store, scan: Scan) -> frozenset[bytes]:
     keys = store.schema.partition_keys
     only = restrict(scan.where, keys) if scan.where is not None and keys else None
     return frozenset(entry.partition for entry in live_entries(store, snapshot, EntryFilter(partition=only)))
+
+
+def refuse_full_scan(store: Store, found: Plan) -> None:
+    """InvalidError where a read of a partitioned table leaves out no file and `read.allow.fullScan` is false."""
+    if store.options.get("read.allow.fullScan") or not store.schema.partition_keys:
+        return
+    parts = [(place, part) for place, part in found.parts(store) if part.snapshot is not None]
+    every = sum(len(live_entries(place, part.snapshot)) for place, part in parts if part.snapshot is not None)
+    if sum(len(part.entries) for _, part in parts) >= every:
+        raise InvalidError(
+            "Full scan is not supported.",
+            table=store.paths.root,
+            remedy="name partitions in the condition, or set 'read.allow.fullScan' = 'true'",
+        )
 
 
 Shown = tuple[Store, Snapshot, "frozenset[bytes] | None"]

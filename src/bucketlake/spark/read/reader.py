@@ -108,7 +108,7 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
 
 
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:
-    found = table.planned(need.predicate, selection)
+    found = table.scanned(need.predicate, selection)
     if need.limit is not None and need.predicate is None and table.view is None:
         return _enough(table.store, found, need.limit)
     return found
