@@ -46,9 +46,9 @@ from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names, first_rows
-from bucketlake.ops.scan.incremental import plan_read
+from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
-from bucketlake.ops.scan.scan import Plan, Scan, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.batches import BatchName, Once
@@ -181,12 +181,12 @@ class Table(History):
     def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
         """The live data files that may hold matching rows, by partition and bucket, newest last."""
         table, planned, _ = self._planned(where, None, options)
-        paths = table.store.paths
         found = []
-        for entry in planned.entries:
-            path = paths.file_path(paths.bucket_dir(entry.partition, entry.bucket), entry.file)
-            texts = paths.partition_texts(entry.partition)
-            found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+        for store, part in planned.parts(table.store):
+            for entry in part.entries:
+                path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
+                texts = store.paths.partition_texts(entry.partition)
+                found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
         return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
 
     def _planned(
@@ -196,7 +196,7 @@ class Table(History):
             table, selection = self.as_of(options)
             column_names(table.schema, columns)
             predicate = table.predicate(where)
-            return table, table.planned(predicate, selection), predicate
+            return table, table.scanned(predicate, selection), predicate
 
         return on_newest(self.store, once)
 
@@ -209,14 +209,21 @@ class Table(History):
         scan = Scan(predicate, selection)
         if isinstance(self.view, SystemTable):
             raise InvalidError("a system table of metadata is read without a plan", table=self.name)
-        return plan_read(self.store, scan if self.view is None else self.view.narrowed(self.store, scan))
+        return fallback.plan_branches(self.store, scan, self.view)
+
+    def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
+        """As `planned`, of a read that `read.allow.fullScan` may refuse."""
+        found = self.planned(predicate, selection)
+        fallback.refuse_full_scan(self.store, found)
+        return found
 
     def partitions(self) -> list[dict[str, str]]:
         """The partitions that have files, as column → text, sorted."""
-        snapshot = self.latest_snapshot()
-        if snapshot is None or not self.store.schema.partition_keys:
+        if not self.store.schema.partition_keys:
             return []
-        found = {entry.partition for entry in live_entries(self.store, snapshot)}
+        shown = fallback.shown_branches(self.store, Selection(self.latest_snapshot()))
+        only = [(store, snapshot, EntryFilter(partitions=chosen)) for store, snapshot, chosen in shown]
+        found = {entry.partition for store, snapshot, some in only for entry in live_entries(store, snapshot, some)}
         texts = [self.store.paths.partition_texts(partition) for partition in found]
         return sorted(texts, key=lambda item: list(item.values()))
 
@@ -250,10 +257,10 @@ class Table(History):
         if limit is not None:
             return first_rows(table._batches(planned, names, predicate), schema, limit)
 
-        def read(split: Split) -> list[pa.RecordBatch]:
-            return list(read_view(table.store, table._row_view, split, names, predicate))
+        def read(place: tuple[Store, Split]) -> list[pa.RecordBatch]:
+            return list(read_view(place[0], table._row_view, place[1], names, predicate))
 
-        parts = parallel(read, planned.splits, THREADS)
+        parts = parallel(read, planned.splits_of(table.store), THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
 
     def to_batches(
@@ -266,8 +273,8 @@ class Table(History):
         return table._batches(planned, column_names(table.schema, columns), predicate)
 
     def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        for split in planned.splits:
-            yield from read_view(self.store, self._row_view, split, names, predicate)
+        for store, split in planned.splits_of(self.store):
+            yield from read_view(store, self._row_view, split, names, predicate)
 
     # ---- write
 
@@ -306,11 +313,14 @@ class Table(History):
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
-        """The same table, or UnsupportedError if it has options that writers here do not honour; InvalidError for a
-        system table."""
+        """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
+        here do not honour; InvalidError for a system table."""
+        self._check_writable()
+        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
+
+    def _check_writable(self) -> None:
         refuse_undelivered(self._rows("write to").schema)
         warn_of_undone(self.name, self.path, self.schema.options)
-        return self
 
     def _rows(self, action: str) -> Table:
         if self.view is not None:
@@ -521,7 +531,9 @@ class Table(History):
         return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
 
     def _history(self, writing: bool = False) -> Store:
-        return self.for_writing().store if writing else self.store
+        if writing:
+            self._check_writable()
+        return self.store
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store
@@ -556,6 +568,7 @@ class Table(History):
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
             refuse_change(base, following, changes)
+            fallback.check_branches(store, base.options, following.options)
             self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()

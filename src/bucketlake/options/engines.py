@@ -15,7 +15,7 @@ _SPARK = (
         call("leave it out: TIMESTAMP is TIMESTAMP_NTZ in Spark, CAST it where that is not wanted"),
         "Spark sees TIMESTAMP as its own TIMESTAMP.",
     ),
-    Option("read.allow.fullScan", "bool", "true", call("leave it out"), "Whether reads may leave partitions unnamed."),
+    Option("read.allow.fullScan", "bool", "true", HONOURED, "Whether reads of partitioned tables may open every file."),
     Option("read.changelog", "bool", "false", call("read the system table $audit_log"), "Reads give kinds of changes."),
     Option("read.stream.ignore-expired", "bool", "false", HONOURED, "Streams pass over snapshots that have expired."),
     Option("read.stream.maxBytesPerTrigger", "long", None, HONOURED, "Bytes of one batch of a stream."),

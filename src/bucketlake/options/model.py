@@ -43,6 +43,8 @@ ENGINE = Effect("kept", why="another engine or catalog only")
 EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
 VARIANTS = Effect("kept", why="VARIANT columns only, which are refused")
 
+FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
+
 READS = Effect("refused", "reads")
 WRITES = Effect("refused", "writes")
 CALLS = Effect("refused", "calls")
