@@ -38,8 +38,11 @@ from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
-from bucketlake.ops.compact.maintain import Wanted, after_write, compact
-from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.compact.compaction import Compaction, compaction_job
+from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.maintain import after_write
+from bucketlake.ops.compact.postpone_compact import PendingPlan
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice, advise
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
@@ -412,6 +415,7 @@ class Table(History):
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
         full: bool = True,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
@@ -420,21 +424,21 @@ class Table(History):
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
         partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
         rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
-        compacted anew, as often as is reasonable.
+        compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
+        `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
         Errors: InvalidError, UnsupportedError, ConflictError.
-        Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
+        Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         chosen = both(chosen, worth_compacting(table.store))
-        if not table.schema.primary_keys:
-            done = append_compact.compact_append(table.store, full, chosen)
-        else:
-            if table.schema.bucket_mode is BucketMode.POSTPONE:
-                placed = place_pending(table.store, chosen)
-            else:
-                placed = rescale_due(table.store, chosen)
-            done = compact(table.store, Wanted(full, chosen)) or placed
+        placed: Snapshot | None = None
+        if table.schema.bucket_mode is BucketMode.POSTPONE:
+            plan = PendingPlan(chosen)
+            placed = run_job(Job.of(table.store, plan, "place pending rows", on_progress))
+        elif table.schema.primary_keys:
+            placed = rescale_due(table.store, chosen)
+        done = run_job(compaction_job(table.store, Compaction(full, chosen), on_progress)) or placed
         return after_commit(table.store, done, dedicated=True)
 
     def rescale(

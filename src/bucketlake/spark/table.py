@@ -15,6 +15,7 @@ from bucketlake.history import History
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.stream.batches import BatchName
@@ -174,6 +175,7 @@ class LakeTable(History):
         order: str | None = None,
         full: bool = True,
         idle: str | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the table as of now; the COMPACT snapshot, None where there was nothing to do.
@@ -181,13 +183,14 @@ class LakeTable(History):
         `partitions`: specs, or text such as "dt=2024-01-01;dt=2024-01-02", all or some partition columns; or `where`: a
         condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
         policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
-        long ("1 d"). `order`, clustering, is not supported yet.
+        long ("1 d"). `order`, clustering, is not supported yet. What is finished is committed on the way, and before
+        Ctrl-C, or an error of `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
         Spec: docs/procedures.md#compact
         """
         if order is not None:
             raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
-        request = compaction.Request(partitions, where, full, idle)
-        return compaction.compact(self.spark, self.table.with_options(options), request)
+        request = compaction.Request(partitions, where, full, idle, options.pop("buckets", None))
+        return compaction.compact(self.spark, self.table.with_options(options), request, on_progress)
 
     def rescale(
         self,
