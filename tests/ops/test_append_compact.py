@@ -104,6 +104,13 @@ def test_bucketed_full_with_vectors_takes_what_is_left() -> None:
     assert sizes(pick_bucketed(files(90, 90), {"f1": "index-1"}, RULE, True)) == [[90]]
 
 
+@pytest.mark.parametrize("min_files", [1, 2])
+def test_bucketed_full_takes_what_writes_would_merge(min_files: int) -> None:
+    rule = AppendRule(100, 70, 4, min_files, 0.2, 1000)
+    assert sizes(pick_bucketed(files(10, 10), {}, rule, True)) == [[10, 10]]
+    assert sizes(pick_bucketed(files(10), {}, rule, True)) == []
+
+
 def test_bucketed_full_takes_every_file_where_that_is_wanted() -> None:
     always = AppendRule(100, 70, 4, 5, 0.2, 1000, always=True)
     assert sizes(pick_bucketed(files(90, 90), {}, always, True)) == [[90, 90]]

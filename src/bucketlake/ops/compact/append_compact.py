@@ -147,18 +147,19 @@ def pick_bucketed(
 ) -> list[list[DataFile]]:
     """Runs of files of one bucket that lie side by side in the order of their sequence numbers.
 
-    `full`: everything after the large files at the start, if most of it is small; else windows of `min_files` files
-    within twice the target size, one behind the other.
+    `full`: everything after the large files at the start, if most of it is small; else, and where that is nothing,
+    windows of `min_files` files within twice the target size, one behind the other.
     Spec: docs/spec/append_compaction.md#bucketed
     """
     ordered = sorted(files, key=_in_order)
-    if full:
-        return _whole(ordered, vectors, rule)
+    if full and (rest := _whole(ordered, vectors, rule)):
+        return rest
     picked: list[list[DataFile]] = []
     window: list[DataFile] = []
+    fewest = max(rule.min_files, 2) if full else rule.min_files
     for file in ordered:
         window.append(file)
-        if len(window) >= rule.min_files:
+        if len(window) >= fewest:
             picked.append(window)
             window = []
         elif sum(one.file_size for one in window) >= 2 * rule.target:

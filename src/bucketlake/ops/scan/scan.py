@@ -100,21 +100,32 @@ class Scan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read: live files that may hold matching rows, and the same files packed into splits."""
+    """What to read: live files that may hold matching rows, and the same files packed into splits. `beside`: what is
+    read of another branch, with its store."""
 
     snapshot: Snapshot | None
     entries: tuple[ManifestEntry, ...]
     splits: tuple[Split, ...]
+    beside: tuple[tuple[Store, Plan], ...] = ()
 
     @property
     def row_count(self) -> int:
         """Rows stored in the files, superseded ones included."""
-        return sum(entry.file.row_count for entry in self.entries)
+        own = sum(entry.file.row_count for entry in self.entries)
+        return own + sum(other.row_count for _, other in self.beside)
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(entry.file.file_size for entry in self.entries)
+        return sum(entry.file.file_size for entry in self.entries) + sum(other.size for _, other in self.beside)
+
+    def parts(self, store: Store) -> list[tuple[Store, Plan]]:
+        """The plan by branch: each with the store to read it with, `store` for the table's own."""
+        return [(store, replace(self, beside=()) if self.beside else self), *self.beside]
+
+    def splits_of(self, store: Store) -> list[tuple[Store, Split]]:
+        """All splits, each with the store to read it with."""
+        return [(place, split) for place, part in self.parts(store) for split in part.splits]
 
 
 def plan(store: Store, scan: Scan | None = None) -> Plan:
