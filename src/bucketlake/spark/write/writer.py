@@ -132,7 +132,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return after_commit(store, compacted or snapshot)
+    return after_commit(store, compacted or snapshot, wrote=messages)
 
 
 def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
