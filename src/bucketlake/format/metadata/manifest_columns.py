@@ -82,7 +82,7 @@ def decode_refs(data: bytes, source: str = "manifest") -> list[FileRef] | None:
         frame, file = opened
         if file is None:
             return []
-        _check(file.select([name for name in _REF if name in file.columns]), _REF[:2])
+        _check(file, _REF[:2], [name for name in _REF if name in file.columns])
         columns = [_column(file, name) for name in _REF]
         return [FileRef(*row) for row in zip(*_places(frame), *columns, strict=True)]
 
@@ -116,9 +116,10 @@ def _places(frame: pl.DataFrame) -> tuple[list[FileKind], list[bytes], list[int]
     )
 
 
-def _check(frame: pl.DataFrame, required: Sequence[str]) -> None:
-    """No nulls where there must be none, and numbers within their ranges. Raises: CorruptError."""
-    for name in frame.columns:
+def _check(frame: pl.DataFrame, required: Sequence[str], names: Sequence[str] | None = None) -> None:
+    """No nulls where there must be none, and numbers within their ranges, in the columns `names`, all by default.
+    Raises: CorruptError."""
+    for name in frame.columns if names is None else names:
         series = frame.get_column(name)
         if name in required and series.null_count():
             raise CorruptError("a field is null", field=name)

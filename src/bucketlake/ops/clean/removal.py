@@ -243,11 +243,11 @@ class _Candidates:
                     self._add(entry)
 
     def _add(self, entry: FileRef) -> None:
-        paths, place = self.store.paths, (entry.partition, entry.bucket)
+        paths, place, key = self.store.paths, (entry.partition, entry.bucket), _key(entry)
         folder = self._folders.get(place) or self._folders.setdefault(place, paths.bucket_dir(*place))
         beside = [paths.extra_path(folder, entry, name) for name in entry.extra_files]
-        self.files[_key(entry)] = [paths.file_path(folder, entry), *beside]
-        self._created[_key(entry)] = entry.creation_time
+        self.files[key] = [paths.file_path(folder, entry), *beside]
+        self._created[key] = entry.creation_time
 
     def keep_changelog(self, changelog: Snapshot) -> None:
         """Keep what a changelog that outlives its snapshot shows."""
