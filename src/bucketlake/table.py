@@ -29,6 +29,7 @@ from bucketlake.ops.clean.expire import (
     ExpireConfig,
     ExpireResult,
     Limits,
+    after_change,
     after_commit,
     expire_changelogs,
     expire_snapshots,
@@ -378,7 +379,7 @@ class Table(History):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_commit(store, delete_rows(store, predicate))
+            return after_change(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
@@ -403,7 +404,7 @@ class Table(History):
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return after_commit(store, update_rows(store, predicate, assign))
+            return after_change(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -472,7 +473,7 @@ class Table(History):
             compacted = append_compact.after_write(self.store, messages)
         else:
             compacted = after_write(self.store, snapshot, messages)
-        return after_commit(self.store, compacted or snapshot)
+        return after_commit(self.store, compacted or snapshot, wrote=messages)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""

@@ -66,8 +66,7 @@ def call(remedy: str) -> Effect:
     return Effect("refused", "calls", remedy=remedy)
 
 
-DONE = upkeep("mark partitions done in the job that writes them")
-DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
+CUSTOM_DONE = upkeep("mark partitions done by success-file or http-report")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")
 CLUSTERS = upkeep("order the rows before they are written")
 CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")

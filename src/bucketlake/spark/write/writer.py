@@ -146,7 +146,7 @@ def _upkeep(
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return after_commit(store, compacted or snapshot)
+    return after_commit(store, compacted or snapshot, wrote=messages)
 
 
 def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
