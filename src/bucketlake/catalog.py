@@ -34,6 +34,9 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake import catalog_tables
     from bucketlake import table as tables
+    from bucketlake.ops.migrate import folder as folders
+    from bucketlake.ops.migrate.folder import Draft
+    from bucketlake.ops.migrate.migrate import Migrated
     from bucketlake.ops.scan import system_tables
     from bucketlake.ops.system import registry
     from bucketlake.ops.system.model import SystemTable
@@ -43,6 +46,7 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     catalog_tables = lazy("bucketlake.catalog_tables")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
+    folders = lazy("bucketlake.ops.migrate.folder")
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
@@ -317,6 +321,16 @@ class Catalog:
             raise AlreadyExistsError("table exists", table=new.text)
         self._keep_database(old.database)
         self.env.storage.rename(self.table_path(source), self.table_path(target))
+
+    def migrate_folder(
+        self, folder: str, name: str, file_format: str = "parquet", draft: Draft | None = None
+    ) -> Migrated:
+        """Make the parquet or ORC files of a folder, partitioned as Hive does it, those of a table, in place: of `name`
+        where it is there, else of a new one of `draft`; without it of what the first file's footer says, partition
+        columns as texts. Call again where it failed. Errors as `ops.migrate.migrate.migrate`.
+        Spec: docs/spec/migration.md
+        """
+        return folders.migrate_folder(self, folder, name, file_format, draft)
 
     def alter_table(self, name: str, *changes: SchemaChange, ignore_if_missing: bool = False) -> Table | None:
         """Publish the next schema and return the table as it is now; None if it is missing and that is ignored."""

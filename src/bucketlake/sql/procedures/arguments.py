@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures.registry import Arguments
+from bucketlake.sql.procedures.registry import PAIRS, Arguments
 from bucketlake.sql.text import names
 
 if TYPE_CHECKING:
@@ -34,6 +34,17 @@ def parse_options(text: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise InvalidError("not an option", text=pair, remedy="write key=value,key=value")
         found[key.strip()] = value.strip()
+    return found
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """An argument of the kind `map`; InvalidError for what is no `key=value`."""
+    found = {}
+    for pair in filter(None, text.split(PAIRS)):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidError("not an option", text=pair, remedy="write map('key', 'value')")
+        found[key.strip()] = value
     return found
 
 
