@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import bucketlake
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.session import Lake
 
@@ -144,3 +145,35 @@ def test_what_is_refused_leaves_the_source(hive: Lake) -> None:
     hive.sql(f"CREATE TABLE {name} (id STRING)")
     with pytest.raises(AlreadyExistsError, match="the lake has a table"):
         hive.sql(f"CALL sys.migrate_table('hive', '{name}')")
+
+
+@pytest.mark.spark
+def test_clones_of_a_table_and_a_database(hive: Lake, tmp_path: Path) -> None:
+    hive.sql("CREATE TABLE db.s (p INT, k INT, v STRING) PARTITIONED BY (p) TBLPROPERTIES ('primary-key'='p,k')")
+    hive.sql("INSERT INTO db.s VALUES (1, 1, 'a'), (2, 2, 'b')")
+    hive.sql("CALL sys.create_tag('db.s', 'first')")
+    hive.sql("INSERT INTO db.s VALUES (1, 3, 'c')")
+    assert hive.sql("CALL sys.clone('db', 's', '', 'other', 't')").collect() == [("Success",)]
+    assert rows_of(hive, "other.t") == [(1, 1, "a"), (1, 3, "c"), (2, 2, "b")]
+    hive.sql(
+        "CALL sys.clone('db', 's', target_database => 'other', target_table => 'u', where => 'p = 1', tag => 'first')"
+    )
+    assert rows_of(hive, "other.u") == [(1, 1, "a")]
+    hive.sql(f"CALL sys.copy_files(database => 'other', target_warehouse => '{tmp_path}/backup')")
+    backup = bucketlake.open(f"{tmp_path}/backup")
+    assert backup.list_tables("other") == ["t", "u"]
+    assert backup.table("other.t").to_arrow().num_rows == 3
+    for call, (error, words) in {
+        "table => 's'": (InvalidError, "without its database"),
+        "'db', 's', prefer_file_format => 'orc'": (UnsupportedError, "prefer_file_format"),
+        "'db', 's', clone_from => 'hive'": (UnsupportedError, "clone_from 'hive'"),
+        "'db', 's', 'metastore=hive,uri=x'": (UnsupportedError, "only catalogs in file systems"),
+        "'db', 's', snapshot_id => 1, tag => 'x'": (InvalidError, "only one of"),
+        "'db', where => 'p = 1'": (InvalidError, "of one table"),
+    }.items():
+        with pytest.raises(error, match=words):
+            hive.sql(f"CALL sys.clone({call})")
+
+
+def rows_of(lake: Lake, name: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in lake.sql(f"SELECT * FROM {name}").collect())

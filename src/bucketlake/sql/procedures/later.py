@@ -42,9 +42,6 @@ PROCEDURES = (
         _METASTORE.format("views"),
     ),
     _later(
-        "clone", "Clones tables.", _named("database", "table", "catalog_conf"), "sys.copy copies one table", "Flink"
-    ),
-    _later(
         "compact_chain_table",
         "Compacts a chain table.",
         (TABLE, Argument("partition", "", required=True), Argument("overwrite", "", "boolean")),

@@ -263,7 +263,7 @@ PROCEDURES = (
     ),
     Procedure(
         "migrate_file",
-        "Adds the files of one of Spark's tables to a lake table; as `migrate_table` with a `target_table` that is there.",
+        "Adds the files of one of Spark's tables to a lake table that is there; else as `migrate_table`.",
         (
             _TYPE,
             Argument("source_table", "the table, or a folder: ``parquet.`/path` ``", required=True),
