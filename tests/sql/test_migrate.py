@@ -9,6 +9,7 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.maintain import reformat
 from bucketlake.spark.session import Lake
 
 DATABASE = "hive_db"
@@ -173,6 +174,21 @@ def test_clones_of_a_table_and_a_database(hive: Lake, tmp_path: Path) -> None:
     }.items():
         with pytest.raises(error, match=words):
             hive.sql(f"CALL sys.clone({call})")
+
+
+@pytest.mark.spark
+def test_a_table_is_rewritten_in_another_format(hive: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    hive.sql("CREATE TABLE db.s (p INT, k INT, v STRING) PARTITIONED BY (p) TBLPROPERTIES ('primary-key'='p,k')")
+    hive.sql("INSERT INTO db.s SELECT id % 3, id, string(id) FROM range(30)")
+    expected = rows_of(hive, "db.s")
+    done = hive.sql("CALL sys.rewrite('db.s', partitions => 'p=1', options => 'file.format=orc')").collect()
+    assert done[0].rewritten_files == 1
+    monkeypatch.setattr(reformat, "DRIVER_BYTES", 0)  # by tasks
+    done = hive.sql("CALL sys.rewrite('db.s', options => 'file.format=orc')").collect()
+    assert done[0].rewritten_files == 2
+    assert rows_of(hive, "db.s") == expected
+    with pytest.raises(InvalidError, match="cannot be used together"):
+        hive.sql("CALL sys.rewrite('db.s', 'p=1', 'p = 1')")
 
 
 def rows_of(lake: Lake, name: str) -> list[tuple[object, ...]]:

@@ -15,6 +15,7 @@ from bucketlake.sql.procedures import (
     files,
     later,
     migrate,
+    rewrite,
     rollback,
     tags,
     upkeep,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _LISTS = "procedure string, arguments string, description string, state string"
-_ROOMS = (compact, buckets, expiry, files, upkeep, tags, branches, rollback, migrate, clone, later)
+_ROOMS = (compact, buckets, expiry, files, upkeep, tags, branches, rollback, migrate, clone, rewrite, later)
 
 
 def find_procedure(name: str) -> Procedure:
