@@ -33,6 +33,7 @@ from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
     CommitUnknownError,
+    ConflictError,
     CorruptError,
     InvalidError,
     NotFoundError,
@@ -370,6 +371,23 @@ def test_two_migrations_of_a_folder_make_one_commit(catalog: Catalog, folder: Pa
     faulty(catalog, Twin(LocalStorage())).migrate_folder(str(folder), "db.t", "parquet", PT)
     assert ids(catalog.table("db.t")) == list(range(30))
     assert len(catalog.table("db.t").snapshots()) == 1
+    assert data_of(folder) == []
+
+
+def test_another_migration_with_a_file_more_doubles_nothing(catalog: Catalog, folder: Path) -> None:
+    """The journal of the first is taken for a dead one's: its commit comes first all the same, or the second's does."""
+    done = []
+
+    class Twin(FaultStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            if "snapshot-" in path and not done:
+                put(folder / "pt=1" / "more", rows(80, 82))
+                done.append(catalog.migrate_folder(str(folder), "db.t", "parquet", PT))
+            return super().put_if_absent(path, data)
+
+    with pytest.raises(ConflictError, match="just come to the table"):
+        faulty(catalog, Twin(LocalStorage())).migrate_folder(str(folder), "db.t", "parquet", PT)
+    assert ids(catalog.table("db.t")) == [*range(30), 80, 81]
     assert data_of(folder) == []
 
 

@@ -37,6 +37,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.migrate.footers import check_columns, data_file, footer_of
 from bucketlake.ops.migrate.source import JOURNAL, Source, SourceFile, check_source, data_files
+from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import BucketMode
@@ -114,13 +115,28 @@ def migrate(
         raise ConflictError("another migration of this folder has just begun", path=source.location)
     parallel(lambda pair: _link(storage, *pair), plan.pairs, threads)
     publish()
-    Commit(store, journal.user).commit(
-        plan.messages,
-        _IDENTIFIER,
-        notes=CommitProperties(operation="WRITE", properties={"migrated.from": source.location}),
-    )
+    _commit(store, source, journal, plan.messages)
     parallel(lambda pair: _keep(storage, *pair), plan.pairs, threads)
     return _swept(storage, store, source, journal, plan.pairs)
+
+
+def _commit(store: Store, source: Source, journal: _Journal, messages: Sequence[CommitMessage]) -> None:
+    """Commit the files, unless another run of the same migration has just done it."""
+    notes = CommitProperties(operation="WRITE", properties={"migrated.from": source.location})
+    try:
+        Commit(store, journal.user, check=_refuse_live).commit(messages, _IDENTIFIER, notes=notes)
+    except ConflictError:
+        if _committed(store, journal) is None:
+            raise
+
+
+def _refuse_live(messages: Sequence[CommitMessage], view: View) -> None:
+    """ConflictError where a file is the table's already: other checks do not look at what is only added."""
+    names = {(message.partition, file.file_name) for message in messages for file in message.new_files}
+    live = view.entries(frozenset(message.partition for message in messages))
+    taken = next((entry for entry in live if (entry.partition, entry.file.file_name) in names), None)
+    if taken is not None:
+        raise ConflictError("a file of this name has just come to the table", file=taken.file.file_name)
 
 
 def check_target(store: Store, source: Source) -> None:
