@@ -84,6 +84,13 @@ def _purge(lake: Lake, given: Arguments) -> Rows:
     return [("Success",)]
 
 
+_SORTING = {
+    "manifest_sort_enabled": "manifest-sort.enabled",
+    "manifest_sort_partition_field": "manifest-sort.partition-field",
+    "manifest_sort_max_rewrite_size": "manifest-sort.max-rewrite-size",
+}
+
+
 def _check_manifests(given: Arguments) -> None:
     parse_options(given.get("options", ""))
     for name in ("dry_run", "manifest_sort_enabled"):
@@ -91,10 +98,10 @@ def _check_manifests(given: Arguments) -> None:
 
 
 def _compact_manifest(lake: Lake, given: Arguments) -> Rows:
-    """Sorting manifests is a hint that changes no rows: it is taken without effect."""
-    table = table_of(lake, given)
+    sorting = {key: given[name] for name, key in _SORTING.items() if name in given}
+    table = table_of(lake, given).with_options({**parse_options(given.get("options", "")), **sorting})
     if not flag(given, "dry_run"):
-        table.with_options(parse_options(given.get("options", ""))).compact_manifests()
+        table.compact_manifests()
     return DONE
 
 
@@ -212,9 +219,9 @@ PROCEDURES = (
             TABLE,
             OPTIONS,
             Argument("dry_run", "do nothing", "boolean", default="false"),
-            Argument("manifest_sort_enabled", "a hint, without effect", "boolean"),
-            Argument("manifest_sort_partition_field", "a hint, without effect"),
-            Argument("manifest_sort_max_rewrite_size", "a hint, without effect"),
+            Argument("manifest_sort_enabled", "put entries in the order of a partition column", "boolean"),
+            Argument("manifest_sort_partition_field", "which one; the first if left out"),
+            Argument("manifest_sort_max_rewrite_size", "most bytes rewritten for the order alone", default="256 mb"),
         ),
         _compact_manifest,
         check=_check_manifests,
