@@ -17,7 +17,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean import consumers as reading
 from bucketlake.ops.clean import partitions
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
-from bucketlake.ops.clean.missing import remove_missing_files, repair_earliest
+from bucketlake.ops.clean.missing import remove_missing_files, remove_missing_manifests, repair_earliest
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.manifest_compact import compact_manifests
@@ -217,6 +217,11 @@ class History(ABC):
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
         return remove_missing_files(self._history(writing=True), dry_run, threads)
+
+    def remove_unexisting_manifests(self) -> list[str]:
+        """Take manifests that something else has removed out of the newest snapshot; their names. What they told of is
+        lost; what they deleted may be back."""
+        return remove_missing_manifests(self._history(writing=True))
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""

@@ -85,13 +85,6 @@ PROCEDURES = (
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
     _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _FEATURE.format("data-evolution")),
     _later(
-        "remove_unexisting_manifests",
-        "Takes manifests that are gone out of the newest snapshot.",
-        (TABLE,),
-        "what a lost manifest told cannot be told from what is left; roll back to a snapshot that is whole",
-        "Flink",
-    ),
-    _later(
         "repair",
         "Tells a metastore what the file system has.",
         (Argument("database_or_table", "", required=True),),

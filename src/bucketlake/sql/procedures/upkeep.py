@@ -111,6 +111,11 @@ def _remove_missing(lake: Lake, given: Arguments) -> Rows:
     return [(path,) for path in gone]
 
 
+def _remove_missing_manifests(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).remove_unexisting_manifests()
+    return [("Success",)]
+
+
 def _repair_earliest(lake: Lake, given: Arguments) -> Rows:
     following = whole_number(given, "snapshot_id") or 0
     return [(table_of(lake, given).repair_earliest_snapshot(following), following)]
@@ -236,6 +241,15 @@ PROCEDURES = (
         ),
         _remove_missing,
         "fileName string not null",
+    ),
+    Procedure(
+        "remove_unexisting_manifests",
+        "Takes manifests that something else has removed out of the newest snapshot. What they told of is lost, what "
+        "they deleted may be back: a snapshot that is whole is better.",
+        (Argument("table", TABLE.doc, required=True, alias="tableId"),),
+        _remove_missing_manifests,
+        "result string",
+        engines="Flink",
     ),
     Procedure(
         "repair_earliest_snapshot",
