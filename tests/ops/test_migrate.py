@@ -301,7 +301,7 @@ def test_a_fault_at_any_step_loses_no_row_and_doubles_none(
     kept = tmp_path / "kept"
     shutil.copytree(folder, kept)
     number = calls_of(catalog, folder)
-    step = 1 if SOAK else 3
+    step = 1 if SOAK else 5
     start = [KILL_BEFORE, KILL_AFTER, FAIL_BEFORE, FAIL_AFTER].index(fault) % step
     for call in range(start, number, step):
         restore(catalog, folder, kept)

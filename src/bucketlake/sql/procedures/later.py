@@ -85,6 +85,13 @@ PROCEDURES = (
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
     _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _FEATURE.format("data-evolution")),
     _later(
+        "refresh_object_table",
+        "Lists the objects of an object table anew.",
+        (TABLE,),
+        "tables of type object-table are not supported",
+        "Spark, Flink of earlier releases",
+    ),
+    _later(
         "repair",
         "Tells a metastore what the file system has.",
         (Argument("database_or_table", "", required=True),),
