@@ -30,7 +30,7 @@ ROOMS = (
     *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
     *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write", "ops.rewrite", "ops.rebase"),
     *("ops.system", "ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs"),
-    *("ops.clean", "history", "table", "catalog_tables", "catalog"),
+    *("ops.clean", "ops.check", "history", "health", "table", "catalog_tables", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
