@@ -24,7 +24,7 @@ def page() -> str:
     for fault in FAULTS.values():
         mend = fault.mend.value + (" (to be named)" if fault.loses else "") if fault.mend is not Mend.NONE else "no"
         cells = (
-            f"`{fault.code}`",
+            f"**{fault.code}**",
             fault.severity.value,
             fault.level,
             fault.what,

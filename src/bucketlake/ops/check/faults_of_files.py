@@ -218,7 +218,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
     (
         "data-file-unread",
         N,
-        "footers",
+        "rows",
         "a data file has values, or a format, that this package does not read",
         "what is in it is not known to be whole",
         "read it with Apache Paimon",
@@ -287,14 +287,6 @@ ROWS: tuple[tuple[object, ...], ...] = (
         Mend.MERGE,
     ),
     ("key-twice", E, "keys", "a key is twice in one sorted run", "reads show it twice", REPAIR, Mend.MERGE),
-    (
-        "key-null",
-        E,
-        "keys",
-        "a column of the primary key is null",
-        "the bucket cannot be merged",
-        "rewrite the partition with INSERT OVERWRITE",
-    ),
     (
         "key-outside",
         E,

@@ -68,7 +68,6 @@ class _Keys:
     known: Any
     unsorted: int = 0
     repeated: int = 0
-    nulls: int = 0
     strangers: int = 0
     lacking: int = 0
     deletes: int = 0
@@ -95,10 +94,6 @@ class _Keys:
         self.deletes += int(is_retract(batch.column(KIND_FIELD.name).to_numpy()).sum())
         numbers = batch.column(SEQUENCE_FIELD.name).to_numpy()
         self.numbers += [int(numbers.min()), int(numbers.max())]
-        missing = max(batch.column(item.name).null_count for item in keys)
-        if missing:
-            self.nulls += missing
-            return
         self._ordered(batch, order)
         columns = [batch.column(item.name) for item in keys]
         ends = [column.take(pa.array([0, batch.num_rows - 1])) for column in columns]
@@ -144,7 +139,6 @@ class _Keys:
         """(code, cause, count) of what was seen."""
         file = self.file
         told = (
-            ("key-null", self.nulls, "rows without a key"),
             ("key-order", self.unsorted, "places where a key is smaller than the one before"),
             ("key-twice", self.repeated, "rows whose key came before in the file"),
             ("bucket-wrong", self.strangers, "rows of other buckets"),

@@ -6,14 +6,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures import branches, buckets, compact, expiry, files, later, rollback, tags, upkeep
+from bucketlake.sql.procedures import branches, buckets, compact, expiry, files, health, later, rollback, tags, upkeep
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _LISTS = "procedure string, arguments string, description string, state string"
-_ROOMS = (compact, buckets, expiry, files, upkeep, tags, branches, rollback, later)
+_ROOMS = (compact, buckets, expiry, files, health, upkeep, tags, branches, rollback, later)
 
 
 def find_procedure(name: str) -> Procedure:
