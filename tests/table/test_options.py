@@ -45,7 +45,6 @@ def ids(made: Table, **options: Any) -> list[int]:
 REFUSED = {
     "partition.idle-time-to-done": "7 d",
     "partition.mark-done-action": "http-report",
-    "clustering.columns": "id",
     "manifest-sort.enabled": "true",
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",

@@ -67,8 +67,6 @@ def call(remedy: str) -> Effect:
 DONE = upkeep("mark partitions done in the job that writes them")
 DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")
-CLUSTERS = upkeep("order the rows before they are written")
-CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")
 SORTS = upkeep("leave it out: manifests are pruned by partition as they are")
 SORTS_PART = upkeep("leave it out: manifests are pruned by partition as they are", "manifest-sort.enabled")
 LOOKUP_FILES = upkeep("leave it out: lookups build their files where they run")

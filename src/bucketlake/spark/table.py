@@ -8,11 +8,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
@@ -21,7 +21,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark import changes
+from bucketlake.spark import changes, sort_compaction
 from bucketlake.spark.maintain import compaction, orphans
 from bucketlake.spark.read import reader
 from bucketlake.spark.write import writer
@@ -128,23 +128,28 @@ class LakeTable(History):
         self,
         partitions: str | Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        order: str | None = None,
-        full: bool = True,
+        order_by: str | Sequence[str] | None = None,
+        full: bool | None = None,
         idle: str | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the table as of now; the COMPACT snapshot, None where there was nothing to do.
 
         `partitions`: specs, or text such as "dt=2024-01-01;dt=2024-01-02", all or some partition columns; or `where`: a
-        condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
-        policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
-        long ("1 d"). `order`, clustering, is not supported yet.
-        Spec: docs/procedures.md#compact
+        condition over partition columns. `full`: all files of a bucket into one sorted run (the default, but for
+        tables that are clustered incrementally), else what the table's policy picks; append tables: small files into
+        larger ones. `idle`: only partitions that no file came to for so long ("1 d"). `order_by`: the rows of an append
+        table in the order of these columns ("a,b" or a list), by `order_strategy` order (the default), zorder or
+        hilbert; an OVERWRITE snapshot.
+        Spec: docs/procedures.md#compact, docs/spec/clustering.md
         """
-        if order is not None:
-            raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
-        request = compaction.Request(partitions, where, full, idle)
-        return compaction.compact(self.spark, self.table.with_options(options), request)
+        order = OrderRequest(order_by, options.pop("order_strategy", None))
+        request = compaction.Request(partitions, where, full is not False, idle)
+        table = self.table.with_options(options)
+        clustered = sort_compaction.Clustering(order, full, request)
+        if clustered.is_asked(table):
+            return sort_compaction.compact(self.spark, table, clustered)
+        return compaction.compact(self.spark, table, request)
 
     def rescale(
         self,
