@@ -85,7 +85,7 @@ def overwrites_dynamically(
         return None  # the option is the table's then, and holds
     if DYNAMIC_OVERWRITE in given:
         return str(given[DYNAMIC_OVERWRITE]).lower() == "true"
-    mode = spark.conf.getAll.get(OVERWRITE_MODE)
+    mode = spark.conf.get(OVERWRITE_MODE, None)
     return None if mode is None else str(mode).upper() == "DYNAMIC"
 
 
