@@ -18,6 +18,8 @@ from bucketlake.spark import sort_compaction
 from bucketlake.spark.write import ordered
 from bucketlake.table import Table
 
+pytestmark = pytest.mark.spark
+
 SMALL = {"target-file-size": "8 kb", "parquet.enable.dictionary": "false", "write-only": "true"}
 ROWS = 6000
 
