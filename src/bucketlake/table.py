@@ -35,9 +35,8 @@ from bucketlake.ops.clean.expire import (
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
-from bucketlake.ops.cluster.job import put_in_order
 from bucketlake.ops.cluster.order import write_order
-from bucketlake.ops.cluster.request import OrderRequest, clustering_job
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
@@ -420,7 +419,7 @@ class Table(History):
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         job = clustering_job(table.store, request, full, chosen)
         if job is not None:
-            return after_commit(table.store, put_in_order(table.store, job), dedicated=True)
+            return after_commit(table.store, perform(table.store, job), dedicated=True)
         full, chosen = full is not False, both(chosen, worth_compacting(table.store))
         if not table.schema.primary_keys:
             done = append_compact.compact_append(table.store, full, chosen)

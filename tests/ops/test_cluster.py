@@ -489,3 +489,81 @@ def test_a_table_that_is_clustered_bit_by_bit_takes_no_order_of_its_own(tmp_path
     ):
         with pytest.raises(InvalidError, match=words):
             catalog.create_table(f"u{number}", SCHEMA, [], keys, {**CLUSTERED, **options})
+
+
+# ---------------------------------------------------------------------------------------------- dynamic buckets
+
+
+def keyed_table(folder: Path, **options: str) -> Table:
+    fixed = {"dynamic-bucket.target-row-num": "100", "write-only": "true", **options}
+    return bucketlake.open(folder).create_table("t", SCHEMA, ["pt"], ["b", "pt"], fixed)
+
+
+def test_a_bucket_of_a_dynamic_table_is_a_stretch_of_the_order(tmp_path: Path) -> None:
+    made = keyed_table(tmp_path)
+    for seed in range(3):
+        made.write_arrow(rows(800, seed, seed % 2))
+    made.delete("b >= 900")
+    before = all_rows(made)
+    done = made.compact(order_by="c")
+    assert done is not None and done.commit_kind is CommitKind.OVERWRITE and all_rows(made) == before
+    for query in ("c = '1-77'", "c = '0-5'"):
+        assert len(made.files(query)) <= 0.3 * len(made.files())
+    made.write_arrow(rows(800, 1, 1).slice(0, 100))  # keys are found where they lie now
+    made.write_arrow(rows(30, 7, 0))
+    keys = [(row["b"], row["pt"]) for row in made.to_arrow().to_pylist()]
+    assert len(keys) == len(set(keys))
+    after = all_rows(made)
+    assert made.compact(order_by="a", order_strategy="zorder", where="pt = 1") is not None and all_rows(made) == after
+
+
+def test_a_dynamic_table_that_others_write_to_meanwhile(tmp_path: Path) -> None:
+    from bucketlake.ops.cluster import keyed
+    from bucketlake.ops.commit.commit import Commit
+    from bucketlake.ops.write.prepare import prepare_write
+    from bucketlake.ops.write.write import write_batches
+
+    made = keyed_table(tmp_path)
+    for pt in (0, 1):
+        made.write_arrow(rows(500, 1, pt))
+    late = prepare_write(
+        made.store, made.store.latest_snapshot()
+    )  # a writer that is slow: its buckets are the old ones
+    messages = write_batches(made.store, rows(100, 2, 0).to_batches(), late)
+    units = 0
+    steps = [lambda: made.write_arrow(rows(50, 3, 1)), lambda: made.delete("pt = 1 and b < 0")]
+
+    def run(store: Store, found: Sequence[keyed.KeyedUnit], order: SortOrder) -> list[CommitMessage]:
+        nonlocal units
+        units += len(found)
+        sorted_ = keyed.sort_here(store, found, order)
+        if steps:
+            steps.pop(0)()
+        return sorted_
+
+    assert keyed.put_in_order(made.store, Job(SortOrder.of(made.schema, "order", ["c"], made.options)), run) is not None
+    assert units == 2 + 1 + 1  # the other partition is read once
+    Commit(made.store, "late").commit(messages)
+    expected: dict[tuple[int, int], Any] = {}
+    for part in (rows(500, 1, 0), rows(500, 1, 1), rows(50, 3, 1)):
+        expected.update({(row["b"], row["pt"]): row for row in part.to_pylist()})
+    expected = {key: row for key, row in expected.items() if not (key[1] == 1 and key[0] < 0)}
+    expected.update({(row["b"], row["pt"]): row for row in rows(100, 2, 0).to_pylist()})
+    assert all_rows(made) == sorted((tuple(row.values()) for row in expected.values()), key=str)
+    made.compact()
+    assert all_rows(made) == sorted((tuple(row.values()) for row in expected.values()), key=str)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changelog-producer": "lookup"},
+        {"changelog-producer": "full-compaction"},
+        {"deletion-vectors.enabled": "true"},
+        {"merge-engine": "first-row"},
+        {"rowkind.field": "c"},
+    ],
+)
+def test_dynamic_tables_whose_rows_an_overwrite_would_not_see(tmp_path: Path, options: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedError, match=next(iter(options)).split(".")[0].replace("merge-engine", "first-row")):
+        keyed_table(tmp_path, **options).compact(order_by="a")

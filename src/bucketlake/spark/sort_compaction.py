@@ -22,6 +22,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pc
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental
 from bucketlake.ops.cluster.job import (
     Job,
@@ -97,7 +98,11 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
     if job is None:
         return None
     magnification(store)
-    return after_commit(store, put_in_order(store, job, sorter(spark, job)), dedicated=True)
+    if store.schema.primary_keys:
+        done = keyed.put_in_order(store, job, partition_sorter(spark))
+    else:
+        done = put_in_order(store, job, sorter(spark, job))
+    return after_commit(store, done, dedicated=True)
 
 
 def sorter(spark: SparkSession, job: Job) -> Run:
@@ -302,3 +307,45 @@ def _apart(
         for place, files in made.items():
             remove_files(store, *place, files)
         raise
+
+
+# ---------------------------------------------------------------------------------------------- partitions of keys
+
+
+@dataclass(frozen=True)
+class _Partitions:
+    """The task: partitions of a primary-key table in, their messages out, or an error: then its own files are gone."""
+
+    store: Store
+    order: SortOrder
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[CommitMessage | BucketlakeError]:
+        done: list[CommitMessage] = []
+        try:
+            for unit in chain.from_iterable(unpickled(batches)):
+                done += keyed.sort_partition(roomy(self.store), unit, self.order)
+        except BaseException as error:
+            discard(self.store, done)
+            if not isinstance(error, BucketlakeError) or isinstance(error, StorageError):
+                raise  # Spark tries again
+            yield error
+            return
+        yield from done
+
+
+def partition_sorter(spark: SparkSession) -> keyed.KeyedRun:
+    """How `ops.cluster.keyed` puts partitions in order with this session: each by one task."""
+
+    def run(store: Store, units: Sequence[keyed.KeyedUnit], order: SortOrder) -> list[CommitMessage]:
+        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+            return keyed.sort_here(store, units, order)
+        ensure_package(spark)
+        results = run_tasks(spread(spark, pack(units, parallelism(spark) * 4)), _Partitions(store, order))
+        messages = [result for result in results if isinstance(result, CommitMessage)]
+        for result in results:
+            if isinstance(result, BucketlakeError):
+                discard(store, messages)
+                raise result
+        return messages
+
+    return run

@@ -12,6 +12,7 @@ Spec: docs/spec/clustering.md#committing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.index.index_manifest import DELETION_VECTORS
@@ -35,6 +36,13 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.values import dataclass
 
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+U = TypeVar("U", bound=_Sized)
 ATTEMPTS = 20
 BATCH_BYTES = 64 << 30  # partitions of so many bytes are committed together
 Progress = Callable[[int, int, int, int], None]
@@ -65,7 +73,7 @@ def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | N
     first = plan_units(store, store.latest_snapshot(), job.pick, job.partitions)
     done: Snapshot | None = None
     rows = size = count = 0
-    for batch in _batches(first):
+    for batch in batches_of(first):
         done = _commit(store, job, frozenset(unit.place for unit in batch), work) or done
         rows, size = rows + sum(unit.row_count for unit in batch), size + sum(unit.size for unit in batch)
         count += len(batch)
@@ -74,8 +82,9 @@ def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | N
     return done
 
 
-def _batches(units: Sequence[ClusterUnit]) -> Iterator[list[ClusterUnit]]:
-    batch: list[ClusterUnit] = []
+def batches_of(units: Sequence[U]) -> Iterator[list[U]]:
+    """Units that are committed together, in their order."""
+    batch: list[U] = []
     for unit in units:
         if batch and sum(one.size for one in batch) + unit.size > BATCH_BYTES:
             yield batch

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental, picks
-from bucketlake.ops.cluster.job import Job, Progress
+from bucketlake.ops.cluster.job import Job, Progress, put_in_order
 from bucketlake.ops.cluster.order import SortOrder, clustering_order
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -55,7 +57,9 @@ class OrderRequest:
         if store.options.get("clustering.incremental"):
             raise InvalidError("The table has enabled incremental clustering, do not support sort compact.")
         order = SortOrder.of(store.schema, self._strategy, columns, store.options)
-        if store.schema.bucket_mode is not BucketMode.UNAWARE:
+        if store.schema.bucket_mode is BucketMode.DYNAMIC:
+            keyed.refuse(store)
+        elif store.schema.bucket_mode is not BucketMode.UNAWARE:
             raise UnsupportedError(
                 f"compact with sort_type {order.strategy} only support unaware-bucket append-only table yet.",
                 bucket=store.schema.bucket,
@@ -88,3 +92,8 @@ def clustering_job(
         return None
     local = store.options.get("clustering.incremental.mode") == "local-sort"
     return Job(order, pick, wanted, local and store.schema.bucket_mode is BucketMode.UNAWARE, progress)
+
+
+def perform(store: Store, job: Job) -> Snapshot | None:
+    """Run a job in this process; the last snapshot, None where there was nothing to do."""
+    return keyed.put_in_order(store, job) if store.schema.primary_keys else put_in_order(store, job)
