@@ -21,7 +21,7 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from bucketlake.history import History
+from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
@@ -29,12 +29,16 @@ from bucketlake.ops.clean.expire import (
     ExpireConfig,
     ExpireResult,
     Limits,
+    after_change,
     after_commit,
     expire_changelogs,
     expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
@@ -90,7 +94,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table(History):
+class Table(Health):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -308,6 +312,9 @@ class Table(History):
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
             touched = touched_partitions(table.schema, batches)
+        order = write_order(store.schema, store.options)
+        if order is not None:
+            batches = incoming_in_order(batches, order, store)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
@@ -378,7 +385,7 @@ class Table(History):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_commit(store, delete_rows(store, predicate))
+            return after_change(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
@@ -403,7 +410,7 @@ class Table(History):
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return after_commit(store, update_rows(store, predicate, assign))
+            return after_change(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -414,24 +421,31 @@ class Table(History):
         self,
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        full: bool = True,
+        full: bool | None = None,
         on_progress: OnProgress | None = None,
+        order_by: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        partition columns is true for. `full`: into one sorted run (the default, but for tables that are clustered
+        incrementally); else what is due by the table's policy. `order_by`: rows of an append table in the order of
+        these columns, by `order_strategy` order (the default), zorder or hilbert; an OVERWRITE snapshot. Pending
         rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
         compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
         `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
+        request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        chosen = both(chosen, worth_compacting(table.store))
+        job = clustering_job(table.store, request, full, chosen)
+        if job is not None:
+            return after_commit(table.store, perform(table.store, job), dedicated=True)
+        full, chosen = full is not False, both(chosen, worth_compacting(table.store))
         placed: Snapshot | None = None
         if table.schema.bucket_mode is BucketMode.POSTPONE:
             plan = PendingPlan(chosen)
@@ -472,7 +486,7 @@ class Table(History):
             compacted = append_compact.after_write(self.store, messages)
         else:
             compacted = after_write(self.store, snapshot, messages)
-        return after_commit(self.store, compacted or snapshot)
+        return after_commit(self.store, compacted or snapshot, wrote=messages)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""

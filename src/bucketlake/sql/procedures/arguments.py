@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures.registry import Arguments
+from bucketlake.sql.procedures.registry import PAIRS, Arguments
 from bucketlake.sql.text import names
 
 if TYPE_CHECKING:
@@ -35,6 +35,17 @@ def parse_options(text: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise InvalidError("not an option", text=pair, remedy="write key=value,key=value")
         found[key.strip()] = value.strip()
+    return found
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """An argument of the kind `map`; InvalidError for what is no `key=value`."""
+    found = {}
+    for pair in filter(None, text.split(PAIRS)):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidError("not an option", text=pair, remedy="write map('key', 'value')")
+        found[key.strip()] = value
     return found
 
 

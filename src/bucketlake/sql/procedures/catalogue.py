@@ -9,11 +9,15 @@ from bucketlake.errors import InvalidError
 from bucketlake.sql.procedures import (
     branches,
     buckets,
+    clone,
     compact,
     compact_database,
     expiry,
     files,
+    health,
     later,
+    migrate,
+    rewrite,
     rollback,
     tags,
     upkeep,
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _LISTS = "procedure string, arguments string, description string, state string"
-_ROOMS = (compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback, later)
+_ROOMS = (
+    *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
+    *(health, migrate, clone, rewrite, later),
+)
 
 
 def find_procedure(name: str) -> Procedure:

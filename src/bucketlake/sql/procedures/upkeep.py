@@ -81,6 +81,13 @@ def _purge(lake: Lake, given: Arguments) -> Rows:
     return [("Success",)]
 
 
+_SORTING = {
+    "manifest_sort_enabled": "manifest-sort.enabled",
+    "manifest_sort_partition_field": "manifest-sort.partition-field",
+    "manifest_sort_max_rewrite_size": "manifest-sort.max-rewrite-size",
+}
+
+
 def _check_manifests(given: Arguments) -> None:
     parse_options(given.get("options", ""))
     for name in ("dry_run", "manifest_sort_enabled"):
@@ -88,10 +95,10 @@ def _check_manifests(given: Arguments) -> None:
 
 
 def _compact_manifest(lake: Lake, given: Arguments) -> Rows:
-    """Sorting manifests is a hint that changes no rows: it is taken without effect."""
-    table = table_of(lake, given)
+    sorting = {key: given[name] for name, key in _SORTING.items() if name in given}
+    table = table_of(lake, given).with_options({**parse_options(given.get("options", "")), **sorting})
     if not flag(given, "dry_run"):
-        table.with_options(parse_options(given.get("options", ""))).compact_manifests()
+        table.compact_manifests()
     return DONE
 
 
@@ -99,6 +106,11 @@ def _remove_missing(lake: Lake, given: Arguments) -> Rows:
     table = table_of(lake, given)
     gone = table.remove_unexisting_files(flag(given, "dry_run"), whole_number(given, "parallelism"))
     return [(path,) for path in gone]
+
+
+def _remove_missing_manifests(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).remove_unexisting_manifests()
+    return [("Success",)]
 
 
 def _repair_earliest(lake: Lake, given: Arguments) -> Rows:
@@ -174,9 +186,9 @@ PROCEDURES = (
             TABLE,
             OPTIONS,
             Argument("dry_run", "do nothing", "boolean", default="false"),
-            Argument("manifest_sort_enabled", "a hint, without effect", "boolean"),
-            Argument("manifest_sort_partition_field", "a hint, without effect"),
-            Argument("manifest_sort_max_rewrite_size", "a hint, without effect"),
+            Argument("manifest_sort_enabled", "put entries in the order of a partition column", "boolean"),
+            Argument("manifest_sort_partition_field", "which one; the first if left out"),
+            Argument("manifest_sort_max_rewrite_size", "most bytes rewritten for the order alone", default="256 mb"),
         ),
         _compact_manifest,
         check=_check_manifests,
@@ -191,6 +203,15 @@ PROCEDURES = (
         ),
         _remove_missing,
         "fileName string not null",
+    ),
+    Procedure(
+        "remove_unexisting_manifests",
+        "Takes manifests that something else has removed out of the newest snapshot. What they told of is lost, what "
+        "they deleted may be back: a snapshot that is whole is better.",
+        (Argument("table", TABLE.doc, required=True, alias="tableId"),),
+        _remove_missing_manifests,
+        "result string",
+        engines="Flink",
     ),
     Procedure(
         "repair_earliest_snapshot",
