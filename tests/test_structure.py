@@ -39,6 +39,7 @@ ROOMS = (
         "spark.write",
         "spark.changes",
         "spark.sort_compaction",
+        "spark.maintainer",
         "spark.merge",
         "spark.datasource",
         "spark.stream",

@@ -1,5 +1,5 @@
-"""One table and everybody at it: writers, compactors, a rescaler, an expirer, a tagger, rollbacks and an orphan cleaner,
-interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
+"""One table and everybody at it: writers, compactors, a sorter, a rescaler, an expirer, a tagger, rollbacks and an
+orphan cleaner, interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
 
 Each snapshot's rows follow from those of the snapshot that it was made on and from what its commit means. Every snapshot
 and tag that is left must hold just these rows, before and after a last compaction and a last cleaning: no row is lost,
@@ -13,6 +13,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +41,8 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.change.append_rows import delete_rows
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
-from bucketlake.ops.commit import publish
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.commit import publish, units
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
@@ -346,6 +348,16 @@ class Actor:
             self.coordinator.forget()
             raise
 
+    def sort(self, user: str) -> None:
+        """Rows of tables without buckets, and of dynamic ones, in the order of a column or along a curve."""
+        if self.store.schema.bucket_mode not in (BucketMode.UNAWARE, BucketMode.DYNAMIC):
+            return
+        HERE.what = ("sort", None)
+        order = self.random.choice([OrderRequest("a", "order"), OrderRequest("a,k", "zorder")])
+        job = clustering_job(self.store, order, None, None)
+        if job is not None and self.store.latest_snapshot() is not None:
+            perform(self.store, job)
+
     def rescale(self, user: str) -> None:
         if self.store.schema.bucket_mode is not BucketMode.FIXED or self.store.latest_snapshot() is None:
             return
@@ -383,7 +395,7 @@ ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "w1": ((*WRITES, "drop"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
-    "x": (("rescale",), 2),
+    "x": (("rescale", "sort"), 3),
     "e": (("expire",), 3),
     "t": (("tag",), 4),
     "o": (("clean",), 2),
@@ -404,6 +416,14 @@ class Serial:
 
     map = staticmethod(map)
 
+    def submit(self, action: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(action(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
 
 @contextmanager
 def watched(world: World) -> Iterator[None]:
@@ -418,6 +438,7 @@ def watched(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish.Publisher, "_snapshot", spy)
         patch.setattr(stores, "ThreadPoolExecutor", Serial)
+        patch.setattr(units, "ThreadPoolExecutor", Serial)
         yield
 
 

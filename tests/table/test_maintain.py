@@ -125,6 +125,15 @@ def test_small_files_are_followed_from_turn_to_turn() -> None:
     assert len(catalog.table("default.t").files()) == 1
 
 
+def test_tables_that_are_clustered_incrementally_are_clustered() -> None:
+    catalog = catalog_on(MapStorage(), FakeClock(1))
+    options = {"clustering.columns": "v", "clustering.incremental": "true", "num-sorted-run.compaction-trigger": "2"}
+    table = filled(catalog, "t", keyed=False, **options)
+    assert ran(maintain(catalog, Service((Rule("compact"),)), once=True)) == [("compact", "default.t")]
+    (file,) = table.files()
+    assert file.file.level > 0
+
+
 # ---- leaders
 
 

@@ -25,6 +25,8 @@ from bucketlake.maintenance.lease import Lease
 from bucketlake.maintenance.rules import DEFAULT_RULES, Event, Rule, Tell
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.clean.partitions import worth_compacting
+from bucketlake.ops.cluster.job import Job as ClusteringJob
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
 from bucketlake.ops.compact.coordinator import CoordinatedPlan, Coordinator
 from bucketlake.ops.compact.job import Job, run_job
@@ -59,13 +61,15 @@ def prepare_here(store: Store, wanted: PartitionFilter | None, on_progress: OnPr
 
 @dataclass(frozen=True)
 class Service:
-    """How to maintain. `run`, `prepare`: who runs units, and what comes before a compaction; `lease`: for how long the
+    """How to maintain. `run`, `prepare`, `cluster`: who runs units, what comes before a compaction, who puts rows in
+    order where a table is clustered incrementally; `lease`: for how long the
     leadership is taken each time; `on_event`, `on_progress`: who is told; `stop`: asked between actions."""
 
     rules: tuple[Rule, ...] = DEFAULT_RULES
     lease: str = "5 min"
     run: Runner = here
     prepare: Prepare = prepare_here
+    cluster: Callable[[Store, ClusteringJob], Snapshot | None] = perform
     on_event: Tell = lambda event: None
     on_progress: OnProgress | None = None
     stop: Callable[[], bool] = lambda: False
@@ -178,6 +182,10 @@ class _Loop:
         chosen = worth_compacting(store)
         if rule.idle is not None:
             chosen = both(chosen, idle(store, store.latest_snapshot(), parse_duration(rule.idle)))
+        ordered = clustering_job(store, OrderRequest(), rule.full or None, chosen)
+        if ordered is not None:  # a table that is clustered incrementally
+            done = after_commit(store, self.service.cluster(store, ordered), dedicated=True)
+            return None if done is None else done.id
         placed = self.service.prepare(store, chosen, self._progress)
         remembers = store.schema.bucket_mode is BucketMode.UNAWARE and not rule.full and rule.idle is None
         if remembers:

@@ -22,7 +22,7 @@ from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
-from bucketlake.spark.maintain.service import maintain_lake
+from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 

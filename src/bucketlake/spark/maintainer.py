@@ -1,4 +1,4 @@
-"""The maintainer with Spark: units of compactions as its tasks.
+"""The maintainer with Spark: units of compactions and of clustering as its tasks.
 
 Spec: docs/spec/maintenance.md#service
 """
@@ -14,6 +14,7 @@ from bucketlake.maintenance.rules import Event, Rule, rules_of
 from bucketlake.maintenance.service import Service, maintain
 from bucketlake.spark.maintain.compaction import placed
 from bucketlake.spark.maintain.jobs import runner
+from bucketlake.spark.sort_compaction import put_in_order
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -24,5 +25,5 @@ def maintain_lake(
 ) -> list[Event]:
     """As `Lake.maintain`. `more`: fields of a `Service`."""
     service = replace(Service(rules_of(rules)), **{name: value for name, value in more.items() if value is not None})
-    with_spark = replace(service, run=runner(lake.spark), prepare=partial(placed, lake.spark))
-    return maintain(lake.catalog, with_spark, once)
+    prepare, cluster = partial(placed, lake.spark), partial(put_in_order, lake.spark)
+    return maintain(lake.catalog, replace(service, run=runner(lake.spark), prepare=prepare, cluster=cluster), once)
