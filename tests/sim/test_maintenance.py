@@ -367,8 +367,8 @@ class Actor:
 
     def expire(self, user: str) -> None:
         """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
-        most = self.random.randint(2, 5) if self.world.kind.bucket != -2 else 200
-        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=1)))
+        most, least = (self.random.randint(2, 5), 1) if self.world.kind.bucket != -2 else (200, 200)
+        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=least)))
 
     def tag(self, user: str) -> None:
         name = f"tag{self.random.randint(0, 2)}"
