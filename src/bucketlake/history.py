@@ -249,10 +249,6 @@ class History(ABC):
         expire_snapshots(store, ExpireConfig.of(store, Limits(1, 1, now, 2**31 - 1)))
         remove_orphans(store, now, False, None)
 
-
-def _lifetime(store: Store, given: Lifetime) -> int | None:
-    return store.options.get("tag.default-time-retained") if given is None else _millis(given)
-
     # ---- what is not needed any more
 
     def expire_snapshots(
@@ -289,6 +285,10 @@ def _lifetime(store: Store, given: Lifetime) -> int | None:
         limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
         store = self._history(writing=True)
         return expire_changelogs(store, ExpireConfig.of_changelogs(store, limits), everything)
+
+
+def _lifetime(store: Store, given: Lifetime) -> int | None:
+    return store.options.get("tag.default-time-retained") if given is None else _millis(given)
 
 
 def _millis(span: str | timedelta) -> int:
