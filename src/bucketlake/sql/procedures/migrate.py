@@ -59,7 +59,8 @@ def _check(given: Arguments) -> None:
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )
     _options(given)
-    if (whole_number(given, "parallelism") or 1) < 1:
+    threads = whole_number(given, "parallelism")
+    if threads is not None and threads < 1:
         raise InvalidError("parallelism must be greater than 0", parallelism=given["parallelism"])
 
 
@@ -211,15 +212,15 @@ def _migrate_database(lake: Lake, given: Arguments) -> Rows:
     name = _quoted((_CATALOG, database))
     if not lake.spark.catalog.databaseExists(name):
         raise NotFoundError("no such database of Spark's own", database=database)
-    for found in lake.spark.catalog.listTables(name):
-        if found.isTemporary or found.tableType == "VIEW":
-            continue
+    views = {row.viewName for row in lake.spark.sql(f"SHOW VIEWS IN {name}").collect()}
+    tables = [row.tableName for row in lake.spark.sql(f"SHOW TABLES IN {name}").collect()]
+    for table in [table for table in tables if table not in views]:
         try:
-            _migrate(lake, (database, found.name), None, given, drop=True)
+            _migrate(lake, (database, table), None, given, drop=True)
             done += 1
         except BucketlakeError as error:
             failed += 1
-            warnings.warn(f"{database}.{found.name} was not migrated: {error}", stacklevel=2)
+            warnings.warn(f"{database}.{table} was not migrated: {error}", stacklevel=2)
     return [(f"migrate database is finished, success cnt: {done} , failed cnt: {failed}",)]
 
 
