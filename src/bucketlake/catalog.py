@@ -22,6 +22,7 @@ from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of
 from bucketlake.lazy import lazy
+from bucketlake.ops.scan.fallback import check_branches
 from bucketlake.options.catalog import catalog_options, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.paths import TablePaths
@@ -278,7 +279,9 @@ class Catalog:
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
-        return tables.new_table(self.env, path, made, found.text)
+        draft = tables.new_table(self.env, path, made, found.text)
+        check_branches(draft.store, {}, made.options)
+        return draft
 
     def publish_table(self, draft: Table) -> bool:
         """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""

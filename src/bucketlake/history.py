@@ -16,6 +16,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean import consumers as reading
 from bucketlake.ops.clean import partitions
+from bucketlake.ops.clean.done import mark_partitions_done
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
 from bucketlake.ops.clean.missing import remove_missing_files, remove_missing_manifests, repair_earliest
 from bucketlake.ops.clean.orphans import remove_orphans
@@ -185,7 +186,7 @@ class History(ABC):
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        partitions.mark_partitions_done(self._history(writing=True), specs)
+        mark_partitions_done(self._history(writing=True), specs)
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""

@@ -49,7 +49,6 @@ REFUSED = {
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",
-    "scan.fallback-branch": "old",
     "scan.partitions": "dt=a",
     "path": "/elsewhere",
 }
@@ -126,11 +125,11 @@ def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path
 
 
 def test_a_table_that_cannot_be_read_can_be_altered(tmp_path: Path) -> None:
-    made = foreign(tmp_path, {"scan.fallback-branch": "old"})
-    with pytest.raises(UnsupportedError, match=r"scan\.fallback-branch"):
+    made = foreign(tmp_path, {"manifest.format": "orc"})
+    with pytest.raises(UnsupportedError, match=r"manifest\.format"):
         ids(made)
     altered = made.alter(SetOption("bucket-append-ordered", "false"))
-    assert ids(altered.alter(RemoveOption("scan.fallback-branch"))) == [1, 2]
+    assert ids(altered.alter(RemoveOption("manifest.format"))) == [1, 2]
 
 
 def test_renaming_a_column_that_a_refused_option_names(tmp_path: Path) -> None:

@@ -299,8 +299,19 @@ class LocalStorage:
             raise _storage_error("cannot delete", path, error) from error
 
     def delete_all(self, paths: Sequence[str]) -> int:
-        """See Storage."""
-        return deleted_one_by_one(self.delete, paths)
+        """See Storage. Each folder is looked at once."""
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            by_folder.setdefault(os.path.dirname(path), []).append(path)
+        return sum(self._delete_in(folder, found) for folder, found in by_folder.items())
+
+    def _delete_in(self, folder: str, paths: Sequence[str]) -> int:
+        for path in paths[:1] if self.roots else ():
+            self._checked(path, last=False)
+        strange = [path for path in paths if path.endswith(("/..", "/."))]
+        if strange:
+            raise outside(strange[0], self.roots or (folder,))
+        return deleted_one_by_one(replace(self, roots=()).delete, paths)
 
     def delete_tree(self, path: str) -> None:
         """See Storage. Links in the folder go, what they lead to stays."""

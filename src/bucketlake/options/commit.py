@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, READS, TAG_IDLE, WRITES, Option
+from bucketlake.options.model import HONOURED, READS, TAG_IDLE, WRITES, Option
 
 ROWS = (
     Option("commit.callback.#.param", "string", None, WRITES, "Argument of a commit call-back class."),
@@ -47,7 +47,7 @@ ROWS = (
     ),
     Option("manifest.merge-min-count", "int", "30", HONOURED, "Small manifests that are merged together.", least=1),
     Option("manifest.target-file-size", "memory", "8 mb", HONOURED, "Size of a manifest.", least=1),
-    Option("metastore.partitioned-table", "bool", "false", ENGINE, "The metastore knows the partitions."),
+    Option("metastore.partitioned-table", "bool", "false", HONOURED, "The metastore knows the partitions."),
     Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
     Option("sink.process-time-zone", "string", None, HONOURED, "Zone of processing time in tags."),
     Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),

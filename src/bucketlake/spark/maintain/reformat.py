@@ -17,7 +17,7 @@ from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
-from bucketlake.spark.maintain.compaction import DRIVER_BYTES
+from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.values import dataclass
 

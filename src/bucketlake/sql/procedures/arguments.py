@@ -5,6 +5,7 @@ Spec: docs/procedures.md
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
@@ -65,3 +66,11 @@ def flag(given: Arguments, name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidError("neither true nor false", argument=name, value=text)
     return text == "true"
+
+
+def pattern(given: Arguments, name: str, usual: str) -> re.Pattern[str]:
+    """An argument as a regular expression, `usual` where it is absent; InvalidError for anything else."""
+    try:
+        return re.compile(given.get(name, usual))
+    except re.error as error:
+        raise InvalidError("not a regular expression", argument=name, text=given[name], reason=str(error)) from error

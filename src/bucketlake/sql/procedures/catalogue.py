@@ -11,6 +11,7 @@ from bucketlake.sql.procedures import (
     buckets,
     clone,
     compact,
+    compact_database,
     expiry,
     files,
     later,
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _LISTS = "procedure string, arguments string, description string, state string"
-_ROOMS = (compact, buckets, expiry, files, upkeep, tags, branches, rollback, migrate, clone, rewrite, later)
+_ROOMS = (
+    *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
+    *(migrate, clone, rewrite, later),
+)
 
 
 def find_procedure(name: str) -> Procedure:

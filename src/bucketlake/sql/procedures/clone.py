@@ -13,7 +13,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.ops.clone.files import copy_here
 from bucketlake.ops.clone.table import Cloning, clone_table
 from bucketlake.predicate.parse import parse_where
-from bucketlake.spark.maintain.compaction import DRIVER_BYTES
+from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.sql.procedures.arguments import flag, parse_options, whole_number
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows

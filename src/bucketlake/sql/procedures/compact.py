@@ -43,8 +43,8 @@ def _check_compact(given: Arguments) -> None:
     if "partition_idle_time" in given:
         parse_duration(given["partition_idle_time"])
     parse_options(given.get("options", ""))
-    if "buckets" in given:
-        raise UnsupportedError("sys.compact of chosen buckets is not supported yet", buckets=given["buckets"])
+    if order != "none" and "buckets" in given:
+        raise InvalidError("Specifying buckets is not supported for sort compact.", buckets=given["buckets"])
 
 
 def _compact(lake: Lake, given: Arguments) -> Rows:
@@ -56,6 +56,7 @@ def _compact(lake: Lake, given: Arguments) -> Rows:
         where=given.get("where"),
         full=given.get("compact_strategy", "full").lower() == "full",
         idle=given.get("partition_idle_time"),
+        buckets=given.get("buckets"),
     )
     return DONE
 
@@ -73,7 +74,7 @@ PROCEDURES = (
             WHERE,
             OPTIONS,
             Argument("partition_idle_time", "only partitions that no file came to for so long, such as `1 d`"),
-            Argument("buckets", "refused: chosen buckets"),
+            Argument("buckets", "of a table with a fixed number of buckets, these: `0-3,7`"),
         ),
         _compact,
         check=_check_compact,
