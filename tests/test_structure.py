@@ -41,7 +41,8 @@ ROOMS = (
         "ops.rebase",
     ),
     *("ops.system", "ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs"),
-    *("ops.migrate", "ops.clean", "ops.clone", "ops.stream", "history", "table", "catalog_tables", "catalog"),
+    *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
+    *("history", "health", "table", "catalog_tables", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",

@@ -21,7 +21,7 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from bucketlake.history import History
+from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
@@ -91,7 +91,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table(History):
+class Table(Health):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""

@@ -11,7 +11,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.history import History
+from bucketlake.health import Health
+from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.compact.reindex import Reindexed
@@ -25,7 +26,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes
-from bucketlake.spark.maintain import compaction, orphans
+from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
 from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
@@ -35,7 +36,7 @@ from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True)
-class LakeTable(History):
+class LakeTable(Health):
     """A handle on one table: the schema and options as it was opened. Immutable."""
 
     spark: SparkSession
@@ -263,6 +264,9 @@ class LakeTable(History):
 
     def _history(self, writing: bool = False) -> Store:
         return self.table._history(writing)
+
+    def _checks(self) -> Run:
+        return checks.run_units(self.spark)
 
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)

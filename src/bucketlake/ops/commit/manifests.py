@@ -185,10 +185,13 @@ def combine_indexes(
     Spec: docs/spec/commit.md#index-files
     """
     entries = {_index_key(entry, unaware): entry for entry in previous}
+    known = {entry.file.file_name for entry in previous} if len(entries) < len(previous) else set()
     for entry in changes:
         if entry.kind == FileKind.DELETE:
             key = _index_key(entry, unaware)
             found = entries.get(key)
+            if found is not None and found.file.file_name != entry.file.file_name and entry.file.file_name in known:
+                continue  # a damaged base names two of one bucket: the first goes anyway
             if found is None or found.file.file_name != entry.file.file_name:
                 raise ConflictError(
                     "Trying to delete index file which is not there", file=entry.file.file_name, bucket=entry.bucket

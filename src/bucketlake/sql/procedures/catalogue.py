@@ -14,6 +14,7 @@ from bucketlake.sql.procedures import (
     compact_database,
     expiry,
     files,
+    health,
     later,
     migrate,
     rewrite,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _LISTS = "procedure string, arguments string, description string, state string"
 _ROOMS = (
     *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
-    *(migrate, clone, rewrite, later),
+    *(health, migrate, clone, rewrite, later),
 )
 
 
