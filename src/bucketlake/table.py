@@ -26,16 +26,14 @@ from bucketlake.ops.change.append_rows import assign_values, delete_rows, update
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
-    ExpireConfig,
-    ExpireResult,
-    Limits,
     after_change,
     after_commit,
-    expire_changelogs,
-    expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
@@ -309,6 +307,9 @@ class Table(Health):
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
             touched = touched_partitions(table.schema, batches)
+        order = write_order(store.schema, store.options)
+        if order is not None:
+            batches = incoming_in_order(batches, order, store)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
@@ -415,24 +416,31 @@ class Table(Health):
         self,
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        full: bool = True,
+        full: bool | None = None,
         on_progress: OnProgress | None = None,
+        order_by: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        partition columns is true for. `full`: into one sorted run (the default, but for tables that are clustered
+        incrementally); else what is due by the table's policy. `order_by`: rows of an append table in the order of
+        these columns, by `order_strategy` order (the default), zorder or hilbert; an OVERWRITE snapshot. Pending
         rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
         compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
         `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
+        request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        chosen = both(chosen, worth_compacting(table.store))
+        job = clustering_job(table.store, request, full, chosen)
+        if job is not None:
+            return after_commit(table.store, perform(table.store, job), dedicated=True)
+        full, chosen = full is not False, both(chosen, worth_compacting(table.store))
         placed: Snapshot | None = None
         if table.schema.bucket_mode is BucketMode.POSTPONE:
             plan = PendingPlan(chosen)
@@ -488,40 +496,6 @@ class Table(Health):
         return done
 
     # ---- what is not needed any more
-
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots, and files that only they need; what went.
-
-        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
-        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
-        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
-        Spec: docs/spec/expiry.md
-        """
-        store = self.with_options(options).for_writing().store
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits))
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
-
-        Spec: docs/spec/expiry.md#changelogs
-        """
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
 
     def remove_orphan_files(
         self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bucketlake
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.compact.append_compact import AppendUnit
 from bucketlake.ops.progress import Progress
 from bucketlake.spark.cluster import pack
@@ -152,12 +152,6 @@ def test_the_statements_of_an_order_table(lake: bucketlake.Lake) -> None:
     assert [row[0] for row in rows(lake)] == [1, 4, 5, 6, 7]
     per_bucket = [f.bucket for f in lake.table("db.t").files()]
     assert len(per_bucket) == len(set(per_bucket))
-
-
-def test_an_order_is_refused(classic: bucketlake.Lake) -> None:
-    classic.sql("CREATE TABLE db.t (id BIGINT) TBLPROPERTIES ('bucket' = '-1')")
-    with pytest.raises(UnsupportedError, match="order=zorder"):
-        classic.table("db.t").compact(order="zorder")
 
 
 def test_units_are_packed_by_bytes() -> None:

@@ -45,7 +45,6 @@ def ids(made: Table, **options: Any) -> list[int]:
 REFUSED = {
     "partition.idle-time-to-done": "7 d",
     "partition.mark-done-action": "http-report",
-    "clustering.columns": "id",
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",

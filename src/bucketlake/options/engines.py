@@ -108,12 +108,8 @@ _FLINK = (
         fallback=("changelog.precommit-compact",),
     ),
     Option("scan.partitions", "string", None, call("name the partitions in WHERE"), "The only partitions to read."),
-    Option(
-        "sink.clustering.sample-factor", "int", "100", of("clustering.columns"), "Sample by which Flink orders rows."
-    ),
-    Option(
-        "sink.clustering.sort-in-cluster", "bool", "true", of("clustering.columns"), "Order rows inside tasks of Flink."
-    ),
+    Option("sink.clustering.sample-factor", "int", "100", ENGINE, "Sample by which Flink orders rows."),
+    Option("sink.clustering.sort-in-cluster", "bool", "true", ENGINE, "Order rows inside tasks of Flink."),
     *(Option(key, "string", None, ENGINE, "Flink's connector reads it.") for key in _FLINK_KEPT),
 )
 

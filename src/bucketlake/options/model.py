@@ -68,8 +68,6 @@ def call(remedy: str) -> Effect:
 
 CUSTOM_DONE = upkeep("mark partitions done by success-file or http-report")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")
-CLUSTERS = upkeep("order the rows before they are written")
-CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")
 LOOKUP_FILES = upkeep("leave it out: lookups build their files where they run")
 LOOKUP_FILES_PART = upkeep("leave it out: lookups build their files where they run", "lookup.remote-file.enabled")
 PLAN_TAG = call("keep snapshots longer than reads take: snapshot.time-retained")

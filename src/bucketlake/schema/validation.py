@@ -47,6 +47,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_retention(options)
     _check_special_columns(schema, options)
     _check_deletion_vectors(schema, options)
+    _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
     validate_file_indexes(schema.options, schema.fields)
@@ -408,6 +409,20 @@ def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
         options.get("merge-engine") != "first-row" or not schema.primary_keys,
         "First row merge engine does not need deletion vectors because there is no deletion of old data in this merge "
         "engine.",
+    )
+
+
+def _check_clustering(schema: TableSchema, options: TableOptions) -> None:
+    if not options.get("clustering.incremental"):
+        return
+    _need(not schema.primary_keys, "Cannot define primary-key for incremental clustering table.")
+    if schema.bucket == -1:
+        return
+    what = "bucket-append-ordered must be false for incremental clustering table."
+    _need(not options.get("bucket-append-ordered"), what)
+    _need(
+        not options.get("deletion-vectors.enabled"),
+        "Cannot enable deletion-vectors for incremental clustering table which bucket is not -1.",
     )
 
 

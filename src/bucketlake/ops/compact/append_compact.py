@@ -371,6 +371,8 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
+    if store.options.get("clustering.incremental"):  # merging files would undo their order
+        return None
     try:
         return _at_once(store, AppendPlan(full=False, buckets=buckets), run or merge_here)
     except Exception as error:  # nothing may read as if the rows were not

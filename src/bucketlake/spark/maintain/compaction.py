@@ -218,6 +218,11 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
     return wanted
 
 
+def partition_filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
+    """The partitions that a request is about, None for all. InvalidError for what names none."""
+    return _filter(spark, store, request)
+
+
 def rewrite_file_index(spark: SparkSession, table: Table, where: str | Predicate | None) -> Reindexed:
     """Build the file indexes that a table's options ask for, of all partitions or of those that a condition chooses."""
     store = table.for_writing().store
