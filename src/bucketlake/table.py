@@ -514,6 +514,9 @@ class Table(Health):
     def _history(self, writing: bool = False) -> Store:
         return self.for_writing().store if writing else self.store
 
+    def _called(self) -> str:
+        return self.name
+
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store
 
