@@ -241,7 +241,7 @@ def test_bytes_are_counted_once_whatever_happened(tmp_path: Path) -> None:
 
 def test_advice_names_commands_that_exist(tmp_path: Path) -> None:
     append = table_of(tmp_path / "a", (), bucket="-1")
-    for number in range(21):
+    for number in range(22):
         append.write_arrow(rows(*[("x" if number else f"p{k}", k, f"v{k}") for k in range(50)]))
     scattered = table_of(tmp_path / "s", (), (), bucket="-1")
     for number in range(12):

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bucketlake.ops.check.existence import index_paths, is_kept
 from bucketlake.ops.check.findings import Findings
-from bucketlake.ops.check.inventory import Hashes, Inventory, in_bucket, members, path_hashes
+from bucketlake.ops.check.inventory import Hashes, Inventory, distinct, in_bucket, members, path_hashes
 from bucketlake.ops.check.reach import Part, Reach
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, find_roots
 from bucketlake.ops.clean.removal import MAIN
@@ -164,13 +164,13 @@ class _Count:
         for name in names:
             part = self._part(name)
             if part is not None:
-                chosen = part.adds & np.isin(part.keys, live)
+                chosen = part.adds & members(live, part.keys)
                 found += [part.paths[chosen], part.beside[chosen[part.owners]]]
         return np.concatenate(found)
 
     def _take(self, kind: str, holder: str | None, paths: Hashes) -> None:
         """Count what is still free of these paths."""
-        hits = self._free & members(np.unique(paths), self._there.hashes)
+        hits = self._free & members(distinct([paths]), self._there.hashes)
         if hits.any():
             self._held.append(Held(kind, holder, int(hits.sum()), int(self._there.bytes[hits].sum())))
             self._free &= ~hits
