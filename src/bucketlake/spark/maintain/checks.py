@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bucketlake.ops.check.fsck import Run, run_here
-from bucketlake.spark.maintain.compaction import DRIVER_BYTES
+from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.maintain.orphans import run_each
 
 
