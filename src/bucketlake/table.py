@@ -414,10 +414,10 @@ class Table(History):
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
         """
-        request = OrderRequest(order_by, options.pop("order_strategy", None))
+        request, told = OrderRequest(order_by, options.pop("order_strategy", None)), options.pop("on_progress", None)
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        job = clustering_job(table.store, request, full, chosen)
+        job = clustering_job(table.store, request, full, chosen, told)
         if job is not None:
             return after_commit(table.store, perform(table.store, job), dedicated=True)
         full, chosen = full is not False, both(chosen, worth_compacting(table.store))

@@ -144,6 +144,9 @@ def test_writes_cluster_by_tasks(classic: Lake) -> None:
     assert sorted_rows(made)["id"].to_pylist() == list(range(ROWS))
     found = ranges(made, "k")
     assert len(found) > 1 and all(left[1] <= right[0] for left, right in pairwise(found))
+    frame = classic.spark.range(50).selectExpr("id", "cast(50 - id AS INT) AS k").coalesce(1)
+    frame.write.format("bucketlake").mode("overwrite").save(made.path)
+    assert [row[0] for row in classic.sql("SELECT k FROM t").collect()] == list(range(1, 51))
     classic.sql("INSERT OVERWRITE t SELECT 1L, 2 UNION ALL SELECT 3L, 1")
     assert [tuple(row) for row in classic.sql("SELECT * FROM t").collect()] == [(3, 1), (1, 2)]
 

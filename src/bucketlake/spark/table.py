@@ -143,10 +143,10 @@ class LakeTable(History):
         hilbert; an OVERWRITE snapshot.
         Spec: docs/procedures.md#compact, docs/spec/clustering.md
         """
-        order = OrderRequest(order_by, options.pop("order_strategy", None))
+        order, told = OrderRequest(order_by, options.pop("order_strategy", None)), options.pop("on_progress", None)
         request = compaction.Request(partitions, where, full is not False, idle)
         table = self.table.with_options(options)
-        clustered = sort_compaction.Clustering(order, full, request)
+        clustered = sort_compaction.Clustering(order, full, request, told)
         if clustered.is_asked(table):
             return sort_compaction.compact(self.spark, table, clustered)
         return compaction.compact(self.spark, table, request)

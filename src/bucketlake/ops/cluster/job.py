@@ -98,13 +98,13 @@ def _commit(store: Store, job: Job, buckets: frozenset[BucketKey], run: Run) -> 
     """One commit of the units of these buckets, planned anew where others came between."""
     user = new_commit_user(store)
     commit = Commit(store, user)
-    notes = CommitProperties({ROWS_STAY_PROPERTY: user})
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
         kept = frozenset((message.partition, message.bucket) for message in attempt.messages)
         units = plan_units(store, base, job.pick, buckets=buckets - kept)
         messages = attempt.made(run(store, units, job.order) if units else [])
+        notes = CommitProperties({ROWS_STAY_PROPERTY: user}) if any(m.deleted_files for m in messages) else None
         return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
 
     attempts = Attempts(store, commit.abort, ATTEMPTS, rescue=lambda messages: standing(store, messages))
