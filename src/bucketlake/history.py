@@ -10,16 +10,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean import consumers as reading
 from bucketlake.ops.clean import partitions
+from bucketlake.ops.clean.done import mark_partitions_done
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
-from bucketlake.ops.clean.missing import remove_missing_files, repair_earliest
+from bucketlake.ops.clean.missing import remove_missing_files, remove_missing_manifests, repair_earliest
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.manifest_compact import compact_manifests
+from bucketlake.ops.compact.reformat import Reformatted, reformat
 from bucketlake.ops.compact.reindex import Reindexed, reindex
 from bucketlake.ops.refs import branches as branching
 from bucketlake.ops.refs import rollback, upkeep
@@ -183,7 +186,7 @@ class History(ABC):
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        partitions.mark_partitions_done(self._history(writing=True), specs)
+        mark_partitions_done(self._history(writing=True), specs)
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
@@ -199,9 +202,27 @@ class History(ABC):
         predicate = None if where is None else parse_where(where, store.schema.fields)
         return reindex(store, chosen_partitions(store, None, predicate))
 
+    def rewrite(
+        self, where: str | None = None, *, every: bool = False, options: Mapping[str, Any] | None = None
+    ) -> Reformatted:
+        """Write files anew in the format, compression and row groups that the options ask for: all of them, or those of
+        the partitions that a condition is true for. `every`: also those that have format and compression already.
+        `options`: of this call. Writers go on, rows stay as they are.
+
+        Spec: docs/spec/rewrite.md
+        """
+        store = self._history(writing=True).with_options(options or {})
+        predicate = None if where is None else parse_where(where, store.schema.fields)
+        return reformat(store, chosen_partitions(store, None, predicate), every=every)
+
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
         return remove_missing_files(self._history(writing=True), dry_run, threads)
+
+    def remove_unexisting_manifests(self) -> list[str]:
+        """Take manifests that something else has removed out of the newest snapshot; their names. What they told of is
+        lost; what they deleted may be back."""
+        return remove_missing_manifests(self._history(writing=True))
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""

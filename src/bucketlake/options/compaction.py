@@ -46,6 +46,21 @@ ROWS = (
         fallback=("sink.clustering.strategy",),
     ),
     Option(
+        "compaction.commit-interval",
+        "duration",
+        "1 min",
+        HONOURED,
+        "Ours: after this time a compaction job commits what is finished.",
+    ),
+    Option(
+        "compaction.commit-size",
+        "memory",
+        "8 gb",
+        HONOURED,
+        "Ours: a compaction job commits what is finished once so much of its input is done.",
+        least=1,
+    ),
+    Option(
         "compaction.delete-ratio-threshold",
         "float",
         "0.2",

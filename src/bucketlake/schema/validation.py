@@ -49,6 +49,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_deletion_vectors(schema, options)
     _check_clustering(schema, options)
     _check_formats(schema, options)
+    _check_manifest_sort(schema, options)
     validate_file_indexes(schema.options, schema.fields)
 
 
@@ -436,6 +437,12 @@ def _check_formats(schema: TableSchema, options: TableOptions) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- not yet
+
+
+def _check_manifest_sort(schema: TableSchema, options: TableOptions) -> None:
+    name = options.get("manifest-sort.partition-field")
+    known = f"'manifest-sort.partition-field' must be one of the partition fields {list(schema.partition_keys)}"
+    _need(name is None or name in schema.partition_keys, f"{known}, but is '{name}'.")
 
 
 def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:

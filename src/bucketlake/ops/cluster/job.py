@@ -24,6 +24,7 @@ from bucketlake.ops.cluster.rows import in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.scan.scan import live_entries
@@ -41,12 +42,13 @@ class _Sized(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def row_count(self) -> int: ...
+
 
 U = TypeVar("U", bound=_Sized)
 ATTEMPTS = 20
 BATCH_BYTES = 64 << 30  # partitions of so many bytes are committed together
-Progress = Callable[[int, int, int, int], None]
-"""Told rows, bytes and units that are done, and how many units there are."""
 Run = Callable[[Store, Sequence[ClusterUnit], SortOrder], list[CommitMessage]]
 """Puts the rows of units in order and gives their messages; where it raises, the files that it wrote are gone."""
 
@@ -60,7 +62,7 @@ class Job:
     pick: Pick = everything
     partitions: PartitionFilter | None = None
     local: bool = False
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
 
 def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | None:
@@ -71,14 +73,23 @@ def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | N
     """
     work = run or (sort_parts_here if job.local else sort_here)
     first = plan_units(store, store.latest_snapshot(), job.pick, job.partitions)
+    return in_batches(store, job, first, lambda batch: _commit(store, job, frozenset(u.place for u in batch), work))
+
+
+def in_batches(
+    store: Store, job: Job, units: Sequence[U], commit: Callable[[list[U]], Snapshot | None]
+) -> Snapshot | None:
+    """Commit units, those together that `batches_of` says, and tell of each; the last snapshot."""
+    meter = Meter("put in order", store.paths.root, store.env.clock, job.progress)
+    meter.expect(len(units), sum(unit.row_count for unit in units), sum(unit.size for unit in units))
     done: Snapshot | None = None
-    rows = size = count = 0
-    for batch in batches_of(first):
-        done = _commit(store, job, frozenset(unit.place for unit in batch), work) or done
-        rows, size = rows + sum(unit.row_count for unit in batch), size + sum(unit.size for unit in batch)
-        count += len(batch)
-        if job.progress is not None:
-            job.progress(rows, size, count, len(first))
+    for batch in batches_of(units):
+        found = commit(batch)
+        if found is not None:
+            meter.commit()
+            done = found
+        meter.add(len(batch), sum(unit.row_count for unit in batch), sum(unit.size for unit in batch))
+    meter.finish()
     return done
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError
 from bucketlake.options.options import parse_duration
 from bucketlake.sql.procedures.arguments import parse_options, table_of
 from bucketlake.sql.procedures.registry import (
@@ -39,8 +39,8 @@ def _check_compact(given: Arguments) -> None:
     if "partition_idle_time" in given:
         parse_duration(given["partition_idle_time"])
     parse_options(given.get("options", ""))
-    if "buckets" in given:
-        raise UnsupportedError("sys.compact of chosen buckets is not supported yet", buckets=given["buckets"])
+    if order != "none" and "buckets" in given:
+        raise InvalidError("Specifying buckets is not supported for sort compact.", buckets=given["buckets"])
 
 
 def _compact(lake: Lake, given: Arguments) -> Rows:
@@ -50,6 +50,7 @@ def _compact(lake: Lake, given: Arguments) -> Rows:
         where=given.get("where"),
         full=None if strategy is None else strategy.lower() == "full",
         idle=given.get("partition_idle_time"),
+        buckets=given.get("buckets"),
         order_by=given.get("order_by"),
         order_strategy=given.get("order_strategy", "none"),
     )
@@ -73,7 +74,7 @@ PROCEDURES = (
             WHERE,
             OPTIONS,
             Argument("partition_idle_time", "only partitions that no file came to for so long, such as `1 d`"),
-            Argument("buckets", "refused: chosen buckets"),
+            Argument("buckets", "of a table with a fixed number of buckets, these: `0-3,7`"),
         ),
         _compact,
         check=_check_compact,
