@@ -40,6 +40,10 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.change.append_rows import delete_rows
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.cluster import job as cluster
+from bucketlake.ops.cluster import keyed
+from bucketlake.ops.cluster.order import SortOrder
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job
 from bucketlake.ops.commit import publish
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.strays import strays
@@ -72,6 +76,7 @@ SEEDS = range(number("BUCKETLAKE_SIM_FIRST", 0, 0), number("BUCKETLAKE_SIM_SEEDS
 Key = tuple[int, int]
 Rows = Mapping[Key, tuple[int | None, int | None]]
 
+CLUSTERED = {"clustering.columns": "b,a", "clustering.incremental": "true", "num-sorted-run.compaction-trigger": "2"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
 SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
@@ -108,6 +113,7 @@ KINDS = (
     Kind("postpone", -2, options=PENDING),
     Kind("append", -1, ()),
     Kind("append, vectors", -1, (), VECTORS),
+    Kind("append, clustered", -1, (), {**VECTORS, **CLUSTERED}),
     Kind("append, buckets", 2, (), {"bucket-key": "k"}),
     Kind("append, buckets, vectors", 2, (), {"bucket-key": "k", **VECTORS}),
 )
@@ -333,6 +339,21 @@ class Actor:
             run_job(Job.of(store, PendingPlan(), on_progress=tell), inline)
         run_job(compaction_job(store, Compaction(self.random.random() < 0.7), tell), inline)
 
+    def sort(self, user: str) -> None:
+        """All rows in another order, where a table takes one."""
+        schema = self.store.schema
+        known = {BucketMode.UNAWARE: _sorted_files, BucketMode.DYNAMIC: _sorted_partitions}.get(schema.bucket_mode)
+        if known is not None and not self.store.options.get("clustering.incremental"):
+            strategy = self.random.choice(["order", "zorder", "hilbert"])
+            HERE.what = ("sort", None)
+            known(self.store, cluster.Job(SortOrder.of(schema, strategy, ["b", "a"], self.store.options)))
+
+    def cluster(self, user: str) -> None:
+        """What is due in tables that are clustered bit by bit."""
+        job = clustering_job(self.store, OrderRequest(), self.random.random() < 0.3, None)
+        if job is not None:
+            _sorted_files(self.store, job)
+
     def follow(self, user: str) -> None:
         """The coordinator of tables without buckets, which remembers; other tables are compacted by their policy."""
         if self.store.schema.bucket_mode is not BucketMode.UNAWARE:
@@ -376,12 +397,29 @@ class Actor:
         remove_orphans(self.store, self.store.env.clock.now_millis() - DAY, threads=1)
 
 
+def _sorted_files(store: Store, job: cluster.Job) -> None:
+    cluster.put_in_order(
+        store,
+        job,
+        lambda store, units, order: [cluster.sort_unit(store, unit, [unit.files], order) for unit in units],
+    )
+
+
+def _sorted_partitions(store: Store, job: cluster.Job) -> None:
+    keyed.put_in_order(
+        store,
+        job,
+        lambda store, units, order: [made for unit in units for made in keyed.sort_partition(store, unit, order)],
+    )
+
+
 WRITES = ("append", "append", "append", "delete")
 ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "w0": (WRITES, 5),
     "w1": ((*WRITES, "drop"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
+    "s": (("sort", "cluster"), 3),
     "x": (("rescale",), 2),
     "e": (("expire",), 3),
     "t": (("tag",), 4),

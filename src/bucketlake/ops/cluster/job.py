@@ -162,12 +162,12 @@ def standing(store: Store, messages: Sequence[CommitMessage]) -> list[CommitMess
 
 def sort_here(store: Store, units: Sequence[ClusterUnit], order: SortOrder) -> list[CommitMessage]:
     """Put units in order in this process, several at a time."""
-    return run_units(store, units, lambda store, unit: [_sorted(store, unit, [unit.files], order)])
+    return run_units(store, units, lambda store, unit: [sort_unit(store, unit, [unit.files], order)])
 
 
 def sort_parts_here(store: Store, units: Sequence[ClusterUnit], order: SortOrder) -> list[CommitMessage]:
     """Put parts of units in order, each by itself, in this process."""
-    return run_units(store, units, lambda store, unit: [_sorted(store, unit, parts_of(store, unit, 2), order)])
+    return run_units(store, units, lambda store, unit: [sort_unit(store, unit, parts_of(store, unit, 2), order)])
 
 
 def parts_of(store: Store, unit: ClusterUnit, tasks: int) -> list[tuple[DataFile, ...]]:
@@ -186,7 +186,8 @@ def parts_of(store: Store, unit: ClusterUnit, tasks: int) -> list[tuple[DataFile
     return [tuple(part) for part in parts]
 
 
-def _sorted(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile]], order: SortOrder) -> CommitMessage:
+def sort_unit(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile]], order: SortOrder) -> CommitMessage:
+    """What to commit for a unit whose files, in these parts, are each put in order; on an error no file stays."""
     made: list[DataFile] = []
     rollers: list[Roller] = []
     try:
