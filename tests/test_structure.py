@@ -42,6 +42,7 @@ ROOMS = (
         "spark.merge",
         "spark.datasource",
         "spark.stream",
+        "spark.bucket_functions",
         "spark.daemon",
         "spark.table",
         "spark.session",

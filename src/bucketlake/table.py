@@ -26,13 +26,8 @@ from bucketlake.ops.change.append_rows import assign_values, delete_rows, update
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
-    ExpireConfig,
-    ExpireResult,
-    Limits,
     after_change,
     after_commit,
-    expire_changelogs,
-    expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
@@ -501,40 +496,6 @@ class Table(Health):
         return done
 
     # ---- what is not needed any more
-
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots, and files that only they need; what went.
-
-        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
-        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
-        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
-        Spec: docs/spec/expiry.md
-        """
-        store = self.with_options(options).for_writing().store
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits))
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
-
-        Spec: docs/spec/expiry.md#changelogs
-        """
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
 
     def remove_orphan_files(
         self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None

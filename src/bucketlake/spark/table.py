@@ -12,7 +12,6 @@ from pyspark.sql.streaming import StreamingQuery
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.health import Health
 from bucketlake.ops.check.fsck import Run
-from bucketlake.ops.clean.expire import ExpireResult
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
@@ -231,28 +230,6 @@ class LakeTable(Health):
         return self.table.drop_partitions(partitions)
 
     # ---- what is not needed any more
-
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots and the files that only they need: see `bucketlake.Table.expire_snapshots`."""
-        return self.table.expire_snapshots(retain_max, retain_min, older_than, max_deletes, **options)
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: see `bucketlake.Table.expire_changelogs`."""
-        return self.table.expire_changelogs(retain_max, retain_min, older_than, max_deletes, everything)
 
     def remove_orphan_files(
         self,
