@@ -85,6 +85,19 @@ def test_what_would_take_everything_is_refused(options: dict[str, Any]) -> None:
     assert made.storage.files == files
 
 
+def test_values_that_are_no_time() -> None:
+    strict = {"partition.timestamp-format.strict": "true"}
+    made = Made(**WEEK, **strict)
+    made.write(OLD[0])
+    for odd in (7, None):
+        with pytest.raises(InvalidError, match=r"does not match the 'partition\.timestamp-formatter'"):
+            made.write(odd)
+    assert made.days() == [OLD[0]]
+    free = Made(**strict)
+    free.write(7)
+    assert free.days() == [7]
+
+
 def test_when_commits_look() -> None:
     single = Made(**WEEK, **{"end-input.check-partition-expire": "true"})
     single.write(*OLD)

@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from bucketlake.ops.clean.time_format import partition_time
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 
