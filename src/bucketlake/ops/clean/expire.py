@@ -42,6 +42,7 @@ __all__ = [
 ROUND = 64  # snapshots that go together: a death leaves the files of so many as orphans
 ROUND_FILES = 100_000  # files removed by the commits of one round
 ATTEMPTS = 5
+SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
 NO_LIMIT = 2**31 - 1
 _ALONE = {"scan.manifest.parallelism": "1", "file-operation.thread-num": "1"}  # see background: no threads
 
@@ -195,7 +196,7 @@ def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None
 def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[ExpireResult, int] | None:
     """Expire the next snapshots; what went, and how many ids that took. None where nothing is due."""
     latest, earliest = store.latest_snapshot(), store.earliest_snapshot()
-    if latest is None or earliest is None:
+    if latest is None or earliest is None or _is_unsettled(store):
         return None
     ours = config.snapshots
     first = max(latest.id - ours.most + 1, earliest.id)
@@ -216,6 +217,17 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
         return None
     span = Span(gone, kept, config.decoupled, _produces(store))
     return _expire(store, config, span), end - earliest.id
+
+
+def _is_unsettled(store: Store) -> bool:
+    """Whether the newest snapshots stand above a gap that a rollback has just made: writers that slept through it put
+    them, and are about to take them back, so that the history is what lies below. After `SETTLED` they are history."""
+    ids, hint = store.snapshot_ids(), store.hint(store.paths.earliest_hint)
+    below = strays(ids)
+    if hint is None or hint not in below:
+        return False
+    above = store.find_snapshot(ids[len(below)])
+    return above is None or above.time_millis > store.env.clock.now_millis() - SETTLED
 
 
 def _due_until(found: dict[int, Snapshot], first: int, stop: int, before: int) -> int:
@@ -254,6 +266,9 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)
+    kept = store.find_snapshot(span.kept.id)
+    if kept is None or kept.uuid != span.kept.uuid:
+        return ExpireResult(len(span.gone))  # it was taken back: what it dropped may be live again, and is left alone
     files = remove(store, removal, config.clean_folders)
     _write_hint(store, store.paths.earliest_hint, span.kept.id)
     return ExpireResult(len(span.gone), 0, files)

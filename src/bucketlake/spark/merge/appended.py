@@ -25,6 +25,7 @@ from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope
+from bucketlake.spark.merge.pruning import extra_columns
 from bucketlake.spark.merge.stages import Rows, Stages, violation
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -62,7 +63,7 @@ class AppendedMerge:
 
     def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
         files = live(store, splits)
-        target = rows_with_places(self.spark, store, files)
+        target = rows_with_places(self.spark, store, files, extra_columns(self.merge, store.schema))
         scope = Scope(
             store.schema, self.rules, self.merge.target, {name: F.col(name) for name in (FILE, ROW_INDEX)}, False
         )
