@@ -137,7 +137,7 @@ PROCEDURES = (
     ),
     Procedure(
         "mark_partition_done",
-        "Says of partitions that they are done, as `partition.mark-done-action` says: by default a `_SUCCESS` file in each.",
+        "Says of partitions that they are done, as `partition.mark-done-action` says; by default by `_SUCCESS` files.",
         (TABLE, Argument("partitions", "specs of all partition columns: `dt=a,hh=1;dt=b,hh=2`", required=True)),
         _mark_done,
         check=_check_specs,
