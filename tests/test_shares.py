@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from .shares import LONG, PEERS, place_of, share_of
-
-ROOT = Path(__file__).parent.parent
-
-
-def test_what_is_named_is_there() -> None:
-    assert [path for path in (*LONG, *PEERS) if not (ROOT / path).exists()] == []
+from .shares import LONG, place_of, share_of
 
 
 def test_shares() -> None:
