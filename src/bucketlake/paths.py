@@ -4,6 +4,7 @@
     <root>/snapshot/{snapshot-<id>, LATEST, EARLIEST}   <root>/statistics/stat-<uuid>
     <root>/manifest/{manifest, manifest-list, index-manifest}-<uuid>-<n>    <root>/tag/tag-<name>
     <root>/changelog/{changelog-<id>, LATEST, EARLIEST}  <root>/consumer/consumer-<id>
+    <root>/stream/stream-<query>                         (not Paimon's: docs/spec/streaming.md#batches)
     <root>/branch/branch-<name>/{schema, snapshot, tag, …}
     <root>/[<data directory>/][<column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 
@@ -154,6 +155,10 @@ class TablePaths:
     def partition_success(self, partition_path: str) -> str:
         """What says that a partition is done."""
         return f"{self.root}/{partition_path}/_SUCCESS"
+
+    def stream(self, query: str) -> str:
+        """What is known of the batches that a streaming query has written."""
+        return f"{self.meta_root}/stream/stream-{check_name(query, 'query')}"
 
     def consumer(self, name: str) -> str:
         """A consumer's progress."""

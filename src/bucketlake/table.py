@@ -20,7 +20,7 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.history import History
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
@@ -51,6 +51,7 @@ from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.newest import newest_schema
@@ -319,7 +320,7 @@ class Table(History):
     def commit(
         self,
         messages: Sequence[CommitMessage],
-        commit_user: str,
+        commit_user: str | BatchName,
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
@@ -328,18 +329,26 @@ class Table(History):
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
-        says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
+        says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since.
+        `commit_user`: a batch of a stream is committed under its name, once."""
         base = None if read is EMPTY else read
-        commit = Commit(self.store, commit_user, check=None if read is None else RowsRead(self.store, base).check)
-        notes, outcome = CommitProperties(operation=operation), Outcome()
+        check = None if read is None else RowsRead(self.store, base).check
+        user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
+        if isinstance(commit_user, BatchName):
+            check = Once(self.store, commit_user).check
+            user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
+        commit = Commit(self.store, user, check=check)
+        notes, outcome = CommitProperties(watermark=watermark, operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
                 self._refuse_strangers(messages, partition)
-                return commit.commit(messages, notes=notes, outcome=outcome)
+                return commit.commit(messages, identifier, notes=notes, outcome=outcome)
             own = partition is None and bool(self.options.get("dynamic-partition-overwrite"))
             dynamic = own if mode == "overwrite" else mode == "overwrite dynamic"
             self._refuse_strangers(messages, partition if mode == "overwrite dynamic" else None)
-            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes, outcome=outcome)
+            return commit.overwrite(
+                messages, partition, dynamic=dynamic, identifier=identifier, notes=notes, outcome=outcome
+            )
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
         within = spec_filter(self.store, [partition]) if partition else None

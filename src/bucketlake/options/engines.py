@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import DONE, ENGINE, HONOURED, SPEED, STREAMS, Effect, Option, call, of, upkeep
+from bucketlake.options.model import DONE, ENGINE, HONOURED, SPEED, Effect, Option, call, of, upkeep
 
 _SPARK = (
     Option(
@@ -17,11 +17,12 @@ _SPARK = (
     ),
     Option("read.allow.fullScan", "bool", "true", call("leave it out"), "Whether reads may leave partitions unnamed."),
     Option("read.changelog", "bool", "false", call("read the system table $audit_log"), "Reads give kinds of changes."),
-    Option("read.stream.maxBytesPerTrigger", "long", None, STREAMS, "Bytes of one batch of a stream."),
-    Option("read.stream.maxFilesPerTrigger", "int", None, STREAMS, "Files of one batch of a stream."),
-    Option("read.stream.maxRowsPerTrigger", "long", None, STREAMS, "Rows of one batch of a stream."),
-    Option("read.stream.maxTriggerDelayMs", "long", None, STREAMS, "Longest pause between two batches of a stream."),
-    Option("read.stream.minRowsPerTrigger", "long", None, STREAMS, "Fewest rows of one batch of a stream."),
+    Option("read.stream.ignore-expired", "bool", "false", HONOURED, "Streams pass over snapshots that have expired."),
+    Option("read.stream.maxBytesPerTrigger", "long", None, HONOURED, "Bytes of one batch of a stream."),
+    Option("read.stream.maxFilesPerTrigger", "int", None, HONOURED, "Files of one batch of a stream."),
+    Option("read.stream.maxRowsPerTrigger", "long", None, HONOURED, "Rows of one batch of a stream."),
+    Option("read.stream.maxTriggerDelayMs", "long", None, HONOURED, "Longest pause between two batches of a stream."),
+    Option("read.stream.minRowsPerTrigger", "long", None, HONOURED, "Fewest rows of one batch of a stream."),
     Option("requiredSparkConfsCheck.enabled", "bool", "true", ENGINE, "Look at the session's settings first."),
     Option("source.split.target-size-with-column-pruning", "bool", "false", SPEED, "Splits by the columns read."),
     Option(

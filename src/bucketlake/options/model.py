@@ -40,7 +40,7 @@ HONOURED, KEPT, REFUSED = Effect("honoured"), Effect("kept"), Effect("refused", 
 # Kept without effect: what the key is about is not rows or files of tables here.
 SPEED = Effect("kept", why="speed or memory only")
 ENGINE = Effect("kept", why="another engine or catalog only")
-STREAMS = Effect("kept", why="streaming reads only, which are not here yet")
+EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
 VARIANTS = Effect("kept", why="VARIANT columns only, which are refused")
 
 READS = Effect("refused", "reads")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -16,6 +17,7 @@ from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.compact.reindex import Reindexed
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
@@ -24,6 +26,8 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes
 from bucketlake.spark.maintain import compaction, orphans
 from bucketlake.spark.read import reader
+from bucketlake.spark.stream import stream
+from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.table import Table, TableFile
 from bucketlake.values import dataclass
@@ -82,6 +86,18 @@ class LakeTable(History):
         frame = reader.read(self.spark, self.table, columns, where, scan_options, limit)
         return frame if limit is None else frame.limit(limit)
 
+    def read_stream(
+        self, columns: Sequence[str] | None = None, where: str | None = None, **scan_options: Any
+    ) -> DataFrame:
+        """The table as a streaming DataFrame: its rows as of now, then the changes of every later snapshot.
+
+        `scan_options`: where it starts (`scan_mode="latest"`, `scan_snapshot_id=7`, …), `read_changelog=True` for a
+        column `rowkind` and deletes too, `read_stream_maxFilesPerTrigger` and its kin for the size of a batch,
+        `consumer_id` to keep snapshots that are still to be read. `columns`, `where`: as `read`.
+        Spec: docs/streaming.md#reading
+        """
+        return stream.read(self.spark, self.table, columns, where, scan_options)
+
     def write(
         self,
         frame: DataFrame,
@@ -104,6 +120,33 @@ class LakeTable(History):
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
         request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
+
+    def write_stream(
+        self,
+        frame: DataFrame,
+        checkpoint: str,
+        mode: str = "append",
+        trigger: Mapping[str, Any] | None = None,
+        told: Callable[[BatchDone], None] | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        """Write a streaming DataFrame: every micro-batch is one commit, once, whatever dies and is started again.
+
+        `checkpoint`: the query's own folder. `mode`: "append", "update" (tables with a primary key), "complete" (every
+        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `told` is
+        given what became of each batch. `options`: as `write`, and `query_name`. Compaction runs beside the query,
+        where rows are seen without.
+        Spec: docs/streaming.md#writing
+        """
+        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), told)
+        return stream.write(self.spark, self.table.with_options(options), frame, how)
+
+    def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
+        """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
+        as long as the query's checkpoint; a batch that is there already is left as it is. The snapshot, None without
+        rows."""
+        batch = BatchName(query, batch_id, first=True)
+        return write_batch(self.table.with_options(options), frame, batch, Written(), None)
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.

@@ -114,7 +114,7 @@ def after_write(
         landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
         if landed is not None:
             return landed
-        if _must_compact(store):
+        if must_compact(store):
             raise CommitError(
                 "the rows are committed, but not known to be compacted, and are not seen before",
                 table=store.paths.root,
@@ -135,7 +135,8 @@ def _landed(store: Store, written: Snapshot) -> Snapshot | None:
     return None
 
 
-def _must_compact(store: Store) -> bool:
+def must_compact(store: Store) -> bool:
+    """Whether rows or changes stay unseen until they are compacted, or the table wants every commit compacted."""
     options = store.options
     waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
     return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))
