@@ -373,8 +373,8 @@ def _expire_changelogs(
 def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = False) -> Snapshot | None:
     """Make the tags and expire what is due after a commit made `snapshot` the newest; gives `snapshot` back.
 
-    Not for `write-only` tables, unless the commit is `dedicated` maintenance, nor for pending postpone rows. A failure
-    is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables.
+    Snapshots of `write-only` tables and of postpone tables expire where the commit is `dedicated` maintenance alone. A
+    failure is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables.
     Spec: docs/spec/expiry.md#after-a-commit
     """
     if snapshot is None:
@@ -389,7 +389,7 @@ def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = Fals
             expire_partitions(store)
         except Exception as error:
             warnings.warn(f"committed, but partitions were not expired: {error}", stacklevel=2)
-    if store.schema.bucket_mode is BucketMode.POSTPONE or not upkeep:
+    if not upkeep or (store.schema.bucket_mode is BucketMode.POSTPONE and not dedicated):
         return snapshot
     try:
         config = ExpireConfig.of(store)
