@@ -21,34 +21,36 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from bucketlake.history import History
+from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
-    ExpireConfig,
-    ExpireResult,
-    Limits,
+    after_change,
     after_commit,
-    expire_changelogs,
-    expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
-from bucketlake.ops.compact.maintain import Wanted, after_write, compact
-from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.compact.compaction import Compaction, compaction_job
+from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.maintain import after_write
+from bucketlake.ops.compact.postpone_compact import PendingPlan
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice, advise
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
 from bucketlake.ops.rows.read import column_names, first_rows
-from bucketlake.ops.scan.incremental import plan_read
+from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
-from bucketlake.ops.scan.scan import Plan, Scan, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.batches import BatchName, Once
@@ -87,7 +89,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table(History):
+class Table(Health):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -181,12 +183,12 @@ class Table(History):
     def files(self, where: str | Predicate | None = None, **options: Any) -> list[TableFile]:
         """The live data files that may hold matching rows, by partition and bucket, newest last."""
         table, planned, _ = self._planned(where, None, options)
-        paths = table.store.paths
         found = []
-        for entry in planned.entries:
-            path = paths.file_path(paths.bucket_dir(entry.partition, entry.bucket), entry.file)
-            texts = paths.partition_texts(entry.partition)
-            found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+        for store, part in planned.parts(table.store):
+            for entry in part.entries:
+                path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
+                texts = store.paths.partition_texts(entry.partition)
+                found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
         return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
 
     def _planned(
@@ -196,7 +198,7 @@ class Table(History):
             table, selection = self.as_of(options)
             column_names(table.schema, columns)
             predicate = table.predicate(where)
-            return table, table.planned(predicate, selection), predicate
+            return table, table.scanned(predicate, selection), predicate
 
         return on_newest(self.store, once)
 
@@ -209,14 +211,21 @@ class Table(History):
         scan = Scan(predicate, selection)
         if isinstance(self.view, SystemTable):
             raise InvalidError("a system table of metadata is read without a plan", table=self.name)
-        return plan_read(self.store, scan if self.view is None else self.view.narrowed(self.store, scan))
+        return fallback.plan_branches(self.store, scan, self.view)
+
+    def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
+        """As `planned`, of a read that `read.allow.fullScan` may refuse."""
+        found = self.planned(predicate, selection)
+        fallback.refuse_full_scan(self.store, found)
+        return found
 
     def partitions(self) -> list[dict[str, str]]:
         """The partitions that have files, as column → text, sorted."""
-        snapshot = self.latest_snapshot()
-        if snapshot is None or not self.store.schema.partition_keys:
+        if not self.store.schema.partition_keys:
             return []
-        found = {entry.partition for entry in live_entries(self.store, snapshot)}
+        shown = fallback.shown_branches(self.store, Selection(self.latest_snapshot()))
+        only = [(store, snapshot, EntryFilter(partitions=chosen)) for store, snapshot, chosen in shown]
+        found = {entry.partition for store, snapshot, some in only for entry in live_entries(store, snapshot, some)}
         texts = [self.store.paths.partition_texts(partition) for partition in found]
         return sorted(texts, key=lambda item: list(item.values()))
 
@@ -250,10 +259,10 @@ class Table(History):
         if limit is not None:
             return first_rows(table._batches(planned, names, predicate), schema, limit)
 
-        def read(split: Split) -> list[pa.RecordBatch]:
-            return list(read_view(table.store, table._row_view, split, names, predicate))
+        def read(place: tuple[Store, Split]) -> list[pa.RecordBatch]:
+            return list(read_view(place[0], table._row_view, place[1], names, predicate))
 
-        parts = parallel(read, planned.splits, THREADS)
+        parts = parallel(read, planned.splits_of(table.store), THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], schema)
 
     def to_batches(
@@ -266,8 +275,8 @@ class Table(History):
         return table._batches(planned, column_names(table.schema, columns), predicate)
 
     def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        for split in planned.splits:
-            yield from read_view(self.store, self._row_view, split, names, predicate)
+        for store, split in planned.splits_of(self.store):
+            yield from read_view(store, self._row_view, split, names, predicate)
 
     # ---- write
 
@@ -298,6 +307,9 @@ class Table(History):
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
             touched = touched_partitions(table.schema, batches)
+        order = write_order(store.schema, store.options)
+        if order is not None:
+            batches = incoming_in_order(batches, order, store)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
@@ -306,11 +318,14 @@ class Table(History):
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
-        """The same table, or UnsupportedError if it has options that writers here do not honour; InvalidError for a
-        system table."""
+        """The same table, as one that reads its own branch alone, or UnsupportedError if it has options that writers
+        here do not honour; InvalidError for a system table."""
+        self._check_writable()
+        return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
+
+    def _check_writable(self) -> None:
         refuse_undelivered(self._rows("write to").schema)
         warn_of_undone(self.name, self.path, self.schema.options)
-        return self
 
     def _rows(self, action: str) -> Table:
         if self.view is not None:
@@ -365,7 +380,7 @@ class Table(History):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_commit(store, delete_rows(store, predicate))
+            return after_change(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
@@ -390,7 +405,7 @@ class Table(History):
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return after_commit(store, update_rows(store, predicate, assign))
+            return after_change(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -401,30 +416,38 @@ class Table(History):
         self,
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        full: bool = True,
+        full: bool | None = None,
+        on_progress: OnProgress | None = None,
+        order_by: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        partition columns is true for. `full`: into one sorted run (the default, but for tables that are clustered
+        incrementally); else what is due by the table's policy. `order_by`: rows of an append table in the order of
+        these columns, by `order_strategy` order (the default), zorder or hilbert; an OVERWRITE snapshot. Pending
         rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
-        compacted anew, as often as is reasonable.
+        compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
+        `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
         Errors: InvalidError, UnsupportedError, ConflictError.
-        Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
+        Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
+        request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        chosen = both(chosen, worth_compacting(table.store))
-        if not table.schema.primary_keys:
-            done = append_compact.compact_append(table.store, full, chosen)
-        else:
-            if table.schema.bucket_mode is BucketMode.POSTPONE:
-                placed = place_pending(table.store, chosen)
-            else:
-                placed = rescale_due(table.store, chosen)
-            done = compact(table.store, Wanted(full, chosen)) or placed
+        job = clustering_job(table.store, request, full, chosen)
+        if job is not None:
+            return after_commit(table.store, perform(table.store, job), dedicated=True)
+        full, chosen = full is not False, both(chosen, worth_compacting(table.store))
+        placed: Snapshot | None = None
+        if table.schema.bucket_mode is BucketMode.POSTPONE:
+            plan = PendingPlan(chosen)
+            placed = run_job(Job.of(table.store, plan, "place pending rows", on_progress))
+        elif table.schema.primary_keys:
+            placed = rescale_due(table.store, chosen)
+        done = run_job(compaction_job(table.store, Compaction(full, chosen), on_progress)) or placed
         return after_commit(table.store, done, dedicated=True)
 
     def rescale(
@@ -458,7 +481,7 @@ class Table(History):
             compacted = append_compact.after_write(self.store, messages)
         else:
             compacted = after_write(self.store, snapshot, messages)
-        return after_commit(self.store, compacted or snapshot)
+        return after_commit(self.store, compacted or snapshot, wrote=messages)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
@@ -474,40 +497,6 @@ class Table(History):
 
     # ---- what is not needed any more
 
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots, and files that only they need; what went.
-
-        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
-        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
-        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
-        Spec: docs/spec/expiry.md
-        """
-        store = self.with_options(options).for_writing().store
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits))
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
-
-        Spec: docs/spec/expiry.md#changelogs
-        """
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
-
     def remove_orphan_files(
         self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
     ) -> OrphanFiles:
@@ -521,7 +510,9 @@ class Table(History):
         return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
 
     def _history(self, writing: bool = False) -> Store:
-        return self.for_writing().store if writing else self.store
+        if writing:
+            self._check_writable()
+        return self.store
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store
@@ -556,6 +547,7 @@ class Table(History):
             now = store.env.clock.now_millis()
             following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
             refuse_change(base, following, changes)
+            fallback.check_branches(store, base.options, following.options)
             self._refuse_leaving_pending(base, following)
             if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
                 return self.refresh()

@@ -52,7 +52,15 @@ SELECT __paimon_partition, __paimon_bucket, count(*) FROM db.t GROUP BY ALL;
 | `__paimon_bucket` | INT | the row's bucket |
 
 Path and place are those of append tables, of tables with deletion vectors, and of buckets that need no merge (one file, or one level above 0); elsewhere they are refused, as in Apache Paimon. They are
-refused, too, in statements of unusual form (`FROM t SELECT …`, pipes, natural joins), and in DELETE and UPDATE.
+refused, too, in statements of unusual form (`FROM t SELECT …`, pipes, natural joins).
+
+DELETE, UPDATE and MERGE take them in conditions and values, of the rows as they are:
+
+```sql
+DELETE FROM db.t WHERE __paimon_file_path LIKE '%/data-2b1c%';
+UPDATE db.t SET note = concat('bucket ', __paimon_bucket) WHERE __paimon_bucket = 3;
+MERGE INTO db.t USING s ON t.id = s.id AND __paimon_bucket = 0 WHEN MATCHED THEN DELETE;
+```
 
 ## max_pt
 

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import DONE, ENGINE, HONOURED, SPEED, Effect, Option, call, of, upkeep
+from bucketlake.options.model import ENGINE, HONOURED, SPEED, Effect, Option, call, of, upkeep
 
 _SPARK = (
     Option(
@@ -15,7 +15,7 @@ _SPARK = (
         call("leave it out: TIMESTAMP is TIMESTAMP_NTZ in Spark, CAST it where that is not wanted"),
         "Spark sees TIMESTAMP as its own TIMESTAMP.",
     ),
-    Option("read.allow.fullScan", "bool", "true", call("leave it out"), "Whether reads may leave partitions unnamed."),
+    Option("read.allow.fullScan", "bool", "true", HONOURED, "Whether reads of partitioned tables may open every file."),
     Option("read.changelog", "bool", "false", call("read the system table $audit_log"), "Reads give kinds of changes."),
     Option("read.stream.ignore-expired", "bool", "false", HONOURED, "Streams pass over snapshots that have expired."),
     Option("read.stream.maxBytesPerTrigger", "long", None, HONOURED, "Bytes of one batch of a stream."),
@@ -87,16 +87,18 @@ _FLINK = (
         upkeep("call what is to be told from the job that writes"),
         "Listeners that Flink's committer calls.",
     ),
-    Option("partition.idle-time-to-done", "duration", None, DONE, "Idle time after which a partition is marked done."),
+    Option(
+        "partition.idle-time-to-done", "duration", None, HONOURED, "Idle time after which a partition is marked done."
+    ),
     Option(
         "partition.mark-done-action.mode",
         "enum",
         "process-time",
-        DONE,
+        HONOURED,
         "By which clock partitions are marked done.",
         values=("process-time", "watermark"),
     ),
-    Option("partition.time-interval", "duration", None, DONE, "Span of time that a partition stands for."),
+    Option("partition.time-interval", "duration", None, HONOURED, "Span of time that a partition stands for."),
     Option(
         "precommit-compact",
         "bool",
@@ -106,12 +108,8 @@ _FLINK = (
         fallback=("changelog.precommit-compact",),
     ),
     Option("scan.partitions", "string", None, call("name the partitions in WHERE"), "The only partitions to read."),
-    Option(
-        "sink.clustering.sample-factor", "int", "100", of("clustering.columns"), "Sample by which Flink orders rows."
-    ),
-    Option(
-        "sink.clustering.sort-in-cluster", "bool", "true", of("clustering.columns"), "Order rows inside tasks of Flink."
-    ),
+    Option("sink.clustering.sample-factor", "int", "100", ENGINE, "Sample by which Flink orders rows."),
+    Option("sink.clustering.sort-in-cluster", "bool", "true", ENGINE, "Order rows inside tasks of Flink."),
     *(Option(key, "string", None, ENGINE, "Flink's connector reads it.") for key in _FLINK_KEPT),
 )
 

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, EXACT, HONOURED, INTERNAL, PLAN_TAG, READS, SPEED, Option, of
+from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, PLAN_TAG, READS, SPEED, Option, of
 
 ROWS = (
     Option("batch-scan-mode", "string", "none", READS, "Internal: how a batch plan starts."),
@@ -59,13 +59,13 @@ ROWS = (
     Option(
         "scan.creation-time-millis", "long", None, HONOURED, "Read files made after this time, or from its snapshot."
     ),
-    Option("scan.fallback-branch", "string", None, READS, "Branch that has the partitions that this one lacks."),
+    Option("scan.fallback-branch", "string", None, HONOURED, "Branch that has the partitions that this one lacks."),
     Option(
         "scan.fallback-branch.read-fail-fast",
         "bool",
         "false",
-        of("scan.fallback-branch"),
-        "Fail where both branches cannot be read.",
+        FAILS,
+        "Fail where the other branch cannot be read.",
     ),
     Option("scan.fallback-delta-branch", "string", None, of("chain-table.enabled"), "Delta branch of a chain table."),
     Option(
@@ -101,7 +101,7 @@ ROWS = (
         "scan.plan-auto-tag-for-read.time-retained", "duration", None, PLAN_TAG, "Life of the tag that protects a plan."
     ),
     Option("scan.plan-sort-partition", "bool", "false", SPEED, "Order of splits by partition."),
-    Option("scan.primary-branch", "string", None, READS, "Branch whose partitions come first."),
+    Option("scan.primary-branch", "string", None, HONOURED, "Branch whose partitions come first."),
     Option("scan.snapshot-id", "long", None, HONOURED, "Snapshot to read."),
     Option("scan.tag-name", "string", None, HONOURED, "Tag to read."),
     Option("scan.timestamp", "string", None, HONOURED, "Time to read at, as text."),

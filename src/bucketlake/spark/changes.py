@@ -30,7 +30,7 @@ from bucketlake.ops.change.row_changes import (
     required,
     whole_partitions,
 )
-from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -120,17 +120,19 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
     return spark.createDataFrame(rows, spark_schema(fields))
 
 
-def delete_places(spark: SparkSession, table: Table, prune: Predicate, choose: Choose) -> Snapshot | None:
+def delete_places(
+    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, extra: Sequence[str] = ()
+) -> Snapshot | None:
     """Delete the rows of an append table that `choose` finds, or of a primary-key table by rewriting its files.
-    `prune`: what is known of them, to leave out files."""
-    find = finder(spark, choose)
+    `prune`: what is known of them, to leave out files; `extra`: metadata columns that `choose` looks at."""
+    find = finder(spark, choose, extra)
 
     def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
         refuse_merging(store, base, splits)
         return find(store, splits, base)
 
     means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))
-    return after_commit(table.store, files.change_rows(table.store, prune, means, "DELETE"))
+    return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -189,16 +191,17 @@ def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bo
 
 
 def update_places(
-    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project
+    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project, extra: Sequence[str] = ()
 ) -> Snapshot | None:
-    """Replace the rows of an append table that `choose` finds by what `project` makes of them."""
+    """Replace the rows of an append table that `choose` finds by what `project` makes of them. `extra`: metadata
+    columns that these look at."""
 
     def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> list[CommitMessage]:
         found = hits(touched)
-        return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found)), is_few(found))
+        return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found, extra)), is_few(found))
 
-    means = files.Means(finder(spark, choose), write, rewriter(spark))
-    return after_commit(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
+    means = files.Means(finder(spark, choose, extra), write, rewriter(spark))
+    return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 
 def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:

@@ -34,9 +34,11 @@ from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
@@ -106,25 +108,31 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if isinstance(handle.view, SystemTable):
             return MetadataReader(handle, tuple(self._fields(handle)), self._where(handle))
 
-        def once() -> tuple[Table, Predicate | None, Sequence[Split]]:
+        def once() -> tuple[Table, Predicate | None, Sequence[tuple[Store, Plan]]]:
             table, selection = handle.as_of()
             where = self._where(table)
-            return table, where, table.planned(where, selection).splits
+            return table, where, table.scanned(where, selection).parts(table.store)
 
-        table, where, splits = on_newest(handle.store, once)
+        table, where, parts = on_newest(handle.store, once)
         fields = self._fields(table)
         if [f.name for f in schema.fields] != [f.name for f in fields]:
             raise InvalidError(
                 "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
             )
         view = table.view if isinstance(table.view, RowView) else None
-        return SplitReader(Rows(table.store, view, tuple(fields), where), splits)
+        return SplitReader([(Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
 
     def streamReader(self, schema: T.StructType) -> StreamReader:
         """A stream of the table's rows, or of its changes where a view of them is read."""
         handle = self._table()
         if isinstance(handle.view, SystemTable):
             raise UnsupportedError("metadata is not read as a stream", table=handle.name)
+        if handle.options.is_set("scan.fallback-branch"):
+            raise UnsupportedError(
+                "a table with a fallback branch is not read as a stream",
+                table=handle.name,
+                remedy="read one branch: t$branch_<name>, or without scan.fallback-branch",
+            )
         fields = tuple(handle.schema.field(name) for name in schema.names)
         view = handle.view if isinstance(handle.view, RowView) else None
         return StreamReader(Rows(handle.store, view, fields, self._where(handle)))
@@ -188,27 +196,30 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
 @dataclass
 class SplitPartition(InputPartition):  # type: ignore[misc]
-    """One split as Spark's unit of reading."""
+    """One split as Spark's unit of reading, and which branch it is of."""
 
+    branch: int
     split: Split
 
 
 class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
-    def __init__(self, rows: Rows, splits: Sequence[Split]) -> None:
-        self._rows, self._splits = rows, splits
+    def __init__(self, branches: Sequence[tuple[Rows, Sequence[Split]]]) -> None:
+        self._rows = [rows for rows, _ in branches]
+        self._splits = [(branch, split) for branch, (_, splits) in enumerate(branches) for split in splits]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition a split."""
-        return [SplitPartition(split) for split in self._splits]
+        return [SplitPartition(branch, split) for branch, split in self._splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The live rows of one split."""
         if isinstance(partition, SplitPartition):
-            fields, names = self._rows.fields, [f.name for f in self._rows.fields]
-            for batch in read_view(self._rows.store, self._rows.view, partition.split, names, self._rows.where):
-                yield spark_batch(batch, fields)
+            rows = self._rows[partition.branch]
+            names = [f.name for f in rows.fields]
+            for batch in read_view(rows.store, rows.view, partition.split, names, rows.where):
+                yield spark_batch(batch, rows.fields)
 
 
 class MetadataReader(DataSourceReader):  # type: ignore[misc]

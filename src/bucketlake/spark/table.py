@@ -9,12 +9,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.history import History
-from bucketlake.ops.clean.expire import ExpireResult
+from bucketlake.health import Health
+from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.stream.batches import BatchName
@@ -23,8 +24,8 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark import changes
-from bucketlake.spark.maintain import compaction, orphans
+from bucketlake.spark import changes, sort_compaction
+from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
 from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
@@ -34,7 +35,7 @@ from bucketlake.values import dataclass
 
 
 @dataclass(frozen=True)
-class LakeTable(History):
+class LakeTable(Health):
     """A handle on one table: the schema and options as it was opened. Immutable."""
 
     spark: SparkSession
@@ -171,23 +172,30 @@ class LakeTable(History):
         self,
         partitions: str | Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        order: str | None = None,
-        full: bool = True,
+        order_by: str | Sequence[str] | None = None,
+        full: bool | None = None,
         idle: str | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the table as of now; the COMPACT snapshot, None where there was nothing to do.
 
         `partitions`: specs, or text such as "dt=2024-01-01;dt=2024-01-02", all or some partition columns; or `where`: a
-        condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
-        policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
-        long ("1 d"). `order`, clustering, is not supported yet.
-        Spec: docs/procedures.md#compact
+        condition over partition columns. `full`: all files of a bucket into one sorted run (the default, but for
+        tables that are clustered incrementally), else what the table's policy picks; append tables: small files into
+        larger ones. `idle`: only partitions that no file came to for so long ("1 d"). `order_by`: the rows of an append
+        table in the order of these columns ("a,b" or a list), by `order_strategy` order (the default), zorder or
+        hilbert; an OVERWRITE snapshot. What is finished is committed on the way, and before Ctrl-C, or an error of
+        `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
+        Spec: docs/procedures.md#compact, docs/spec/clustering.md
         """
-        if order is not None:
-            raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
-        request = compaction.Request(partitions, where, full, idle)
-        return compaction.compact(self.spark, self.table.with_options(options), request)
+        order = OrderRequest(order_by, options.pop("order_strategy", None))
+        request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
+        table = self.table.with_options(options)
+        clustered = sort_compaction.Clustering(order, full, request)
+        if clustered.is_asked(table):
+            return sort_compaction.compact(self.spark, table, clustered)
+        return compaction.compact(self.spark, table, request, on_progress)
 
     def rescale(
         self,
@@ -223,28 +231,6 @@ class LakeTable(History):
 
     # ---- what is not needed any more
 
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots and the files that only they need: see `bucketlake.Table.expire_snapshots`."""
-        return self.table.expire_snapshots(retain_max, retain_min, older_than, max_deletes, **options)
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: see `bucketlake.Table.expire_changelogs`."""
-        return self.table.expire_changelogs(retain_max, retain_min, older_than, max_deletes, everything)
-
     def remove_orphan_files(
         self,
         older_than: str | datetime | None = None,
@@ -260,6 +246,9 @@ class LakeTable(History):
 
     def _history(self, writing: bool = False) -> Store:
         return self.table._history(writing)
+
+    def _checks(self) -> Run:
+        return checks.run_units(self.spark)
 
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)

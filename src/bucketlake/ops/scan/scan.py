@@ -27,6 +27,7 @@ from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 ENOUGH_ROWS = 10_000  # for an average
+READ_TOGETHER = 16  # manifests
 
 
 @dataclass(frozen=True)
@@ -99,21 +100,32 @@ class Scan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to read: live files that may hold matching rows, and the same files packed into splits."""
+    """What to read: live files that may hold matching rows, and the same files packed into splits. `beside`: what is
+    read of another branch, with its store."""
 
     snapshot: Snapshot | None
     entries: tuple[ManifestEntry, ...]
     splits: tuple[Split, ...]
+    beside: tuple[tuple[Store, Plan], ...] = ()
 
     @property
     def row_count(self) -> int:
         """Rows stored in the files, superseded ones included."""
-        return sum(entry.file.row_count for entry in self.entries)
+        own = sum(entry.file.row_count for entry in self.entries)
+        return own + sum(other.row_count for _, other in self.beside)
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
-        return sum(entry.file.file_size for entry in self.entries)
+        return sum(entry.file.file_size for entry in self.entries) + sum(other.size for _, other in self.beside)
+
+    def parts(self, store: Store) -> list[tuple[Store, Plan]]:
+        """The plan by branch: each with the store to read it with, `store` for the table's own."""
+        return [(store, replace(self, beside=()) if self.beside else self), *self.beside]
+
+    def splits_of(self, store: Store) -> list[tuple[Store, Split]]:
+        """All splits, each with the store to read it with."""
+        return [(place, split) for place, part in self.parts(store) for split in part.splits]
 
 
 def plan(store: Store, scan: Scan | None = None) -> Plan:
@@ -236,7 +248,19 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
 
     Raises CorruptError where a delete has no add, or a file is added twice.
     """
-    folded = fold(_read(store, store.data_manifests(snapshot), wanted)).values()
+    return _live(snapshot, _read(store, store.data_manifests(snapshot), wanted))
+
+
+def chosen_entries(store: Store, snapshot: Snapshot, chosen: Callable[[ManifestEntry], bool]) -> list[ManifestEntry]:
+    """As `live_entries`, the files that `chosen` is true for, whether an entry adds or deletes: manifests are read a
+    few at a time, and nothing else is kept in memory."""
+    manifests = store.data_manifests(snapshot)
+    parts = (manifests[start : start + READ_TOGETHER] for start in range(0, len(manifests), READ_TOGETHER))
+    return _live(snapshot, (e for part in parts for read in store.manifests(part) for e in read if chosen(e)))
+
+
+def _live(snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    folded = fold(entries).values()
     dangling = next((entry for entry in folded if entry.kind == FileKind.DELETE), None)
     if dangling is not None:
         raise CorruptError(

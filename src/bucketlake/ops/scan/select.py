@@ -133,14 +133,19 @@ def _by_version(store: Store, version: str) -> Snapshot:
     raise NotFoundError(f"Cannot find a time travel version for {version}", table=store.paths.root)
 
 
+def time_of(options: TableOptions) -> int | None:
+    """The time to read at, in epoch milliseconds; None where none is given."""
+    millis, text = options.get("scan.timestamp-millis"), options.get("scan.timestamp")
+    if millis is not None:
+        return int(millis)
+    return None if text is None else epoch_of_text(text)
+
+
 def _at_time(store: Store, options: TableOptions) -> Snapshot:
-    millis = options.get("scan.timestamp-millis")
+    millis = time_of(options)
     if millis is None:
-        text = options.get("scan.timestamp")
-        if text is None:
-            raise InvalidError("scan.mode from-timestamp needs scan.timestamp or scan.timestamp-millis")
-        millis = epoch_of_text(text)
-    found = store.snapshot_at(int(millis))
+        raise InvalidError("scan.mode from-timestamp needs scan.timestamp or scan.timestamp-millis")
+    found = store.snapshot_at(millis)
     if found is None:
         earliest = store.earliest_snapshot()
         raise InvalidError(

@@ -17,6 +17,7 @@ from bucketlake.format.metadata.manifest import FileSource, ManifestEntry
 from bucketlake.format.row.binary_row import decode_columns
 from bucketlake.format.row.layout import ARITY_BYTES
 from bucketlake.lazy import pc
+from bucketlake.ops.scan.fallback import other_branch, shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.system.model import (
     BATCH,
@@ -90,11 +91,17 @@ FILE_INDEX_FIELDS = columns_table(
 
 
 def entries_of(
-    store: Store, ask: Ask, partition: Predicate | None, *, pending: bool = False
+    store: Store, ask: Ask, partition: Predicate | None, *, pending: bool = False, beside: bool = False
 ) -> tuple[list[ManifestEntry], bool]:
     """The live files of the snapshot shown, as far as conditions on partition, bucket and level let them; whether there
-    is a snapshot. `pending`: those too that wait in the postpone bucket."""
-    snapshot = shown_selection(store).snapshot
+    is a snapshot. `pending`: those too that wait in the postpone bucket; `beside`: of the partitions too that are read
+    from another branch."""
+    selection = shown_selection(store)
+    if beside and other_branch(store) is not None:
+        shown = shown_branches(store, selection)
+        only = [(place, one, EntryFilter(partition=partition, partitions=some)) for place, one, some in shown]
+        return [entry for place, one, wanted in only for entry in live_entries(place, one, wanted)], bool(shown)
+    snapshot = selection.snapshot
     if snapshot is None:
         return [], False
     buckets, levels = ask.pinned("bucket"), ask.pinned("level")

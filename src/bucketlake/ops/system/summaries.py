@@ -143,7 +143,7 @@ _SUMS: dict[str, Any] = {
 
 def _partitions(store: Store, ask: Ask) -> Iterator[pa.RecordBatch]:
     store = as_of(store)
-    entries, _ = entries_of(store, ask, named_condition(store, ask))
+    entries, _ = entries_of(store, ask, named_condition(store, ask), beside=True)
     sums = partition_sums(entries)
     texts = named(store, [found.partition for found in sums]).to_pylist()
     sums = [found for _, found in sorted(zip(texts, sums, strict=True), key=lambda pair: pair[0])]

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
@@ -27,9 +28,9 @@ from bucketlake.spark.changes import DELETE, OLD, left_behind, moves
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.merge.outcome import KIND, Scope
-from bucketlake.spark.merge.pruning import Prune, needed_columns
+from bucketlake.spark.merge.pruning import Prune, extra_columns, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
-from bucketlake.spark.read import reader
+from bucketlake.spark.read import hidden, reader
 from bucketlake.spark.types import quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
@@ -113,11 +114,16 @@ class KeyedMerge:
         """The rows of the table that can matter, and whether they are few."""
         moving = moves(self.schema, list(assigned(self.merge.clauses)))  # old rows are written, too
         columns = None if moving else needed_columns(self.merge, self.schema)
+        extra = extra_columns(self.merge, self.schema)
         if base is None:
             fields = self.schema.fields if columns is None else self.schema.select(columns)
-            return self.spark.createDataFrame([], spark_schema(fields)), True
+            given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
+            return self.spark.createDataFrame([], StructType(given)), True
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
+        if extra:
+            frame = hidden.frame(self.spark, self.table, plan, hidden.Wanted(columns, extra, prune))
+            return frame, plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
         frame = reader.pruned(self.spark, self.table, selection, reader.Need(columns, prune))
         return frame, plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
 

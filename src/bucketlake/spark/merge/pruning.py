@@ -14,6 +14,7 @@ from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunct
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
 from bucketlake.spark.merge.held import Held
+from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.types.model import DataField, Root
 
 Prune = Callable[[Held], "Predicate | None"]
@@ -33,6 +34,12 @@ def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
             return None
     wanted = {*schema.primary_keys, *schema.partition_keys}
     return tuple(name for name in schema.field_names if name in wanted or mentioned(merge.words, name))
+
+
+def extra_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...]:
+    """The metadata columns of the target that a MERGE names."""
+    known = {name.lower() for name in schema.field_names}
+    return tuple(name for name in COLUMNS if name in merge.words and name not in known)
 
 
 def _replaced(clause: Clause) -> set[str]:

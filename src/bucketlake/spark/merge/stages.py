@@ -24,6 +24,8 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
+from bucketlake.spark.merge.pruning import extra_columns
+from bucketlake.spark.read.hidden import hidden_fields
 from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.values import dataclass
 
@@ -125,7 +127,9 @@ def has_nulls(held: Held, columns: Sequence[str]) -> bool:
 
 def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.StructType, rules: Rules) -> None:
     """Let Spark and the rules say what is wrong with a MERGE into a table of this schema, before anything is done."""
-    target = spark.createDataFrame([], spark_schema(schema.fields)).alias(merge.target)
+    extra = hidden_fields(extra_columns(merge, schema), schema)
+    fields = [*spark_schema(schema.fields).fields, *extra]
+    target = spark.createDataFrame([], T.StructType(fields)).alias(merge.target)
     other = spark.createDataFrame([], source).alias(merge.source)
     both = target.join(other, F.expr(merge.on), "inner")
     for side, frame in ((Side.MATCHED, both), (Side.NOT_MATCHED, other), (Side.NOT_MATCHED_BY_SOURCE, target)):

@@ -9,6 +9,8 @@ Spec: docs/sql/system-tables.md#metadata-columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,11 @@ class Wanted:
     predicate: Predicate | None = None
 
 
+def hidden_fields(names: Sequence[str], schema: TableSchema) -> list[T.StructField]:
+    """Metadata columns of a table as Spark has them."""
+    return [T.StructField(name, hidden_type(name, schema)) for name in names]
+
+
 def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
     """The metadata columns among those asked for, which are none of the table's."""
     return tuple(name for name in columns or () if name in COLUMNS and name not in schema.field_names)
@@ -65,7 +72,7 @@ def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str,
 
 def read(spark: SparkSession, table: Table, selection: Selection, wanted: Wanted) -> DataFrame:
     """At least the rows that are wanted of what `Table.as_of` selected, with just these columns. Errors: as `frame`."""
-    return frame(spark, table, table.planned(wanted.predicate, selection), wanted)
+    return frame(spark, table, table.scanned(wanted.predicate, selection), wanted)
 
 
 def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
@@ -73,6 +80,12 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
 
     Errors: UnsupportedError for a file's path or a row's place where rows are merged.
     """
+    parts = plan.parts(table.store)
+    frames = [_of_branch(spark, replace(table, store=place), part, wanted) for place, part in parts]
+    return reduce(DataFrame.union, frames)
+
+
+def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
     schema, splits = table.schema, plan.splits
     placed = FILE_PATH in wanted.hidden or ROW_INDEX in wanted.hidden
     if placed:
@@ -121,6 +134,21 @@ def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:
             )
 
 
+def partition_kind(store: Store) -> pa.DataType:
+    """The layout of `PARTITION` in DataFrames."""
+    return pa.struct(list(arrow_layout(store.schema.partition_fields)))
+
+
+def partition_row(store: Store, partition: bytes) -> pa.Scalar:
+    """A partition as its row."""
+    fields = store.schema.partition_fields
+    if not fields:
+        return pa.scalar({}, partition_kind(store))
+    columns = partition_columns(store, [partition])
+    rows = spark_batch(pa.RecordBatch.from_arrays(columns, names=[item.name for item in fields]), fields)
+    return pa.StructArray.from_arrays(rows.columns, fields=list(partition_kind(store)))[0]
+
+
 @dataclass(frozen=True)
 class _Scan:
     """Reads splits with what is known of each row; travels to tasks. `placed`: file by file, with rows' places."""
@@ -141,7 +169,7 @@ class _Scan:
 
     def _kind(self, name: str) -> pa.DataType:
         if name == PARTITION:
-            return pa.struct(list(arrow_layout(self.store.schema.partition_fields)))
+            return partition_kind(self.store)
         return {FILE_PATH: pa.string(), ROW_INDEX: pa.int64(), BUCKET: pa.int32()}[name]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,7 +180,10 @@ class _Scan:
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split in the layout of DataFrames."""
-        known = {PARTITION: self._partition(split) if PARTITION in self.hidden else None, BUCKET: split.bucket}
+        known = {
+            PARTITION: partition_row(self.store, split.partition) if PARTITION in self.hidden else None,
+            BUCKET: split.bucket,
+        }
         if not self.placed:
             names = [item.name for item in self.fields]
             for batch in read_split(self.store, split, names, self.predicate):
@@ -168,14 +199,6 @@ class _Scan:
             for batch in read_rows(self.store, split, file, dead, self.fields):
                 yield self._shown(batch, known, places[start : start + batch.num_rows])
                 start += batch.num_rows
-
-    def _partition(self, split: Split) -> pa.Scalar:
-        fields = self.store.schema.partition_fields
-        if not fields:
-            return pa.scalar({}, self._kind(PARTITION))
-        columns = partition_columns(self.store, [split.partition])
-        rows = spark_batch(pa.RecordBatch.from_arrays(columns, names=[item.name for item in fields]), fields)
-        return pa.StructArray.from_arrays(rows.columns, fields=list(self._kind(PARTITION)))[0]
 
     def _shown(self, batch: pa.RecordBatch, known: dict[str, Any], places: Any) -> pa.RecordBatch:
         rows = spark_batch(batch, self.fields)

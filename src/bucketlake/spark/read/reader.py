@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -106,8 +107,13 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     return _shown(spark, table, need, _plan(table, selection, need))
 
 
+def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
+    """All live rows of the splits of a plan, in the table's columns."""
+    return _frame(spark, _Scan(store, tuple(store.schema.field_names), None), found)
+
+
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:
-    found = table.planned(need.predicate, selection)
+    found = table.scanned(need.predicate, selection)
     if need.limit is not None and need.predicate is None and table.view is None:
         return _enough(table.store, found, need.limit)
     return found
@@ -119,13 +125,17 @@ def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFr
     exact = None if need.predicate is None else exact_part(need.predicate)
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
-    frame = _frame(spark, _Scan(table.store, needed, exact, row_view), found)
+    parts = found.parts(table.store)
+    frames = [_frame(spark, _Scan(store, needed, exact, row_view), part) for store, part in parts]
+    frame = reduce(DataFrame.union, frames)
     frame = frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
     return char_columns(frame, table.schema.fields)
 
 
 def _enough(store: Store, found: Plan, limit: int) -> Plan:
     """The plan with only so many splits as hold `limit` rows for certain; the whole plan if none do."""
+    if found.beside:
+        return found
     rows, chosen = 0, []
     for split in found.splits:
         gone = [place.range.cardinality for place in split.deletions.values()]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
@@ -25,7 +26,7 @@ from bucketlake.ops.rows.read import read_rows
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
-from bucketlake.spark.read import native, placed, reader
+from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
@@ -82,14 +83,15 @@ def hits(touched: Sequence[Touched]) -> list[Chosen]:
     return [Chosen(item.split, item.file, item.hits, others=False) for item in touched]
 
 
-def finder(spark: SparkSession, choose: Choose) -> Find:
-    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates."""
+def finder(spark: SparkSession, choose: Choose, extra: Sequence[str] = ()) -> Find:
+    """How `ops.change.append_rows` finds rows by a condition that Spark evaluates. `extra`: metadata columns that it
+    names."""
 
     def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
         files = [Chosen(split, file) for split in splits for file in split.files]
         if not files:
             return {}
-        chosen = choose(rows_with_places(spark, store, files))
+        chosen = choose(rows_with_places(spark, store, files, extra))
         found = positions_in(spark, chosen, is_small(files))
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in found.items()}
 
@@ -140,8 +142,34 @@ def _joined(left: Vector, right: Vector) -> Vector:
     return vector_of(np.union1d(positions_of(left), positions_of(right)), bits64=True)
 
 
-def rows_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
-    """The rows chosen, with the file's number (its place in `files`) and the position in the file."""
+def rows_with_places(
+    spark: SparkSession, store: Store, files: Sequence[Chosen], extra: Sequence[str] = ()
+) -> DataFrame:
+    """The rows chosen, with the file's number (its place in `files`), the position in the file, and the metadata
+    columns `extra`."""
+    frame = _placed_rows(spark, store, files)
+    if not extra:
+        return frame
+    columns = {FILE: pa.array(range(len(files)), pa.int64())}
+    columns |= {name: _of_files(store, files, name) for name in extra if name != hidden.ROW_INDEX}
+    kinds = [T.StructField(name, hidden.hidden_type(name, store.schema)) for name in columns if name != FILE]
+    known = spark.createDataFrame(pa.table(columns), T.StructType([T.StructField(FILE, T.LongType()), *kinds]))
+    if hidden.ROW_INDEX in extra:
+        frame = frame.withColumn(hidden.ROW_INDEX, F.col(ROW_INDEX))
+    return frame if len(columns) == 1 else frame.join(F.broadcast(known), FILE)
+
+
+def _of_files(store: Store, files: Sequence[Chosen], name: str) -> pa.Array:
+    """A metadata column's value a file."""
+    if name == hidden.PARTITION:
+        values = [hidden.partition_row(store, chosen.split.partition) for chosen in files]
+        return pa.array([value.as_py() for value in values], hidden.partition_kind(store))
+    if name == hidden.BUCKET:
+        return pa.array([chosen.split.bucket for chosen in files], pa.int32())
+    return pa.array([path_of(store, chosen.split, chosen.file) for chosen in files], pa.string())
+
+
+def _placed_rows(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
     fields = store.schema.fields
     items = list(enumerate(files))
     if is_small(files):

@@ -20,6 +20,8 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import Read
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.stream.batches import BatchName
@@ -34,6 +36,7 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import conform, field_types, spark_type
 from bucketlake.spark.write import tasks
+from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -146,7 +149,7 @@ def _upkeep(
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return after_commit(store, compacted or snapshot)
+    return after_commit(store, compacted or snapshot, wrote=messages)
 
 
 def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
@@ -163,7 +166,12 @@ def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] =
 def _written(
     spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, request: WriteRequest
 ) -> list[CommitMessage]:
-    overwrite = request.mode == "overwrite"
+    overwrite, order = request.mode == "overwrite", write_order(store.schema, store.options)
+    if order is not None and request.local:
+        given = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
+    if order is not None:
+        return write_in_order(spark, store, rows, template, order)
     if request.local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:

@@ -203,7 +203,7 @@ def _unaliased(select: exp.Select) -> set[int]:
 
 def reduced(spark: SparkSession, store: Store, plan: Plan, wanted: Asked) -> DataFrame | None:
     """The few rows that stand for the table's; None where metadata does not say it exactly."""
-    files = _exact_files(store, plan.splits, bool(wanted.bounded))
+    files = None if plan.beside else _exact_files(store, plan.splits, bool(wanted.bounded))
     if files is None:
         return None
     counts: dict[bytes, int] = {}

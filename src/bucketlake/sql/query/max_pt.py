@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import pc
+from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
-from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.sql.query.sys_functions import called
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Token, tokenize
 from bucketlake.types.model import Root
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 NAME = "max_pt"
-_CATALOGS = tuple((name,) for name in CATALOG_NAMES)
 
 
 def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
@@ -46,19 +47,10 @@ def pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
 
 def _first(lake: Lake, tokens: list[Token], at: int) -> int | None:
     """Where a call's name begins if this token ends it: `[catalog.]sys.max_pt(`, or `max_pt(` where Spark has none."""
-    token = tokens[at]
-    opens = at + 1 < len(tokens) and tokens[at + 1].value == "(" and tokens[at + 1].kind == "sign"
-    if token.kind not in ("word", "quoted") or token.value.lower() != NAME or not opens:
+    call = called(tokens, at, NAME)
+    if call is None or (not call[1] and lake.spark.catalog.functionExists(NAME)):
         return None
-    parts = [at]
-    while parts[0] >= 2 and tokens[parts[0] - 1].value == "." and tokens[parts[0] - 2].kind in ("word", "quoted"):
-        parts.insert(0, parts[0] - 2)
-    qualifiers = [tokens[part].value.lower() for part in parts[:-1]]
-    if not qualifiers:
-        return None if lake.spark.catalog.functionExists(NAME) else at
-    if qualifiers[-1] != "sys" or len(qualifiers) > 2 or (len(qualifiers) == 2 and qualifiers[0] not in CATALOG_NAMES):
-        return None
-    return parts[0]
+    return call[0]
 
 
 def _argument(tokens: list[Token], at: int) -> tuple[str, int]:
@@ -82,8 +74,8 @@ def max_partition(lake: Lake, text: str) -> str:
 
 
 def _greatest(store: Store) -> str | None:
-    snapshot = store.latest_snapshot()
-    entries = [] if snapshot is None else live_entries(store, snapshot)
+    shown = shown_branches(store, Selection(store.latest_snapshot()))
+    entries = [entry for branch, snapshot, _ in shown for entry in live_entries(branch, snapshot)]
     partitions = list(dict.fromkeys(entry.partition for entry in entries))
     if not partitions:
         return None

@@ -18,7 +18,7 @@ from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.spark.read.hidden import Wanted
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
-from bucketlake.sql.query import hidden, max_pt
+from bucketlake.sql.query import hidden, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
@@ -70,7 +70,7 @@ class Place:
 def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
     statement = text.plain_tables(text.plain_timestamps(statement))
-    values = max_pt.pieces(lake, statement)
+    values = [*max_pt.pieces(lake, statement), *sys_functions.bucket_pieces(lake, statement)]
     if values:
         place = None if place is None else replace(place, start=moved(place.start, values))
         statement = text.splice(statement, values)

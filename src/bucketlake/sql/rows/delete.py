@@ -73,6 +73,7 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
             table.table.for_writing(),
             known,
             lambda rows: target.places(lake, rows),
+            target.extra(schema),
         )
         return
     changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns))

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import sqlglot
+from pyspark.sql.types import StructType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
+from bucketlake.spark.read.hidden import hidden_fields
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted, spark_schema
-from bucketlake.sql.query import query
+from bucketlake.sql.query import hidden, query
 from bucketlake.sql.query.pushdown import Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.text import names
@@ -89,7 +92,7 @@ _NO_ALIAS = frozenset(
 @dataclass(slots=True)
 class Target:
     """`parts`: the name as written at `source`; `hint`: the OPTIONS hint behind it, as written; `condition`: what
-    stands after WHERE, None without."""
+    stands after WHERE, None without; `alone`: a hint for a table that would be read with another branch."""
 
     parts: tuple[str, ...]
     source: str
@@ -97,10 +100,15 @@ class Target:
     hint: str
     options: dict[str, str]
     condition: str | None = None
+    alone: str = ""
 
     def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
         """The lake table that the name means, with the session's options and the hint's."""
-        return lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+        found = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+        if other_branch(found.table.store) is not None and not self.alone:
+            listed = ", ".join(f"'{key}'=''" for key in ALONE)
+            self.alone = f" /*+ OPTIONS({listed}) */"
+        return found
 
     @property
     def exposed(self) -> str:
@@ -120,12 +128,19 @@ class Target:
         head = f"SELECT {listed} FROM "
         alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
         where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
-        statement = f"{head}{self.source}{self.hint}{alias}{where}"
+        statement = f"{head}{self.source}{self.hint}{self.alone}{alias}{where}"
         return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
+
+    def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
+        """The metadata columns that the condition or other texts of the statement name."""
+        known = {name.lower() for name in schema.field_names}
+        found = hidden.named(" ".join((self.condition or "", *texts)))
+        return tuple(name for name in found if name not in known)
 
     def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
         """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
-        none = lake.spark.createDataFrame([], spark_schema(table.schema.fields))
+        extra = hidden_fields(self.extra(table.schema, *columns.values()), table.schema)
+        none = lake.spark.createDataFrame([], StructType([*spark_schema(table.schema.fields).fields, *extra]))
         _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:

@@ -58,6 +58,7 @@ class Update:
                 target.predicate(lake, table),
                 lambda rows: target.places(lake, rows),
                 lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
+                target.extra(schema, *columns.values()),
             )
             return
         if changes.moves(schema, assigned.names):

@@ -59,11 +59,13 @@ Edit = core.SchemaChange | _Default
 @dataclass(frozen=True, slots=True)
 class _Change:
     """Schema changes in order. `if_exists`: columns that are dropped may be missing. `if_not_exists`: those that are
-    added may be there."""
+    added may be there. `flink`: in Flink's spelling, which may give a table that nothing was written to a primary
+    key."""
 
     changes: tuple[Edit, ...]
     if_exists: bool = False
     if_not_exists: bool = False
+    flink: bool = False
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         schema = lake.table(name.full).schema
@@ -71,7 +73,11 @@ class _Change:
         def sensitive() -> bool:
             return Rules.of(lake.spark).sensitive
 
-        changes = [meant(schema, change, sensitive) for change in self.changes if not self._idle(schema, change)]
+        changes = [
+            change if self.flink and isinstance(change, core.SetOption) else meant(schema, change, sensitive)
+            for change in self.changes
+            if not self._idle(schema, change)
+        ]
         if changes:
             lake.catalog.alter_table(name.full, *changes)
 
@@ -205,7 +211,7 @@ def _database(cursor: Cursor) -> Statement:
     return _AlterDatabase(parts, cursor.options())
 
 
-def _set(cursor: Cursor) -> Statement:
+def _set(cursor: Cursor) -> _Change:
     return _Change(
         tuple(
             core.UpdateComment(None, value) if key == COMMENT else core.SetOption(key, value)
@@ -399,7 +405,7 @@ _ALTERATIONS: list[tuple[tuple[str, ...], Callable[[Cursor], Statement]]] = [
     *tags.ALTERATIONS,
     (("SET", "TBLPROPERTIES"), _set),
     (("UNSET", "TBLPROPERTIES"), _reset),
-    (("SET", "("), lambda cursor: _set(_back(cursor))),
+    (("SET", "("), lambda cursor: replace(_set(_back(cursor)), flink=True)),
     (("RESET", "TBLPROPERTIES"), _reset),
     (("RESET",), _reset),
     (("RENAME", "COLUMN"), _rename_column),

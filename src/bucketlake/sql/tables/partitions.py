@@ -12,7 +12,9 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.fallback import shown_branches
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema, spark_type
 from bucketlake.types.model import Root
@@ -100,9 +102,10 @@ def listed(lake: Lake, table: Table, spec: Spec) -> list[Partition]:
     """The partitions that have files and match a spec (not necessarily of all columns), sorted as they are shown."""
     require_partitioned(table)
     spec = resolved(table, spec)
-    snapshot = table.latest_snapshot()
     found: dict[bytes, Partition] = {}
-    for entry in live_entries(table.store, snapshot) if snapshot is not None else ():
+    shown = shown_branches(table.store, Selection(table.latest_snapshot()))
+    only = [(store, snapshot, EntryFilter(partitions=some)) for store, snapshot, some in shown]
+    for entry in (entry for store, snapshot, some in only for entry in live_entries(store, snapshot, some)):
         one = found.setdefault(entry.partition, Partition(entry.partition))
         one.files += 1
         one.rows += entry.file.row_count

@@ -1,0 +1,50 @@
+"""Functions of the catalog's database `sys` in statements: where they are called, and what stands in their place.
+
+Spec: docs/sql/functions.md
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.spark.bucket_functions import KINDS, ensure_functions
+from bucketlake.sql.text.text import Token, tokenize
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+
+def called(tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...]] | None:
+    """Where a call's name begins and what qualifies it, if this token ends the name of one: `[[catalog.]sys.]name(`."""
+    token = tokens[at]
+    opens = at + 1 < len(tokens) and tokens[at + 1].value == "(" and tokens[at + 1].kind == "sign"
+    if token.kind not in ("word", "quoted") or token.value.lower() != name or not opens:
+        return None
+    parts = [at]
+    while parts[0] >= 2 and tokens[parts[0] - 1].value == "." and tokens[parts[0] - 2].kind in ("word", "quoted"):
+        parts.insert(0, parts[0] - 2)
+    qualifiers = tuple(tokens[part].value.lower() for part in parts[:-1])
+    if qualifiers and (qualifiers[-1] != "sys" or qualifiers[:-1] not in _CATALOGS):
+        return None
+    return parts[0], qualifiers
+
+
+_CATALOGS = ((), *((name,) for name in CATALOG_NAMES))
+
+
+def bucket_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    """The bucket functions that a statement calls by `sys`, with the names that the session knows them by."""
+    if "bucket" not in statement.lower():
+        return []
+    tokens = tokenize(statement)
+    found, names = [], set()
+    for at in range(len(tokens)):
+        for name in KINDS:
+            call = called(tokens, at, name)
+            if call is not None and call[1]:
+                names.add(name)
+                found.append((tokens[call[0]].start, tokens[at].end, f"`sys.{name}`"))
+    if names:
+        ensure_functions(lake.spark, frozenset(names))
+    return found
