@@ -43,8 +43,6 @@ def ids(made: Table, **options: Any) -> list[int]:
 
 
 REFUSED = {
-    "partition.idle-time-to-done": "7 d",
-    "partition.mark-done-action": "http-report",
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",
