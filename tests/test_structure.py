@@ -36,6 +36,7 @@ ROOMS = (
         "spark.write",
         "spark.changes",
         "spark.merge",
+        "spark.copy",
         "spark.datasource",
         "spark.daemon",
         "spark.table",
