@@ -41,7 +41,7 @@ test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"
 
 test-cluster: setup ## run the Spark tests over executors in other processes
-	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/scenarios -m spark
+	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/spark/over_executors.py tests/scenarios -m spark
 
 test-oldest: export PYSPARK_PYTHON := $(abspath $(OLDEST)/bin/python)
 test-oldest: $(OLDEST)/.ready ## run the tests without peers and Spark Connect on the oldest Python and dependencies (tests/oldest.txt)

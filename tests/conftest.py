@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -27,19 +28,11 @@ from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import left_out
 from .profile import SOAK, examples
+from .quick import INTERPRETED, SETTINGS
+from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
 REMOTE = "SPARK_CONNECT_MODE_ENABLED"
-SETTINGS = {
-    "spark.driver.memory": "2g",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.log.level": "OFF",
-    # Tests run each plan once, over few rows: what is compiled at length is thrown away.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 settings.register_profile(
     "suite", deadline=None, max_examples=examples(40)
@@ -47,29 +40,26 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# Files that take longest come first, lest one worker ends alone with one of them.
-LONG = (
-    *("tests/sql/test_generated.py", "tests/interop/test_engines_in_turns.py", "tests/spark/test_cluster.py"),
-    *("tests/interop/test_system_tables.py", "tests/spark/test_lost_tasks.py", "tests/spark/test_failures.py"),
-    *("tests/interop/test_overwrites_in_turns.py", "tests/sql/test_delete_update.py", "tests/spark/test_rows.py"),
-    *("tests/interop/test_java_reads_ours.py", "tests/interop/test_compaction.py", "tests/hostile/test_fuzz.py"),
-    *("tests/interop/test_postpone.py", "tests/ops/test_rescale.py", "tests/sim/test_cross_partition_writers.py"),
-)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In `make test` few tests run on Spark Connect too; one that is asked for by its whole name always does."""
-    places = {file: place for place, file in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
+    items.sort(key=lambda item: place_of(item.nodeid))
     if SOAK or any("[" in argument for argument in config.args):
         return
     seen: set[str] = set()
     kept, left = [], []
     for item in items:
+        if item.get_closest_marker("soak"):
+            left.append(item)
+            continue
         remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
         (left if remote and left_out(item.nodeid.partition("[")[0], seen) else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

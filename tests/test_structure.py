@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,20 @@ ROOMS = (
     "paths",
     *("lsm.words", "lsm.keys", "lsm.aggregates", "lsm.engines", "lsm.merge", "lsm.levels", "lsm.compaction"),
     *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
-    *("ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write", "ops.rewrite", "ops.rebase"),
-    *("ops.system", "ops.commit", "ops.compact", "ops.rescale", "ops.change", "ops.clean.removal", "ops.refs"),
-    *("ops.clean", "history", "table", "catalog_tables", "catalog"),
+    *("ops.progress", "ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write"),
+    *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
+    *("ops.change", "ops.clean.removal", "ops.refs"),
+    *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
+    *("history", "health", "table", "catalog_tables", "catalog"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
         "spark.changes",
+        "spark.sort_compaction",
         "spark.merge",
         "spark.copy",
         "spark.datasource",
+        "spark.stream",
         "spark.daemon",
         "spark.table",
         "spark.session",
@@ -56,6 +61,11 @@ LATE = ("pandas", "polars", "sqlglot", "fastavro", "datasketches", "obstore")
 @cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
+
+
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(_tree(path)))
 
 
 def _name(path: Path) -> str:
@@ -77,16 +87,17 @@ def _module(dotted: str) -> str:
     return dotted if path.is_dir() or path.with_suffix(".py").is_file() else dotted.rpartition(".")[0]
 
 
-def _imports(tree: ast.AST) -> list[tuple[Any, str]]:
+@cache
+def _imports(path: Path) -> list[tuple[Any, str]]:
     """Modules of this package that a module imports at run time (not for type checking only), at once or lazily."""
     guarded = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for node in _nodes(path)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }
     found: list[tuple[Any, str]] = []
-    for node in ast.walk(tree):
+    for node in _nodes(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy":
             name = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
             found.extend([(node, name[11:])] if str(name).startswith("bucketlake.") else [])
@@ -100,31 +111,46 @@ def _imports(tree: ast.AST) -> list[tuple[Any, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+def of_every_module(check: Callable[[Path], None]) -> Callable[[], None]:
+    """A test of all modules: a rule takes a moment, a test of its own for each module would take longer."""
+
+    def test() -> None:
+        problems = []
+        for path in MODULES:
+            try:
+                check(path)
+            except (AssertionError, pytest.fail.Exception) as error:
+                problems.append(str(error))
+        assert not problems, "\n".join(problems)
+
+    return test
+
+
+@of_every_module
 def test_imports_only_earlier_rooms(path: Path) -> None:
-    if (path.stem == "__init__" and not _imports(_tree(path))) or (path.parent == PACKAGE and path.stem == "__init__"):
+    if (path.stem == "__init__" and not _imports(path)) or (path.parent == PACKAGE and path.stem == "__init__"):
         return
     own = _room(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
-    for node, module in _imports(_tree(path)):
+    for node, module in _imports(path):
         assert _room(module) <= own, f"{_name(path)}:{node.lineno} imports bucketlake.{module} from a later room"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_imports_stand_on_top(path: Path) -> None:
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.FunctionDef):
             inner = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
             assert not inner, f"{_name(path)}:{inner[0].lineno} imports inside {node.name}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_only_spark_and_what_follows_knows_pyspark(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "sql"):
         return
     assert not re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE), _name(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_public_spark_api_only(path: Path) -> None:
     found = re.search(r"\._jvm|\._jdf|\._jsparkSession|\.rdd\b|py4j|\._sc\b|_gateway", path.read_text())
     assert found is None, f"{_name(path)} reaches behind Spark's public API: {found.group() if found else ''}"
@@ -136,7 +162,7 @@ EFFECTS = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_effects_only_in_env(path: Path) -> None:
     if path.parent.name == "env" or _name(path) in LOCAL_DISK:
         return
@@ -150,15 +176,15 @@ def test_effects_only_in_env(path: Path) -> None:
 LOCAL_DISK = {"bucketlake/spark/java.py": "looks for a Java on this machine"}
 
 
-def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+def _functions(path: Path) -> list[ast.FunctionDef]:
+    return [node for node in _nodes(path) if isinstance(node, ast.FunctionDef)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_soft_caps(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= LONG_MODULES.get(_name(path), 600), f"{_name(path)} is too long: split it"
-    for function in _functions(_tree(path)):
+    for function in _functions(path):
         where = f"{_name(path)}:{function.name}"
         length = (function.end_lineno or 0) - function.lineno + 1
         assert length <= LONG_FUNCTIONS.get(where, 60), f"{where} has {length} lines"
@@ -190,7 +216,7 @@ def test_what_is_loaded_late(code: str, also: tuple[str, ...], tmp_path: Path) -
     assert not {*LATE, *also} & {*loaded}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@of_every_module
 def test_libraries_come_late(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] in ("sql", "lazy.py"):  # a statement is parsed in the driver, always
         return

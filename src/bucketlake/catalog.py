@@ -35,6 +35,12 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake import catalog_tables
     from bucketlake import table as tables
+    from bucketlake.ops.clone import table as clones
+    from bucketlake.ops.clone.clone import Cloned
+    from bucketlake.ops.clone.table import Cloning
+    from bucketlake.ops.migrate import folder as folders
+    from bucketlake.ops.migrate.folder import Draft
+    from bucketlake.ops.migrate.migrate import Migrated
     from bucketlake.ops.scan import system_tables
     from bucketlake.ops.system import registry
     from bucketlake.ops.system.model import SystemTable
@@ -44,6 +50,8 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     catalog_tables = lazy("bucketlake.catalog_tables")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
+    folders = lazy("bucketlake.ops.migrate.folder")
+    clones = lazy("bucketlake.ops.clone.table")
 
 DEFAULT_DATABASE = "default"
 SYSTEM_DATABASE = "sys"
@@ -320,6 +328,31 @@ class Catalog:
             raise AlreadyExistsError("table exists", table=new.text)
         self._keep_database(old.database)
         self.env.storage.rename(self.table_path(source), self.table_path(target))
+
+    def migrate_folder(
+        self, folder: str, name: str, file_format: str = "parquet", draft: Draft | None = None
+    ) -> Migrated:
+        """Make the parquet or ORC files of a folder, partitioned as Hive does it, those of a table, in place: of `name`
+        where it is there, else of a new one of `draft`; without it of what the first file's footer says, partition
+        columns as texts. Call again where it failed. Errors as `ops.migrate.migrate.migrate`.
+        Spec: docs/spec/migration.md
+        """
+        return folders.migrate_folder(self, folder, name, file_format, draft)
+
+    def clone_table(self, source: Table, name: str, how: Cloning | None = None) -> Cloned | None:
+        """Copy the files of a table's snapshot as a table of this catalog: a new one, or over the partitions of one
+        that is there. Call again where it failed: what was copied is not copied again. None where `how` leaves a table
+        that is there alone.
+        Spec: docs/spec/clone.md
+        """
+        return clones.clone_table(source, self, name, how)
+
+    def require_database(self, name: str) -> None:
+        """NotFoundError where the database of a table's name is not there."""
+        found = parse_name(name)
+        self._require_data_table(found, "create")
+        if not self.database_exists(found.database):
+            raise self._no_database(found.database)
 
     def alter_table(self, name: str, *changes: SchemaChange, ignore_if_missing: bool = False) -> Table | None:
         """Publish the next schema and return the table as it is now; None if it is missing and that is ignored."""

@@ -10,16 +10,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean import consumers as reading
 from bucketlake.ops.clean import partitions
-from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
-from bucketlake.ops.clean.missing import remove_missing_files, repair_earliest
+from bucketlake.ops.clean.done import mark_partitions_done
+from bucketlake.ops.clean.expire import ExpireConfig, ExpireResult, Limits, expire_changelogs, expire_snapshots
+from bucketlake.ops.clean.missing import remove_missing_files, remove_missing_manifests, repair_earliest
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.manifest_compact import compact_manifests
+from bucketlake.ops.compact.reformat import Reformatted, reformat
 from bucketlake.ops.compact.reindex import Reindexed, reindex
 from bucketlake.ops.refs import branches as branching
 from bucketlake.ops.refs import rollback, upkeep
@@ -38,6 +41,10 @@ Lifetime = (
 
 class History(ABC):
     """Methods of a handle on a table that look at, name and change its history."""
+
+    @abstractmethod
+    def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> History:
+        """The handle with dynamic options."""
 
     @abstractmethod
     def _history(self, writing: bool = False) -> Store:
@@ -183,7 +190,7 @@ class History(ABC):
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        partitions.mark_partitions_done(self._history(writing=True), specs)
+        mark_partitions_done(self._history(writing=True), specs)
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
@@ -199,9 +206,27 @@ class History(ABC):
         predicate = None if where is None else parse_where(where, store.schema.fields)
         return reindex(store, chosen_partitions(store, None, predicate))
 
+    def rewrite(
+        self, where: str | None = None, *, every: bool = False, options: Mapping[str, Any] | None = None
+    ) -> Reformatted:
+        """Write files anew in the format, compression and row groups that the options ask for: all of them, or those of
+        the partitions that a condition is true for. `every`: also those that have format and compression already.
+        `options`: of this call. Writers go on, rows stay as they are.
+
+        Spec: docs/spec/rewrite.md
+        """
+        store = self._history(writing=True).with_options(options or {})
+        predicate = None if where is None else parse_where(where, store.schema.fields)
+        return reformat(store, chosen_partitions(store, None, predicate), every=every)
+
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
         return remove_missing_files(self._history(writing=True), dry_run, threads)
+
+    def remove_unexisting_manifests(self) -> list[str]:
+        """Take manifests that something else has removed out of the newest snapshot; their names. What they told of is
+        lost; what they deleted may be back."""
+        return remove_missing_manifests(self._history(writing=True))
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""
@@ -223,6 +248,43 @@ class History(ABC):
         now = store.env.clock.now_millis()
         expire_snapshots(store, ExpireConfig.of(store, Limits(1, 1, now, 2**31 - 1)))
         remove_orphans(store, now, False, None)
+
+    # ---- what is not needed any more
+
+    def expire_snapshots(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        **options: Any,
+    ) -> ExpireResult:
+        """Remove snapshots, and files that only they need; what went.
+
+        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
+        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
+        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
+        Spec: docs/spec/expiry.md
+        """
+        store = self.with_options(options)._history(writing=True)
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expire_snapshots(store, ExpireConfig.of(store, limits))
+
+    def expire_changelogs(
+        self,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: str | datetime | None = None,
+        max_deletes: int | None = None,
+        everything: bool = False,
+    ) -> ExpireResult:
+        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
+
+        Spec: docs/spec/expiry.md#changelogs
+        """
+        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        store = self._history(writing=True)
+        return expire_changelogs(store, ExpireConfig.of_changelogs(store, limits), everything)
 
 
 def _lifetime(store: Store, given: Lifetime) -> int | None:

@@ -4,6 +4,7 @@
     <root>/snapshot/{snapshot-<id>, LATEST, EARLIEST}   <root>/statistics/stat-<uuid>
     <root>/manifest/{manifest, manifest-list, index-manifest}-<uuid>-<n>    <root>/tag/tag-<name>
     <root>/changelog/{changelog-<id>, LATEST, EARLIEST}  <root>/consumer/consumer-<id>
+    <root>/stream/stream-<query>                         (not Paimon's: docs/spec/streaming.md#batches)
     <root>/branch/branch-<name>/{schema, snapshot, tag, …}
     <root>/[<data directory>/][<column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 
@@ -32,7 +33,7 @@ from bucketlake.file_names import (
     local_path,
 )
 from bucketlake.format.index.index_manifest import IndexFile
-from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.manifest import DataFile, FileRef
 from bucketlake.format.row.binary_row import EPOCH_DAY, from_serialized, serialized, time_millis, unscaled
 from bucketlake.redaction import repr_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -155,6 +156,10 @@ class TablePaths:
         """What says that a partition is done."""
         return f"{self.root}/{partition_path}/_SUCCESS"
 
+    def stream(self, query: str) -> str:
+        """What is known of the batches that a streaming query has written."""
+        return f"{self.meta_root}/stream/stream-{check_name(query, 'query')}"
+
     def consumer(self, name: str) -> str:
         """A consumer's progress."""
         return f"{self.consumer_dir}/consumer-{check_name(name, 'consumer')}"
@@ -203,7 +208,7 @@ class TablePaths:
         parts = [self.data_root, self.partition_path(partition), f"bucket-{name}"]
         return "/".join(part for part in parts if part)
 
-    def file_path(self, bucket_path: str, file: DataFile) -> str:
+    def file_path(self, bucket_path: str, file: DataFile | FileRef) -> str:
         """Where a data file lies: in its bucket, or at its external path.
 
         Raises for an external path: CorruptError where the table does not declare it, InvalidError where the session
@@ -213,7 +218,7 @@ class TablePaths:
             return self._outside(file.external_path)
         return f"{bucket_path}/{check_name(file.file_name, 'data file')}"
 
-    def extra_path(self, bucket_path: str, file: DataFile, name: str) -> str:
+    def extra_path(self, bucket_path: str, file: DataFile | FileRef, name: str) -> str:
         """Where one of a data file's `extra_files` lies: beside it."""
         return f"{self.file_path(bucket_path, file).rsplit('/', 1)[0]}/{check_name(name, 'file beside a data file')}"
 

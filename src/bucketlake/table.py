@@ -20,26 +20,28 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.history import History
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
-    ExpireConfig,
-    ExpireResult,
-    Limits,
+    after_change,
     after_commit,
-    expire_changelogs,
-    expire_snapshots,
 )
 from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
 from bucketlake.ops.clean.partitions import worth_compacting
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.compact import append_compact
-from bucketlake.ops.compact.maintain import Wanted, after_write, compact
-from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.compact.compaction import Compaction, compaction_job
+from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.maintain import after_write
+from bucketlake.ops.compact.postpone_compact import PendingPlan
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice, advise
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
@@ -51,6 +53,7 @@ from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.newest import newest_schema
@@ -86,7 +89,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table(History):
+class Table(Health):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -304,6 +307,9 @@ class Table(History):
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
             touched = touched_partitions(table.schema, batches)
+        order = write_order(store.schema, store.options)
+        if order is not None:
+            batches = incoming_in_order(batches, order, store)
         user = new_commit_user(store)
         overwrite = mode == "overwrite"
         prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
@@ -329,7 +335,7 @@ class Table(History):
     def commit(
         self,
         messages: Sequence[CommitMessage],
-        commit_user: str,
+        commit_user: str | BatchName,
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
@@ -338,18 +344,26 @@ class Table(History):
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
-        says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since."""
+        says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since.
+        `commit_user`: a batch of a stream is committed under its name, once."""
         base = None if read is EMPTY else read
-        commit = Commit(self.store, commit_user, check=None if read is None else RowsRead(self.store, base).check)
-        notes, outcome = CommitProperties(operation=operation), Outcome()
+        check = None if read is None else RowsRead(self.store, base).check
+        user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
+        if isinstance(commit_user, BatchName):
+            check = Once(self.store, commit_user).check
+            user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
+        commit = Commit(self.store, user, check=check)
+        notes, outcome = CommitProperties(watermark=watermark, operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
                 self._refuse_strangers(messages, partition)
-                return commit.commit(messages, notes=notes, outcome=outcome)
+                return commit.commit(messages, identifier, notes=notes, outcome=outcome)
             own = partition is None and bool(self.options.get("dynamic-partition-overwrite"))
             dynamic = own if mode == "overwrite" else mode == "overwrite dynamic"
             self._refuse_strangers(messages, partition if mode == "overwrite dynamic" else None)
-            return commit.overwrite(messages, partition, dynamic=dynamic, notes=notes, outcome=outcome)
+            return commit.overwrite(
+                messages, partition, dynamic=dynamic, identifier=identifier, notes=notes, outcome=outcome
+            )
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], partition: Mapping[str, Any] | None) -> None:
         within = spec_filter(self.store, [partition]) if partition else None
@@ -366,7 +380,7 @@ class Table(History):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_commit(store, delete_rows(store, predicate))
+            return after_change(store, delete_rows(store, predicate))
         refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
@@ -391,7 +405,7 @@ class Table(History):
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
-            return after_commit(store, update_rows(store, predicate, assign))
+            return after_change(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
@@ -402,30 +416,38 @@ class Table(History):
         self,
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        full: bool = True,
+        full: bool | None = None,
+        on_progress: OnProgress | None = None,
+        order_by: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the buckets of a primary-key table, merge small files of an append table; the COMPACT snapshot, None
         where there is nothing to do.
 
         `partitions`: of these only, named by all or some partition columns; `where`: of those that a condition over
-        partition columns is true for. `full`: into one sorted run; else what is due by the table's policy. Pending
+        partition columns is true for. `full`: into one sorted run (the default, but for tables that are clustered
+        incrementally); else what is due by the table's policy. `order_by`: rows of an append table in the order of
+        these columns, by `order_strategy` order (the default), zorder or hilbert; an OVERWRITE snapshot. Pending
         rows of a postpone table go to their buckets first. Concurrent writers go on; what another commit takes away is
-        compacted anew, as often as is reasonable.
+        compacted anew, as often as is reasonable. What is finished is committed on the way (`compaction.commit-size`,
+        `compaction.commit-interval`), and before Ctrl-C or an error of `on_progress` ends the call.
         Errors: InvalidError, UnsupportedError, ConflictError.
-        Spec: docs/spec/compaction.md, docs/spec/append_compaction.md
+        Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
+        request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        chosen = both(chosen, worth_compacting(table.store))
-        if not table.schema.primary_keys:
-            done = append_compact.compact_append(table.store, full, chosen)
-        else:
-            if table.schema.bucket_mode is BucketMode.POSTPONE:
-                placed = place_pending(table.store, chosen)
-            else:
-                placed = rescale_due(table.store, chosen)
-            done = compact(table.store, Wanted(full, chosen)) or placed
+        job = clustering_job(table.store, request, full, chosen)
+        if job is not None:
+            return after_commit(table.store, perform(table.store, job), dedicated=True)
+        full, chosen = full is not False, both(chosen, worth_compacting(table.store))
+        placed: Snapshot | None = None
+        if table.schema.bucket_mode is BucketMode.POSTPONE:
+            plan = PendingPlan(chosen)
+            placed = run_job(Job.of(table.store, plan, "place pending rows", on_progress))
+        elif table.schema.primary_keys:
+            placed = rescale_due(table.store, chosen)
+        done = run_job(compaction_job(table.store, Compaction(full, chosen), on_progress)) or placed
         return after_commit(table.store, done, dedicated=True)
 
     def rescale(
@@ -459,7 +481,7 @@ class Table(History):
             compacted = append_compact.after_write(self.store, messages)
         else:
             compacted = after_write(self.store, snapshot, messages)
-        return after_commit(self.store, compacted or snapshot)
+        return after_commit(self.store, compacted or snapshot, wrote=messages)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
@@ -474,40 +496,6 @@ class Table(History):
         return done
 
     # ---- what is not needed any more
-
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots, and files that only they need; what went.
-
-        The newest `retain_min` stay, those beyond the newest `retain_max` go, and between these what was followed by
-        another one before `older_than` (text: in this machine's time zone), at most `max_deletes`; the table's
-        `snapshot.*` options where left out. Tags, branches, consumers and changelogs keep what they need.
-        Spec: docs/spec/expiry.md
-        """
-        store = self.with_options(options).for_writing().store
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits))
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
-
-        Spec: docs/spec/expiry.md#changelogs
-        """
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_changelogs(self.store, ExpireConfig.of_changelogs(self.store, limits), everything)
 
     def remove_orphan_files(
         self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None

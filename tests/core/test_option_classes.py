@@ -269,7 +269,7 @@ def test_setting_a_refused_option_names_it_and_says_what_to_do(key: str) -> None
 
 def test_texts_that_may_be_secrets_are_not_shown() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        validate({"partition.mark-done-action.http.params": "token=hunter2"})
+        validate({"partition.mark-done-action.custom.class": "token=hunter2"})
     assert "hunter2" not in str(caught.value)
 
 

@@ -275,7 +275,6 @@ def test_only_options_that_are_set_are_checked():
     assert after(RenameColumn("v", "w"), schema=foreign).options["clustering.columns"] == "w"
     assert "clustering.columns" not in after(RemoveOption("clustering.columns"), schema=foreign).options
     for key, value in {
-        "clustering.columns": "k",
         "row-tracking.enabled": "true",
     }.items():
         with pytest.raises((UnsupportedError, InvalidError), match=key):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import quick
 
 import bucketlake
 from bucketlake.env.object_store import STORAGE_PREFIXES
@@ -141,7 +142,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "readme.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**quick.environment(tmp_path / "quick"), "PYTHONPATH": path},
         capture_output=True,
         text=True,
     )

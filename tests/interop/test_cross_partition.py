@@ -9,6 +9,7 @@ import pytest
 from tests.interop.engines import DATABASE, listed_here, listing, read_by_flink
 from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
+from tests.profile import first
 
 import bucketlake
 from bucketlake import Table
@@ -32,7 +33,7 @@ def merged(state: State, engine: str, rows: list[Row]) -> State:
     return state
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation", "first-row"])
+@pytest.mark.parametrize("engine", first(["deduplicate", "partial-update", "aggregation", "first-row"], 2))
 def test_each_key_lies_once_whoever_writes(flink: FlinkPaimon, tmp_path: Path, engine: str) -> None:
     catalog = bucketlake.open(tmp_path)
     catalog.create_database(DATABASE)

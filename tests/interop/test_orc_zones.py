@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.interop.engines import DATABASE, result_rows
 from tests.interop.values import arrow_rows, canonical
-from tests.peers import flink as peer
 from tests.peers.flink import FlinkPaimon
 
 import bucketlake
@@ -23,25 +21,21 @@ CLOCKS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["America/New_York"])
-def flink_there(request: pytest.FixtureRequest) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(peer, "HEAP", peer.HEAP.replace("timezone=UTC", f"timezone={request.param}"))
-        yield request.param
-
-
-def test_clocks_are_as_flink_reads_them(flink_there: str, tmp_path: Path) -> None:
+def test_clocks_are_as_flink_reads_them(flink: FlinkPaimon, tmp_path: Path) -> None:
     catalog = bucketlake.open(tmp_path)
     catalog.create_database(DATABASE)
-    with FlinkPaimon(tmp_path) as flink:
-        flink.sql(f"CREATE TABLE {DATABASE}.far (t TIMESTAMP(6)) WITH ('bucket' = '-1', 'file.format' = 'orc')")
-        flink.sql(f"CREATE TABLE {DATABASE}.held (t TIMESTAMP(6)) WITH ('bucket' = '-1', 'file.format' = 'orc')")
+    flink.use(tmp_path)
+    with flink.jvm_zone("America/New_York"):
+        options = "'bucket' = '-1', 'file.format' = 'orc', 'file.compression' = 'none'"
+        flink.sql(f"CREATE TABLE {DATABASE}.far (t TIMESTAMP(6)) WITH ({options})")
+        flink.sql(f"CREATE TABLE {DATABASE}.held (t TIMESTAMP(6)) WITH ({options})")
         held = [clock for clock in CLOCKS if "1700" < clock < "2262"]
         for name, clocks in (("far", CLOCKS), ("held", held)):
             flink.sql(
                 f"INSERT INTO {DATABASE}.{name} VALUES " + ", ".join(f"(TIMESTAMP '{clock}')" for clock in clocks)
             )
             table = catalog.table(f"{DATABASE}.{name}")
+            assert all(b"America/New_York" in Path(file.path).read_bytes() for file in table.files())
             assert canonical(arrow_rows(table.to_arrow(), table.schema.fields)) == result_rows(
                 flink.sql(f"SELECT * FROM {DATABASE}.{name}")
             )

@@ -10,26 +10,26 @@ from tests.interop.catalogue import KV, kv
 from tests.interop.engines import DATABASE, listed_here, listing, read_by_flink
 from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
-from tests.profile import SOAK
+from tests.profile import SOAK, first
 
 import bucketlake
 from bucketlake.schema.change import SetOption
 
 pytestmark = pytest.mark.peer
 TABLES = {
-    "plain": {},
     "vectors": {"deletion-vectors.enabled": "true"},
+    "plain": {},
     "lookup": {"changelog-producer": "lookup"},
     "summed": {"merge-engine": "partial-update"},
 }
 
 
-@pytest.mark.parametrize("options", TABLES.values(), ids=TABLES)
-def test_both_rescale_and_write_on(flink: FlinkPaimon, tmp_path: Path, options: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", first(list(TABLES), 2))
+def test_both_rescale_and_write_on(flink: FlinkPaimon, tmp_path: Path, kind: str) -> None:
     catalog = bucketlake.open(tmp_path)
     catalog.create_database(DATABASE)
     flink.use(tmp_path)
-    case = Case("rescaled", "", KV, lambda maker: None, keys=["k"], options={"bucket": "4", **options})
+    case = Case("rescaled", "", KV, lambda maker: None, keys=["k"], options={"bucket": "4", **TABLES[kind]})
     maker = Maker(case.create(catalog, DATABASE))
     name = maker.table.name
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.format.row.binary_row import EMPTY_ROW
 from bucketlake.ops.compact.append_compact import (
+    AppendPlan,
     AppendRule,
     AppendUnit,
     after_write,
@@ -24,7 +24,9 @@ from bucketlake.ops.compact.append_compact import (
     pick_bucketed,
     pick_unaware,
     plan_append,
+    rewritten,
 )
+from bucketlake.ops.compact.running import inline
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
@@ -102,6 +104,13 @@ def test_bucketed_full_with_vectors_takes_what_is_left() -> None:
     assert sizes(pick_bucketed(files(90, 90), {"f1": "index-1"}, RULE, True)) == [[90]]
 
 
+@pytest.mark.parametrize("min_files", [1, 2])
+def test_bucketed_full_takes_what_writes_would_merge(min_files: int) -> None:
+    rule = AppendRule(100, 70, 4, min_files, 0.2, 1000)
+    assert sizes(pick_bucketed(files(10, 10), {}, rule, True)) == [[10, 10]]
+    assert sizes(pick_bucketed(files(10), {}, rule, True)) == []
+
+
 def test_bucketed_full_takes_every_file_where_that_is_wanted() -> None:
     always = AppendRule(100, 70, 4, 5, 0.2, 1000, always=True)
     assert sizes(pick_bucketed(files(90, 90), {}, always, True)) == [[90, 90]]
@@ -165,10 +174,10 @@ def test_bucketed_files_keep_their_order(tmp_path: Path) -> None:
     made = table(tmp_path, bucket="1", **{"bucket-key": "id"})
     for number in range(7):
         put(made, (number, "a", 1), (number, "b", 1))
-    assert compact_append(made.store, full=False) is not None
+    assert compact_append(made.store, AppendPlan(full=False)) is not None
     found = [f.file for f in made.files()]
     assert [(f.min_sequence_number, f.max_sequence_number) for f in found] == [(0, 9), (10, 11), (12, 13)]
-    assert compact_append(made.store, full=True) is not None
+    assert compact_append(made.store, AppendPlan()) is not None
     assert [(f.file.min_sequence_number, f.file.row_count) for f in made.files()] == [(0, 14)]
     assert made.to_arrow().column("id").to_pylist() == [number for number in range(7) for _ in "ab"]
 
@@ -182,7 +191,7 @@ def test_deleted_rows_and_their_vectors_go(tmp_path: Path, options: dict[str, st
     made.delete("id IN (3, 15, 100)")
     before = rows(made)
     assert len(before) == 39
-    assert compact_append(made.store, partitions=None) is not None
+    assert compact_append(made.store) is not None
     assert rows(made) == before
     snapshot = made.latest_snapshot()
     assert [entry for entry in made.store.index_manifest(snapshot) if entry.file.index_type == "DELETION_VECTORS"] == []
@@ -195,7 +204,7 @@ def test_vectors_of_other_files_stay(tmp_path: Path) -> None:
         put(made, *[(number * 10 + place, "a", 1) for place in range(10)])
     made.delete("id IN (3, 65)")
     before = rows(made)
-    assert compact_append(made.store, full=False) is not None
+    assert compact_append(made.store, AppendPlan(full=False)) is not None
     assert rows(made) == before
     snapshot = made.latest_snapshot()
     left = [part.data_file_name for e in made.store.index_manifest(snapshot) for part in e.file.dv_ranges or ()]
@@ -207,7 +216,7 @@ def test_only_the_partitions_wanted(tmp_path: Path) -> None:
     for number in range(6):
         put(made, (number, "a", 1), (number, "b", 2))
     wanted = {e.partition for e in made.plan("pt = 1").entries}
-    assert compact_append(made.store, partitions=wanted.__contains__) is not None
+    assert compact_append(made.store, AppendPlan(partitions=wanted.__contains__)) is not None
     assert len([f for f in made.files() if f.partition["pt"] == "2"]) == 6
 
 
@@ -217,14 +226,14 @@ def test_a_delete_that_comes_first_is_planned_anew(tmp_path: Path) -> None:
         put(made, (number, "a", 1))
     late = []
 
-    def slow(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
-        messages = merge_here(store, units)
+    def slow(store: Store, unit: AppendUnit) -> list[CommitMessage]:
+        messages = rewritten(store, unit)
         if not late:
             late.append(made.delete("id = 3"))
             put(made, (7, "late", 1))
         return messages
 
-    assert compact_append(made.store, run=slow) is not None
+    assert compact_append(made.store, AppendPlan(work=slow), inline) is not None
     assert [row[0] for row in rows(made)] == [0, 1, 2, 4, 5, 7]
     assert len(made.files()) == 1
     on_disk = {path.name for path in tmp_path.rglob("data-*")}

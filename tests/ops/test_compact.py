@@ -23,7 +23,8 @@ from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.binary_row import EMPTY_ROW
 from bucketlake.ops.compact import maintain
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
-from bucketlake.ops.compact.maintain import Wanted, compact, compact_here
+from bucketlake.ops.compact.maintain import Wanted, compact
+from bucketlake.ops.compact.running import Done, Inline, Task
 from bucketlake.ops.rows import lookup
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
@@ -325,23 +326,23 @@ def test_expired_rows_go_in_compaction(tmp_path: Path, arrow: pa.DataType, value
 # ---- races and failures
 
 
-def race(table: Table, times: int, act: Callable[[int], None]) -> Callable[[Store, Sequence[CompactUnit]], Any]:
-    """A runner that lets another commit come between, so many times."""
+def race(times: int, act: Callable[[int], None]) -> Callable[[Sequence[Task]], Inline]:
+    """A runner that lets another commit come between each time that all units are done, so many times."""
     turns = iter(range(times))
 
-    def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
-        messages = compact_here(store, units)
-        turn = next(turns, None)
-        if turn is not None:
-            act(turn)
-        return messages
+    class Racing(Inline):
+        def wait(self, seconds: float | None) -> list[Done] | None:
+            found = super().wait(seconds)
+            if found is None and (turn := next(turns, None)) is not None:
+                act(turn)
+            return found
 
-    return run
+    return Racing
 
 
 @pytest.mark.parametrize("options", [{}, DV, LOOKUP], ids=["plain", "vectors", "lookup"])
 def test_a_compaction_that_loses_is_planned_anew(catalog: Catalog, options: dict[str, str]) -> None:
-    table = create(catalog, {"bucket": "2", "write-only": "true", **options})
+    table = create(catalog, {"bucket": "1", "write-only": "true", **options})
     put(table, dict.fromkeys(range(20), 0))
     put(table, dict.fromkeys(range(5), 1))
     clean = on_disk(table)
@@ -351,7 +352,7 @@ def test_a_compaction_that_loses_is_planned_anew(catalog: Catalog, options: dict
         table.compact()
         put(table, {200 + turn: turn})
 
-    found = compact(table.store, Wanted(), race(table, 2, other))
+    found = compact(table.store, Wanted(), race(2, other))
     assert found is not None
     assert found.commit_kind is CommitKind.COMPACT
     assert content(table) == {**{k: int(k < 5) for k in range(20)}, 100: 0, 101: 1, 200: 0, 201: 1}

@@ -177,6 +177,16 @@ def test_every_history_is_what_a_dict_says(engine: str) -> None:
     run()
 
 
+def test_new_keys_are_dealt_out_to_all_assigners(tmp_path: Path) -> None:
+    limits = {"dynamic-bucket.assigner-parallelism": "3", "dynamic-bucket.target-row-num": "2"}
+    table = create(tmp_path, **limits)
+    put(table, [(key, 1, key, 0) for key in range(5)])
+    assert {file.bucket for file in table.files()} == {0, 1, 2}
+    put(table, [(key, 1, key, 0) for key in range(5, 9)], indexed=True)
+    assert {file.bucket for file in table.files()} == {0, 1, 2, 3, 4}  # the third bucket had room
+    assert len(state_of(table)) == 9
+
+
 def alike(values: list[int]) -> Keys:
     """Keys of which many share a hash."""
     return Keys(np.array([value % 3 for value in values], np.uint32), pa.array(values, pa.int64()))

@@ -14,7 +14,7 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import MapStorage
 from tests.sim.tables import create_table, entry, partition, table_schema
 
-from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import FileKind, ManifestFile, SimpleStats
 from bucketlake.format.row.binary_row import serialized
@@ -192,3 +192,56 @@ def test_bounds_that_other_engines_leave_out_or_order_otherwise_prune_nothing() 
     only_nulls = ManifestFile("m", 1, 1, 0, SimpleStats(nothing, nothing, (1,)), 0)
     assert not may_hold(only_nulls, [serialized([b"a"], [data])], [data])
     assert may_hold(only_nulls, [nothing], [data])
+
+
+# ---- sorting
+
+
+def sorted_store(**options: str) -> Any:
+    texts = {"manifest-sort.enabled": "true", "manifest.target-file-size": "2 kb", "manifest.compression": "null"}
+    keys = {key.replace("_", "-").replace("manifest-", "manifest."): value for key, value in options.items()}
+    return create_table(MapStorage(), FakeClock(), table_schema(options={**texts, **keys}))
+
+
+def partitions_of(store: Any, manifests: Any) -> list[list[bytes]]:
+    return [[e.partition for e in part] for part in store.manifests(manifests)]
+
+
+def test_manifests_are_merged_in_the_order_of_partitions() -> None:
+    store = sorted_store(manifest_full_compaction_threshold_size="0 b", manifest_target_file_size="1 mb")
+    before = [m for n in range(6) for m in write_manifests(store, [entry(f"f{n}-{p}", p) for p in (3, None, -1, 2)])]
+    before += write_manifests(store, [entry("f1-3", 3, kind=FileKind.DELETE)])
+    merged = merge_manifests(store, before)
+    flat = [p for part in partitions_of(store, merged) for p in part]
+    wanted = [partition(None)] * 6 + [partition(-1)] * 6 + [partition(2)] * 6 + [partition(3)] * 5
+    assert flat == wanted
+    assert sorted(names(store, merged)) == sorted(e for e in names(store, before) if e != "f1-3")
+
+
+def test_large_manifests_out_of_order_are_rewritten_as_far_as_the_budget_goes() -> None:
+    low = "manifest.full-compaction-threshold-size"
+    store = sorted_store()
+    before = [m for n in range(3) for m in write_manifests(store, [entry(f"f{n}-{p}", p) for p in range(8)])]
+    assert all(m.file_size >= 2 * 1024 for m in before)
+    assert merge_manifests(store, before) == tuple(before)  # nothing is due
+    at_once = store.with_options({low: "0 b"})
+    merged = merge_manifests(at_once, before)
+    flat = [p for part in partitions_of(store, merged) for p in part]
+    assert flat == sorted(flat, key=[partition(p) for p in range(8)].index)
+    assert merge_manifests(at_once, merged) == merged
+    assert merge_manifests(at_once.with_options({"manifest-sort.max-rewrite-size": "1 kb"}), before) == tuple(before)
+    off = at_once.with_options({"manifest-sort.enabled": "false"})
+    assert merge_manifests(off, before) == tuple(before)
+
+
+def test_few_small_manifests_are_put_in_order_at_once() -> None:
+    store = sorted_store(manifest_target_file_size="1 mb")
+    before = [m for n in (0, 1) for m in write_manifests(store, [entry(f"f{n}-{p}", p) for p in (2, 1)])]
+    (merged,) = merge_manifests(store, before)
+    assert partitions_of(store, [merged]) == [[partition(1)] * 2 + [partition(2)] * 2]
+    assert len(merge_manifests(store.with_options({"manifest-sort.enabled": None}), before)) == 2
+
+
+def test_the_sorted_column_is_one_of_the_partition() -> None:
+    with pytest.raises(InvalidError, match="must be one of the partition fields"):
+        table_schema(options={"manifest-sort.partition-field": "v"})

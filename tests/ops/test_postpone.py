@@ -19,7 +19,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.buckets.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
 from bucketlake.ops.compact import postpone_compact
-from bucketlake.ops.compact.postpone_compact import place_pending, settle_here, units_pending
+from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending, place_rows, units_pending
+from bucketlake.ops.compact.running import inline
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
@@ -228,12 +229,12 @@ def test_what_is_committed_meanwhile_stays_pending(tmp_path: Path) -> None:
     table = table_of(tmp_path, PENDING)
     table.write_arrow(data((1, 1, 10)))
 
-    def meanwhile(store: Any, units: Any) -> Any:
-        messages = settle_here(store, units)
+    def meanwhile(store: Any, unit: Any) -> Any:
+        messages = place_rows(store, unit)
         table.write_arrow(data((1, 1, 11), (1, 2, 20)))
         return messages
 
-    place_pending(table.store, run=meanwhile)
+    place_pending(table.store, PendingPlan(work=meanwhile), inline)
     assert rows_of(table) == [(1, 1, 10)]
     assert len([bucket for _, bucket, _, _ in live(table) if bucket == -2]) == 1
     table.compact()
@@ -245,12 +246,12 @@ def test_rows_written_to_real_buckets_meanwhile_come_before_the_pending_ones(tmp
     table.write_arrow(data((1, 1, 10)), postpone_batch_write_fixed_bucket="true")
     table.write_arrow(data((1, 1, 11)))
 
-    def meanwhile(store: Any, units: Any) -> Any:
-        messages = settle_here(store, units)
+    def meanwhile(store: Any, unit: Any) -> Any:
+        messages = place_rows(store, unit)
         table.write_arrow(data((1, 1, 12), (1, 2, 20)), postpone_batch_write_fixed_bucket="true")
         return messages
 
-    place_pending(table.store, run=meanwhile)
+    place_pending(table.store, PendingPlan(work=meanwhile), inline)
     assert rows_of(table) == [(1, 1, 11), (1, 2, 20)], "as a read over pending rows has it"
     numbers = [e.file.max_sequence_number for e in live_entries(table.store, table.latest_snapshot())]
     assert len(set(numbers)) == len(numbers)
@@ -263,15 +264,15 @@ def test_two_compactions_of_the_same_files_do_not_double_rows(tmp_path: Path) ->
     table.write_arrow(data((1, 1, 10), (1, 1, 5)))
     first = True
 
-    def beaten(store: Any, units: Any) -> Any:
+    def beaten(store: Any, unit: Any) -> Any:
         nonlocal first
-        messages = settle_here(store, units)
+        messages = place_rows(store, unit)
         if first:
             first = False
             assert place_pending(table.store) is not None
         return messages
 
-    assert place_pending(table.store, run=beaten) is None
+    assert place_pending(table.store, PendingPlan(work=beaten), inline) is None
     assert rows_of(table) == [(1, 1, 15)]
     files = {path.name for path in Path(table.path).rglob("*.parquet") if path.parent.name != "bucket-postpone"}
     assert files == {name for _, _, _, name in live(table)}, "the loser's files are gone"
@@ -296,14 +297,14 @@ def test_compaction_adopts_the_number_that_another_commit_chose(tmp_path: Path) 
     table.write_arrow(data(*((1, k, k) for k in range(20))))
     rounds = []
 
-    def meanwhile(store: Any, units: Any) -> Any:
-        rounds.append({unit.total_buckets for unit in units})
-        messages = settle_here(store, units)
+    def meanwhile(store: Any, unit: Any) -> Any:
+        rounds.append({unit.total_buckets})
+        messages = place_rows(store, unit)
         if len(rounds) == 1:
             table.write_arrow(data((1, 99, 99)), postpone_batch_write_fixed_bucket="true")
         return messages
 
-    place_pending(table.store, run=meanwhile)
+    place_pending(table.store, PendingPlan(work=meanwhile), inline)
     assert rounds == [{4}, {1}]
     assert len(rows_of(table)) == 21
 
@@ -318,7 +319,7 @@ def test_units_cover_all_rows_in_order_for_several_tasks(tmp_path: Path, monkeyp
     units = units_pending(table.store, table.latest_snapshot(), parallelism=6)
     assert len(units) == 6
     assert {unit.share for unit in units} == {(0, 2), (1, 2)}
-    postpone_compact.place_pending(table.store, parallelism=6)
+    postpone_compact.place_pending(table.store, PendingPlan(parallelism=6))
     assert rows_of(table) == [(1, k, min(k, 5)) for k in range(30)]
     table.compact()
     assert rows_of(table) == [(1, k, min(k, 5)) for k in range(30)]

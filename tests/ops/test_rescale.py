@@ -154,7 +154,7 @@ def test_rows_survive_any_numbers_in_any_order(engine: str, first: int, steps: l
         assert content(table) == content(twin)
 
 
-@pytest.mark.parametrize(("engine", "before", "after"), first(NUMBERS, 27))
+@pytest.mark.parametrize(("engine", "before", "after"), first(NUMBERS, 13))
 def test_one_bucket_becomes_one_run(engine: str, before: int, after: int) -> None:
     table = new_table(engine, before)
     for start in range(0, 120, 40):
@@ -175,7 +175,7 @@ PAIRS = [(engine, "append") for engine in sorted(ENGINES)] + [
 ]
 
 
-@pytest.mark.parametrize(("engine", "event"), PAIRS)
+@pytest.mark.parametrize(("engine", "event"), first(PAIRS, 16))
 def test_commits_at_every_step_are_kept(engine: str, event: str) -> None:
     """Something is committed at the k-th storage call of a rescale, for k over the whole of it."""
     events: dict[str, Callable[[Table], Any]] = {

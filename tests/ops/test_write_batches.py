@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.profile import examples
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
@@ -139,19 +140,20 @@ def test_spill_files_are_gone_afterwards(catalog: Catalog, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("primary_keys", [["pt", "k"], []])
-def test_two_thousand_partitions_in_one_task(catalog: Catalog, primary_keys: list[str]) -> None:
+def test_very_many_partitions_in_one_task(catalog: Catalog, primary_keys: list[str]) -> None:
     options = {"bucket": "1", "bucket-key": "k", "write-buffer-size": "4 mb"}
     table = catalog.create_table("t", SCHEMA, ["pt"], primary_keys, options)
-    partitions, rows = 2000, 40_000
+    partitions = examples(400, 2000)
+    rows = 20 * partitions
     data = pa.table(
         {"k": np.arange(rows), "v": ["some text"] * rows, "pt": (np.arange(rows) * 7 % partitions).astype(np.int32)}
     )
     tracemalloc.start()
     held = pa.total_allocated_bytes()
     messages = write_batches(table.store, data.to_batches(4096), prepare_write(table.store, None))
-    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    assert tracemalloc.get_traced_memory()[1] < partitions * 50 << 10
     tracemalloc.stop()
-    assert pa.total_allocated_bytes() - held < 8 << 20
+    assert pa.total_allocated_bytes() - held < partitions * 4 << 10
     assert len(messages) == partitions
     assert sum(file.row_count for message in messages for file in message.new_files) == rows
     assert max(len(message.new_files) for message in messages) <= 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
@@ -83,6 +84,15 @@ class FlinkPaimon:
     def configure(self, options: Mapping[str, str]) -> None:
         """Set options of the Flink session, until changed again."""
         self._driver.call("configure", {"options": dict(options)}, 30)
+
+    @contextmanager
+    def jvm_zone(self, name: str) -> Iterator[None]:
+        """Have the JVM's own time zone, which ORC files name, be this one meanwhile; the session's stays UTC."""
+        self._driver.call("zone", {"name": name}, 30)
+        try:
+            yield
+        finally:
+            self._driver.call("zone", {"name": "UTC"}, 30)
 
     def run(self, statements: Sequence[str], *, streaming: bool = False, timeout: float = 300) -> list[Result]:
         """Run statements in order, each to its end, INSERT and CALL included.

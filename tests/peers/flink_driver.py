@@ -171,6 +171,10 @@ class Flink:
             for key, value in options.items():
                 environment.getConfig().set(key, value)
 
+    def zone(self, name: str) -> None:
+        """The JVM's default time zone."""
+        self._jvm.java.util.TimeZone.setDefault(self._jvm.java.util.TimeZone.getTimeZone(name))
+
     def run(self, statements: list[str], mode: str) -> list[dict[str, Any]]:
         """Every statement's whole result; stops at the first failure."""
         return [self._whole(self._execute(self._environments[mode], text)) for text in statements]
@@ -258,7 +262,13 @@ def _chain(error: Py4JJavaError) -> list[str]:
 def start() -> dict[str, Callable[..., Any]]:
     """The JVM, started, as operations by name."""
     flink = Flink()
-    return {"use": flink.use, "run": flink.run, "collect": flink.collect, "configure": flink.configure}
+    return {
+        "use": flink.use,
+        "run": flink.run,
+        "collect": flink.collect,
+        "configure": flink.configure,
+        "zone": flink.zone,
+    }
 
 
 if __name__ == "__main__":

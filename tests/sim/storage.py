@@ -91,6 +91,11 @@ class MapStorage:
             raise AlreadyExistsError("target of a rename exists", path=target)
         self.files[target] = self.files.pop(source)
 
+    def link(self, source: str, target: str) -> None:
+        if target in self.files:
+            raise AlreadyExistsError("target of a link exists", path=target)
+        self.files[target] = self.read(source)
+
 
 FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER = "fail before", "fail after", "kill before", "kill after"
 
@@ -186,6 +191,9 @@ class FaultStorage:
 
     def rename(self, source: str, target: str) -> None:
         self._call("rename", source, target)
+
+    def link(self, source: str, target: str) -> None:
+        self._call("link", source, target)
 
 
 def fault_at(call: int, fault: str | Raised) -> Plan:

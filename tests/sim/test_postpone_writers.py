@@ -22,7 +22,7 @@ from tests.sim.test_dynamic_writers import FIELDS, Rows, batch, unreferenced
 from bucketlake.errors import CommitError, StorageError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.compact.postpone_compact import place_pending
+from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
@@ -66,7 +66,7 @@ class Worker:
 
     def compact(self) -> None:
         if self.random.random() < 0.5:
-            place_pending(self.table.store, parallelism=self.random.randint(1, 4))
+            place_pending(self.table.store, PendingPlan(parallelism=self.random.randint(1, 4)))
         else:
             self.table.compact(partitions=self.random.choice([None, [{"pt": 1}]]))
 

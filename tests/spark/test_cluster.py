@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from tests.profile import SOAK
 
-CASES = ("test_rows.py", "test_failures.py", "test_datasource.py", "test_bucketing.py")
-FEW = "written_rows and keyed or all_types or repeated_tasks or failed_tasks or rows_go_both_ways or bucket_functions"
+CASES = ("test_rows.py", "test_failures.py", "test_datasource.py", "test_bucketing.py", "over_executors.py")
+FEW = (
+    "written_rows and 60000 and (append-buckets or keyed-partitioned) or all_types and parquet or bucket_functions and mod"
+    " or repeated_tasks and keyed or failed_tasks and append or rows_go_both_ways and keyed or lost_executors"
+)
 
 
 @pytest.mark.cluster
@@ -27,7 +30,7 @@ def test_suite_over_executors_of_their_own(tmp_path: Path) -> None:
         "-m",
         "spark",
         "-k",
-        "not killed" if SOAK else FEW,
+        "not killed_writer" if SOAK else FEW,
         f"--basetemp={tmp_path / 'cases'}",
         *paths,
     ]

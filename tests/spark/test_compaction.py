@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import bucketlake
-from bucketlake.errors import NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.compact.append_compact import AppendUnit
+from bucketlake.ops.progress import Progress
 from bucketlake.spark.cluster import pack
-from bucketlake.spark.maintain import compaction
+from bucketlake.spark.maintain import jobs
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +37,7 @@ def data_files(tmp_path: Path) -> set[str]:
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
 def test_full_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
     before = rows(lake)
     table = lake.table("db.t")
@@ -48,7 +52,7 @@ def test_full_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
 def test_append_compaction(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     lake.sql("CREATE TABLE db.t (id BIGINT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('bucket' = '-1')")
     for turn in range(5):
         lake.sql(f"INSERT INTO db.t VALUES ({turn}, 1), ({turn}, 2)")
@@ -79,19 +83,62 @@ def test_bucketed_append_writes_compact_too(lake: bucketlake.Lake) -> None:
 
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
-def test_a_failing_unit_leaves_the_table_and_no_file(
+def test_a_failing_unit_keeps_what_is_finished_and_leaves_no_file(
     lake: bucketlake.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes: int
 ) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     upserts(lake, ", 'bucket' = '4', 'write-only' = 'true'")
     table = lake.table("db.t")
     gone = table.files()[0]
     Path(gone.path).unlink()
-    before, newest = data_files(tmp_path), table.latest_snapshot()
     with pytest.raises(NotFoundError, match=gone.file.file_name):
         table.compact()
-    assert data_files(tmp_path) == before
-    assert table.latest_snapshot() == newest
+    live = {file.file.file_name for snapshot in table.snapshots() for file in table.files(scan_snapshot_id=snapshot.id)}
+    assert data_files(tmp_path) == live - {gone.file.file_name}
+    assert sum(file.bucket == gone.bucket for file in table.files()) == 3
+
+
+def test_tables_together_and_what_ctrl_c_keeps(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of two tables by the same Spark jobs, a Spark job and a commit each; then one that is interrupted."""
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", 0)
+    monkeypatch.setattr(jobs, "TASK_BYTES", 1)
+    upserts(lake, ", 'bucket' = '8', 'write-only' = 'true', 'compaction.commit-size' = '1 b'")
+    lake.sql("CREATE TABLE db.log (id BIGINT, pt INT) PARTITIONED BY (pt) TBLPROPERTIES ('bucket' = '-1')")
+    for turn in range(5):
+        lake.sql(f"INSERT INTO db.log VALUES ({turn}, 1), ({turn}, 2)")
+    before = rows(lake)
+    table, log = lake.table("db.t"), lake.table("db.log")
+
+    def stop(progress: Progress) -> None:
+        if progress.units:
+            raise KeyboardInterrupt
+
+    newest = table.latest_snapshot()
+    with pytest.raises(KeyboardInterrupt):
+        table.compact(on_progress=stop)
+    assert table.latest_snapshot() != newest, "what was finished is committed"
+    buckets = Counter(file.bucket for file in table.files())
+    assert 1 <= sum(count == 1 for count in buckets.values()) <= 8
+    assert rows(lake) == before
+    call = (
+        "CALL sys.compact_database(including_databases => 'db', including_tables => '.*[.](t|log)', mode => 'combined')"
+    )
+    assert lake.sql(call).collect()[0][0] == "Compact database finished. Success: 2, Failed: 0"
+    assert len(table.files()) == 8 and len(log.files()) == 2
+    assert rows(lake) == before
+
+
+def test_buckets_of_the_procedure(classic: bucketlake.Lake) -> None:
+    upserts(classic, ", 'bucket' = '4', 'write-only' = 'true'")
+    classic.sql("CALL sys.compact(table => 'db.t', compact_strategy => 'full', buckets => '0-1')")
+    files = classic.table("db.t").files()
+    assert [sum(file.bucket == bucket for file in files) for bucket in range(4)] == [1, 1, 3, 3]
+    for bad, message in (("9", "out of range"), ("x", "Invalid integer or range")):
+        with pytest.raises(InvalidError, match=message):
+            classic.sql(f"CALL sys.compact(table => 'db.t', buckets => '{bad}')")
+    classic.sql("CREATE TABLE db.d (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-1')")
+    with pytest.raises(InvalidError, match="Specifying buckets is only supported for fixed-bucket tables"):
+        classic.sql("CALL sys.compact(table => 'db.d', buckets => '0')")
 
 
 def test_the_statements_of_an_order_table(lake: bucketlake.Lake) -> None:
@@ -107,12 +154,6 @@ def test_the_statements_of_an_order_table(lake: bucketlake.Lake) -> None:
     assert len(per_bucket) == len(set(per_bucket))
 
 
-def test_an_order_is_refused(classic: bucketlake.Lake) -> None:
-    classic.sql("CREATE TABLE db.t (id BIGINT) TBLPROPERTIES ('bucket' = '-1')")
-    with pytest.raises(UnsupportedError, match="order=zorder"):
-        classic.table("db.t").compact(order="zorder")
-
-
 def test_units_are_packed_by_bytes() -> None:
     class Sized(AppendUnit):
         """A unit of a given size."""
@@ -125,3 +166,27 @@ def test_units_are_packed_by_bytes() -> None:
     groups = pack(units, 2)
     assert sorted(sum(unit.size for unit in group) for group in groups) == [10, 10]
     assert len(pack(units, 100)) == 5 and pack([], 3) == [[]]
+
+
+@dataclass(frozen=True)
+class Unit:
+    size: int
+
+
+@pytest.mark.parametrize(("units", "slots"), [(64, 2), (64, 4), (64, 5), (64, 6), (64, 16), (63, 4), (7, 4)])
+def test_tasks_are_even(units: int, slots: int) -> None:
+    """64 buckets of about one size: no task is larger than 1.3 times the mean, whatever runs at once."""
+    chance = random.Random(units * slots)
+    found = [Unit(int(chance.gauss(100, 5) * (1 << 20))) for _ in range(units)]
+    groups = jobs.balanced(found, slots, lambda unit: unit.size)
+    sizes = [sum(unit.size for unit in group) for group in groups]
+    assert sum(map(len, groups)) == units and sizes == sorted(sizes, reverse=True)
+    assert min(units, slots) <= len(groups) <= slots * jobs.WAVES
+    assert max(sizes) <= 1.3 * sum(sizes) / len(sizes)
+
+
+def test_a_large_unit_is_a_task_of_its_own() -> None:
+    found = [Unit(1 << 30), *[Unit(1 << 24)] * 100]
+    groups = jobs.balanced(found, 4, lambda unit: unit.size)
+    assert groups[0] == [Unit(1 << 30)] and sum(map(len, groups)) == 101
+    assert jobs.balanced([Unit(5)], 4, lambda unit: unit.size) == [[Unit(5)]]

@@ -15,7 +15,7 @@ from tests.histories.tables import KIND_TEXTS, arrow, create, rows_of, some_rows
 from tests.profile import first
 
 import bucketlake
-from bucketlake.spark.maintain import compaction
+from bucketlake.spark.maintain import jobs
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -116,14 +116,14 @@ def literal(value: Any) -> str:
     return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
-@pytest.mark.parametrize(("engine", "mode", "spread"), first(cases(), 8))
+@pytest.mark.parametrize(("engine", "mode", "spread"), first(cases(), 5))
 def test_through_spark_as_without(
     engine: str, mode: str, spread: bool, classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if spread:
         monkeypatch.setattr(reader, "LARGE_MERGE_ROWS", 0)
         monkeypatch.setattr(reader, "SMALL_ROWS", 0)
-        monkeypatch.setattr(compaction, "DRIVER_BYTES", 0)
+        monkeypatch.setattr(jobs, "DRIVER_BYTES", 0)
         live.forget()
     chance = random.Random(f"{engine} {mode}")
     both = Both(classic, tmp_path, engine, mode, spread)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests import quick
 from tests.profile import first, pairs
 
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
@@ -164,9 +165,9 @@ def slow(batches):
             time.sleep(600)
 
 sys_argv = sys.argv
-spark = new_session(**{"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.log.level": "OFF"})
+spark = new_session(**{"spark.master": "local[2]"})
 table = bucketlake.connect(sys.argv[1], spark=spark).table("db.t")
-rows = spark.range(1000000).selectExpr("id", "id AS v")
+rows = spark.range(200000).selectExpr("id", "id AS v")
 table.write(rows.mapInArrow(slow, rows.schema))
 """
 
@@ -180,15 +181,18 @@ def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str)
     table.write(classic.spark.range(5).selectExpr("id", "id AS v"))
     reached = tmp_path / "reached"
     arguments = [sys.executable, "-c", KILLED, classic.catalog.warehouse, str(reached)]
-    writer = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    environment = quick.environment(tmp_path / "quick")
+    writer = subprocess.Popen(
+        arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     waited = threading.Event()
-    for _ in range(600):
+    for _ in range(3000):
         if reached.exists() or writer.poll() is not None:
             break
         waited.wait(0.1)
-    assert reached.exists()
     os.killpg(writer.pid, signal.SIGKILL)
     writer.wait()
+    assert reached.exists()
     assert len(table.snapshots()) == 1
     assert table.read().count() == 5
     table.write(classic.spark.range(5, 50_005).selectExpr("id", "id AS v"))

@@ -1,4 +1,6 @@
-"""Executors that are killed, and tasks that run twice at once: what they leave are orphans, never rows."""
+"""Executors that are killed, and tasks that run twice at once, on two hosts: what they leave are orphans, never rows.
+
+`make test` kills executors of one host (over_executors.py)."""
 
 from __future__ import annotations
 
@@ -14,11 +16,14 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.profile import first
 
 from bucketlake.spark.java import ensure_java
 
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.soak,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc"),
+]
 
 SCRIPT = r"""
 import json, os, signal, sys
@@ -120,7 +125,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize("how", first(["killed", "speculation"], 1))
+@pytest.mark.parametrize("how", ["killed", "speculation"])
 def test_rows_count_once(how: str, master: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     environment.pop("SPARK_CONNECT_MODE_ENABLED", None)

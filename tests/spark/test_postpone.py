@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.scan.scan import delta_entries, live_entries
-from bucketlake.spark.maintain import compaction
+from bucketlake.spark.maintain import jobs
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import placement
 from bucketlake.table import Table
@@ -50,7 +50,7 @@ def sums(lake: Lake, **options: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("rows", [3000, 60_000], ids=["sent back", "by tasks"])
 def test_pending_rows_of_tasks_are_read_and_compacted(lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", 1 << 10)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", 1 << 10)
     monkeypatch.setattr(postpone_compact, "UNIT_BYTES", 1 << 10)
     table = create(lake, {**SEEING, "postpone.target-row-num-per-bucket": str(rows // 4)})
     handle = lake.table("db.t")

@@ -6,7 +6,7 @@ import pytest
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.spark.maintain import compaction
+from bucketlake.spark.maintain import jobs
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +22,7 @@ def totals(lake: bucketlake.Lake) -> dict[str, set[int]]:
 
 @pytest.mark.parametrize("driver_bytes", [0, 1 << 30], ids=["tasks", "driver"])
 def test_rescale(lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, driver_bytes: int) -> None:
-    monkeypatch.setattr(compaction, "DRIVER_BYTES", driver_bytes)
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", driver_bytes)
     lake.sql(
         "CREATE TABLE db.t (id BIGINT, v BIGINT, pt STRING) PARTITIONED BY (pt) "
         "TBLPROPERTIES ('primary-key' = 'pt,id', 'bucket' = '4', 'write-only' = 'true')"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import quick
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -76,7 +77,8 @@ def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
     code = (
         "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\nprint('rows', lake.spark.range(7).count())\n"
     )
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    environment = quick.environment(tmp_path / "quick")
+    environment.pop("JAVA_HOME", None)
     environment |= {"PATH": _path_without_java(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=False

@@ -314,3 +314,25 @@ def test_like_a_branch(classic: Lake) -> None:
     assert (made.field_names, made.primary_keys, made.comment) == (("id", "pt", "extra"), ("id", "pt"), "said")
     assert made.options == {"bucket": "8"}
     assert "extra" not in columns(classic, "db.t")
+
+
+def test_use_of_sparks_own_catalog(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.mine (id INT)")
+    lake.sql("USE db")
+    lake.sql("USE spark_catalog.default")
+    try:
+        lake.sql("CREATE TABLE mine (dt STRING, n INT) USING parquet PARTITIONED BY (dt)")
+        lake.sql("INSERT OVERWRITE mine PARTITION (dt) SELECT 7 AS n, 'x' AS dt")
+        assert [tuple(row) for row in lake.sql("SELECT n, dt FROM mine").collect()] == [(7, "x")]
+        assert lake.sql("SELECT * FROM bucketlake.db.mine").columns == ["id"]
+        assert lake.sql("SHOW CURRENT NAMESPACE").collect()[0][0] == "spark_catalog"
+        with pytest.raises(InvalidError, match=r"USE bucketlake\.db first"):
+            lake.sql("CALL sys.compact(table => 'mine')")
+        lake.sql("USE paimon.db")
+        assert lake.sql("SELECT * FROM mine").columns == ["id"]
+    finally:
+        lake.sql("USE spark_catalog.default")
+        lake.sql("DROP TABLE IF EXISTS mine")
+        lake.sql("USE bucketlake.db")
+    assert lake.table("mine").schema.field_names == ["id"]

@@ -260,3 +260,15 @@ def test_a_delete_takes_one_condition(classic: Lake) -> None:
     assert len(classic.table("db.t").snapshots()) == 1
     classic.sql("DELETE FROM db.t AS d WHERE d.dt = 'x' AND d.k IN (SELECT k FROM db.t ORDER BY k LIMIT 1)")
     assert rows(classic) == [(2, "x"), (3, "y")]
+
+
+def test_char_is_padded_as_the_session_says(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, c CHAR(5))")
+    with session(lake, spark__sql__legacy__charVarcharAsString="true"):
+        lake.sql("INSERT INTO db.t VALUES (1, 'xy')")
+        assert rows(lake) == [(1, "xy")]
+    lake.sql("INSERT INTO db.t VALUES (2, 'xy')")
+    assert rows(lake) == [(1, "xy   "), (2, "xy   ")]
+    with session(lake, spark__sql__readSideCharPadding="false"):
+        assert rows(lake) == [(1, "xy"), (2, "xy   ")]

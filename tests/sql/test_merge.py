@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
+from tests.profile import first
 
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
 from bucketlake.ops.commit.commit import Commit
@@ -441,7 +442,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("kind", ["keyed", "append", "marked", "bucketed"])
+@pytest.mark.parametrize("kind", first(["keyed", "append", "marked", "bucketed"], 3))
 def test_large_changes_are_made_by_tasks(classic: Lake, large: None, kind: str) -> None:
     made(classic, kind, FIVE)
     view(classic, NINE)

@@ -39,7 +39,7 @@ class Kind:
 
 NAN, INF = float("nan"), float("inf")
 DAY = 86_400_000_000
-LONG = "ż" * 50_000
+LONG = "ż" * 33_000  # more than 64 KiB
 KINDS = {
     "boolean": Kind("BOOLEAN", [False, True], 1, "TRUE", pa.bool_()),
     "float": Kind("FLOAT", [-INF, -1.0, 1.0, 3.5, INF, NAN], 3, "3.5", pa.float32()),

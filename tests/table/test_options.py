@@ -18,7 +18,7 @@ from bucketlake.types.model import DataType, Root
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string(), nullable=False)])
 ROWS = pa.table({"id": [1, 2], "dt": ["a", "b"]}, SCHEMA)
-SORTING = {"manifest-sort.enabled": "true", "manifest-sort.max-rewrite-size": "1 mb"}
+BESIDE = {"lookup.remote-file.enabled": "true", "lookup.remote-file.level-threshold": "3"}
 
 
 def table(folder: Path, keys: tuple[str, ...] = (), **options: Any) -> Table:
@@ -45,8 +45,6 @@ def ids(made: Table, **options: Any) -> list[int]:
 REFUSED = {
     "partition.idle-time-to-done": "7 d",
     "partition.mark-done-action": "http-report",
-    "clustering.columns": "id",
-    "manifest-sort.enabled": "true",
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",
@@ -77,11 +75,11 @@ def test_setting_a_refused_option_is_refused_at_every_door(tmp_path: Path, key: 
 
 
 def test_upkeep_of_another_engine_is_warned_of_once(tmp_path: Path) -> None:
-    made = foreign(tmp_path, SORTING)
+    made = foreign(tmp_path, BESIDE)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ids(made) == [1, 2]
-    with pytest.warns(UserWarning, match="default.t.*manifest-sort.enabled, manifest-sort.max-rewrite-size"):
+    with pytest.warns(UserWarning, match="default.t.*lookup.remote-file.enabled, lookup.remote-file.level-threshold"):
         made.write_arrow(ROWS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -92,8 +90,8 @@ def test_upkeep_of_another_engine_is_warned_of_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {**SORTING, "write-only": "true"},
-        {"manifest-sort.max-rewrite-size": "1 mb"},
+        {**BESIDE, "write-only": "true"},
+        {"lookup.remote-file.level-threshold": "3"},
         {"write.merge-schema": "true"},
     ],
 )
@@ -105,7 +103,7 @@ def test_upkeep_that_nobody_asks_for_is_not_warned_of(tmp_path: Path, options: d
 
 
 def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path: Path) -> None:
-    made = foreign(tmp_path, {"partition.sink-strategy": "hash", **SORTING})
+    made = foreign(tmp_path, {"partition.sink-strategy": "hash", **BESIDE})
     assert ids(made) == [1, 2]
     for write in (lambda: made.write_arrow(ROWS), lambda: made.delete("true"), made.compact, made.truncate):
         with pytest.raises(UnsupportedError, match=r"partition\.sink-strategy"):
@@ -118,7 +116,7 @@ def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path
     assert altered.options.get("snapshot.num-retained.min") == 3
     assert altered.options.text("partition.sink-strategy") == "hash"
     assert made.alter(SetOption("partition.sink-strategy", "hash")).schema.id == 2  # as it is: no change
-    reset = altered.alter(RemoveOption("partition.sink-strategy"), RemoveOption("manifest-sort.enabled"))
+    reset = altered.alter(RemoveOption("partition.sink-strategy"), RemoveOption("lookup.remote-file.enabled"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reset.write_arrow(ROWS)

@@ -15,7 +15,7 @@ from tests.sim.tables import ROOT, create_table
 
 from bucketlake.env.env import Env
 from bucketlake.errors import ConflictError, NotFoundError
-from bucketlake.ops.compact.append_compact import compact_append, plan_append
+from bucketlake.ops.compact.append_compact import AppendPlan, compact_append, plan_append
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table, open_table
@@ -177,7 +177,7 @@ def test_windows_whose_vectors_lie_in_one_index_file_are_compacted_by_one_commit
     wanted = content(table)
     units = plan_append(table.store, table.store.latest_snapshot(), full=False)
     assert [unit.parts for unit in units] == [(3, 3)], "two windows of three files; the last two files are too few"
-    done = compact_append(table.store, full=False)
+    done = compact_append(table.store, AppendPlan(full=False))
     assert done is not None and done.commit_kind.value == "COMPACT"
     table = through(storage)
     assert content(table) == wanted and len(table.files()) == 4

@@ -106,6 +106,10 @@ class Storage(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Move a file or folder to a name that must be free (AlreadyExistsError), copying where the store cannot."""
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, which must be free (AlreadyExistsError), in the same store; a copy where it has no
+        links. The target is there whole or not at all, and is as new as the call."""
+
 
 @runtime_checkable
 class Buffered(Protocol):
@@ -295,8 +299,19 @@ class LocalStorage:
             raise _storage_error("cannot delete", path, error) from error
 
     def delete_all(self, paths: Sequence[str]) -> int:
-        """See Storage."""
-        return deleted_one_by_one(self.delete, paths)
+        """See Storage. Each folder is looked at once."""
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            by_folder.setdefault(os.path.dirname(path), []).append(path)
+        return sum(self._delete_in(folder, found) for folder, found in by_folder.items())
+
+    def _delete_in(self, folder: str, paths: Sequence[str]) -> int:
+        for path in paths[:1] if self.roots else ():
+            self._checked(path, last=False)
+        strange = [path for path in paths if path.endswith(("/..", "/."))]
+        if strange:
+            raise outside(strange[0], self.roots or (folder,))
+        return deleted_one_by_one(replace(self, roots=()).delete, paths)
 
     def delete_tree(self, path: str) -> None:
         """See Storage. Links in the folder go, what they lead to stays."""
@@ -327,6 +342,37 @@ class LocalStorage:
             _in_folder(os.path.dirname(target), lambda: os.rename(source, target))
         except OSError as error:
             raise _storage_error("cannot rename", source, error) from error
+
+    def link(self, source: str, target: str) -> None:
+        """See Storage. A copy where the two lie on different disks."""
+        self._checked(source)
+        self._checked(target, last=False)
+        try:
+            _in_folder(os.path.dirname(target), lambda: _linked(source, target))
+            os.utime(target)  # what looks old and belongs to no snapshot yet would be taken for an orphan
+        except FileExistsError as error:
+            raise AlreadyExistsError("target of a link exists", path=target) from error
+        except OSError as error:
+            raise _storage_error("cannot link", source, error) from error
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EMLINK, *NO_LINKS):
+            raise
+    else:
+        return
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")
+    try:
+        shutil.copyfile(source, temporary)
+        _sync(temporary)
+        os.link(temporary, target)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _sync(path: str) -> None:

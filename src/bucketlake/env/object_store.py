@@ -229,6 +229,18 @@ class ObjectStorage:
                 _copy(store, key, new + key[len(old) :])
             _delete(store, keys)
 
+    def link(self, source: str, target: str) -> None:
+        """See Storage: a copy made by the store itself."""
+        if self._bucket(source) != self._bucket(target):
+            raise UnsupportedError("a file's second name in another bucket", source=source, target=target)
+        if self.info(target) is not None:
+            raise AlreadyExistsError("target of a link exists", path=target)
+        if self.info(source) is None:
+            raise NotFoundError("no such file", path=source)
+        store, old = self._at(source)
+        with _translated("cannot copy", source):
+            _copy(store, old, self._at(target)[1])
+
     def _bucket(self, path: str) -> str:
         """The URL of the bucket that a path lies in: files on external paths may lie in another one of this kind."""
         if path == self.url or path.startswith(self.url + "/"):

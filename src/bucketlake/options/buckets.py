@@ -5,11 +5,11 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import HONOURED, SPEED, Option
+from bucketlake.options.model import HONOURED, Option
 
 ROWS = (
     Option("bucket", "int", "-1", HONOURED, "Number of buckets; -1 dynamic or unaware, -2 postpone."),
-    Option("bucket-append-ordered", "bool", "true", SPEED, "Append tables with buckets keep the order of writing."),
+    Option("bucket-append-ordered", "bool", "true", HONOURED, "Append tables with buckets keep the order of writing."),
     Option(
         "bucket.auto",
         "bool",

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, READS, SORTS, SORTS_PART, TAG_IDLE, WRITES, Option
+from bucketlake.options.model import HONOURED, READS, TAG_IDLE, WRITES, Option
 
 ROWS = (
     Option("commit.callback.#.param", "string", None, WRITES, "Argument of a commit call-back class."),
@@ -32,9 +32,9 @@ ROWS = (
     Option("commit.timeout", "duration", None, HONOURED, "How long a commit tries."),
     Option("commit.user-prefix", "string", None, HONOURED, "Start of commit users' names."),
     Option("dynamic-partition-overwrite", "bool", "true", HONOURED, "Overwrite only the partitions that get rows."),
-    Option("manifest-sort.enabled", "bool", "false", SORTS, "Sort entries when manifests are merged."),
-    Option("manifest-sort.max-rewrite-size", "memory", "256 mb", SORTS_PART, "Most bytes rewritten by one such sort."),
-    Option("manifest-sort.partition-field", "string", None, SORTS_PART, "Partition column of that sort."),
+    Option("manifest-sort.enabled", "bool", "false", HONOURED, "Sort entries when manifests are merged."),
+    Option("manifest-sort.max-rewrite-size", "memory", "256 mb", HONOURED, "Most bytes rewritten by one such sort."),
+    Option("manifest-sort.partition-field", "string", None, HONOURED, "Partition column of that sort."),
     Option("manifest.compression", "string", "zstd", HONOURED, "Compression of manifests."),
     Option("manifest.delete-file-drop-stats", "bool", "false", HONOURED, "Deleted entries carry no statistics."),
     Option("manifest.format", "string", "avro", READS, "Format of manifests: avro."),
@@ -47,7 +47,7 @@ ROWS = (
     ),
     Option("manifest.merge-min-count", "int", "30", HONOURED, "Small manifests that are merged together.", least=1),
     Option("manifest.target-file-size", "memory", "8 mb", HONOURED, "Size of a manifest.", least=1),
-    Option("metastore.partitioned-table", "bool", "false", ENGINE, "The metastore knows the partitions."),
+    Option("metastore.partitioned-table", "bool", "false", HONOURED, "The metastore knows the partitions."),
     Option("overwrite-upgrade", "bool", "true", HONOURED, "Files of an overwrite go to the top level if they can."),
     Option("sink.process-time-zone", "string", None, HONOURED, "Zone of processing time in tags."),
     Option("sink.watermark-time-zone", "string", "UTC", HONOURED, "Zone of the watermark in tags."),

@@ -5,14 +5,14 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import CLUSTERS, CLUSTERS_PART, HONOURED, READS, Option
+from bucketlake.options.model import HONOURED, READS, Option
 
 ROWS = (
     Option(
         "clustering.columns",
         "string",
         None,
-        CLUSTERS,
+        HONOURED,
         "Columns by which rows are clustered.",
         fallback=("sink.clustering.by-columns",),
     ),
@@ -20,30 +20,45 @@ ROWS = (
         "clustering.history-partition.idle-to-full-sort",
         "duration",
         None,
-        CLUSTERS_PART,
+        HONOURED,
         "Idle time after which an old partition is sorted whole.",
     ),
-    Option("clustering.history-partition.limit", "int", "5", CLUSTERS_PART, "Old partitions sorted in one run."),
-    Option("clustering.incremental", "bool", "false", CLUSTERS_PART, "Cluster append tables bit by bit."),
+    Option("clustering.history-partition.limit", "int", "5", HONOURED, "Old partitions sorted in one run."),
+    Option("clustering.incremental", "bool", "false", HONOURED, "Cluster append tables bit by bit."),
     Option(
         "clustering.incremental.mode",
         "enum",
         "global-sort",
-        CLUSTERS_PART,
+        HONOURED,
         "Whether incremental clustering orders globally or inside tasks.",
         values=(
             "global-sort",
             "local-sort",
         ),
     ),
-    Option("clustering.incremental.optimize-write", "bool", "false", CLUSTERS_PART, "Cluster already while writing."),
+    Option("clustering.incremental.optimize-write", "bool", "false", HONOURED, "Cluster already while writing."),
     Option(
         "clustering.strategy",
         "string",
         "auto",
-        CLUSTERS_PART,
+        HONOURED,
         "Curve or order of clustering.",
         fallback=("sink.clustering.strategy",),
+    ),
+    Option(
+        "compaction.commit-interval",
+        "duration",
+        "1 min",
+        HONOURED,
+        "Ours: after this time a compaction job commits what is finished.",
+    ),
+    Option(
+        "compaction.commit-size",
+        "memory",
+        "8 gb",
+        HONOURED,
+        "Ours: a compaction job commits what is finished once so much of its input is done.",
+        least=1,
     ),
     Option(
         "compaction.delete-ratio-threshold",
@@ -159,19 +174,19 @@ ROWS = (
         "sort-compaction.local-sample.magnification",
         "int",
         "1000",
-        CLUSTERS_PART,
+        HONOURED,
         "Sample of a sort compaction, times its tasks.",
     ),
     Option(
         "sort-compaction.range-strategy",
         "enum",
         "size",
-        CLUSTERS_PART,
+        HONOURED,
         "Whether ranges are equal in size or in rows.",
         values=(
             "size",
             "quantity",
         ),
     ),
-    Option("zorder.var-length-contribution", "int", "8", CLUSTERS_PART, "Bytes of a text that count in a z-order."),
+    Option("zorder.var-length-contribution", "int", "8", HONOURED, "Bytes of a text that count in a z-order."),
 )

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import DONE, ENGINE, HONOURED, SPEED, STREAMS, Effect, Option, call, of, upkeep
+from bucketlake.options.model import ENGINE, HONOURED, SPEED, Effect, Option, call, of, upkeep
 
 _SPARK = (
     Option(
@@ -17,11 +17,12 @@ _SPARK = (
     ),
     Option("read.allow.fullScan", "bool", "true", HONOURED, "Whether reads of partitioned tables may open every file."),
     Option("read.changelog", "bool", "false", call("read the system table $audit_log"), "Reads give kinds of changes."),
-    Option("read.stream.maxBytesPerTrigger", "long", None, STREAMS, "Bytes of one batch of a stream."),
-    Option("read.stream.maxFilesPerTrigger", "int", None, STREAMS, "Files of one batch of a stream."),
-    Option("read.stream.maxRowsPerTrigger", "long", None, STREAMS, "Rows of one batch of a stream."),
-    Option("read.stream.maxTriggerDelayMs", "long", None, STREAMS, "Longest pause between two batches of a stream."),
-    Option("read.stream.minRowsPerTrigger", "long", None, STREAMS, "Fewest rows of one batch of a stream."),
+    Option("read.stream.ignore-expired", "bool", "false", HONOURED, "Streams pass over snapshots that have expired."),
+    Option("read.stream.maxBytesPerTrigger", "long", None, HONOURED, "Bytes of one batch of a stream."),
+    Option("read.stream.maxFilesPerTrigger", "int", None, HONOURED, "Files of one batch of a stream."),
+    Option("read.stream.maxRowsPerTrigger", "long", None, HONOURED, "Rows of one batch of a stream."),
+    Option("read.stream.maxTriggerDelayMs", "long", None, HONOURED, "Longest pause between two batches of a stream."),
+    Option("read.stream.minRowsPerTrigger", "long", None, HONOURED, "Fewest rows of one batch of a stream."),
     Option("requiredSparkConfsCheck.enabled", "bool", "true", ENGINE, "Look at the session's settings first."),
     Option("source.split.target-size-with-column-pruning", "bool", "false", SPEED, "Splits by the columns read."),
     Option(
@@ -86,16 +87,18 @@ _FLINK = (
         upkeep("call what is to be told from the job that writes"),
         "Listeners that Flink's committer calls.",
     ),
-    Option("partition.idle-time-to-done", "duration", None, DONE, "Idle time after which a partition is marked done."),
+    Option(
+        "partition.idle-time-to-done", "duration", None, HONOURED, "Idle time after which a partition is marked done."
+    ),
     Option(
         "partition.mark-done-action.mode",
         "enum",
         "process-time",
-        DONE,
+        HONOURED,
         "By which clock partitions are marked done.",
         values=("process-time", "watermark"),
     ),
-    Option("partition.time-interval", "duration", None, DONE, "Span of time that a partition stands for."),
+    Option("partition.time-interval", "duration", None, HONOURED, "Span of time that a partition stands for."),
     Option(
         "precommit-compact",
         "bool",
@@ -105,12 +108,8 @@ _FLINK = (
         fallback=("changelog.precommit-compact",),
     ),
     Option("scan.partitions", "string", None, call("name the partitions in WHERE"), "The only partitions to read."),
-    Option(
-        "sink.clustering.sample-factor", "int", "100", of("clustering.columns"), "Sample by which Flink orders rows."
-    ),
-    Option(
-        "sink.clustering.sort-in-cluster", "bool", "true", of("clustering.columns"), "Order rows inside tasks of Flink."
-    ),
+    Option("sink.clustering.sample-factor", "int", "100", ENGINE, "Sample by which Flink orders rows."),
+    Option("sink.clustering.sort-in-cluster", "bool", "true", ENGINE, "Order rows inside tasks of Flink."),
     *(Option(key, "string", None, ENGINE, "Flink's connector reads it.") for key in _FLINK_KEPT),
 )
 

@@ -40,7 +40,7 @@ HONOURED, KEPT, REFUSED = Effect("honoured"), Effect("kept"), Effect("refused", 
 # Kept without effect: what the key is about is not rows or files of tables here.
 SPEED = Effect("kept", why="speed or memory only")
 ENGINE = Effect("kept", why="another engine or catalog only")
-STREAMS = Effect("kept", why="streaming reads only, which are not here yet")
+EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
 VARIANTS = Effect("kept", why="VARIANT columns only, which are refused")
 
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
@@ -66,13 +66,8 @@ def call(remedy: str) -> Effect:
     return Effect("refused", "calls", remedy=remedy)
 
 
-DONE = upkeep("mark partitions done in the job that writes them")
-DONE_PART = upkeep("mark partitions done in the job that writes them", "partition.end-input-to-done")
+CUSTOM_DONE = upkeep("mark partitions done by success-file or http-report")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")
-CLUSTERS = upkeep("order the rows before they are written")
-CLUSTERS_PART = upkeep("order the rows before they are written", "clustering.columns")
-SORTS = upkeep("leave it out: manifests are pruned by partition as they are")
-SORTS_PART = upkeep("leave it out: manifests are pruned by partition as they are", "manifest-sort.enabled")
 LOOKUP_FILES = upkeep("leave it out: lookups build their files where they run")
 LOOKUP_FILES_PART = upkeep("leave it out: lookups build their files where they run", "lookup.remote-file.enabled")
 PLAN_TAG = call("keep snapshots longer than reads take: snapshot.time-retained")

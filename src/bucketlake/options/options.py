@@ -275,6 +275,7 @@ def validate(options: Mapping[str, str]) -> list[str]:
             _check_value(option, value)
     check_path_options(options)
     _refuse_formats(options)
+    _refuse_marks(options)
     return near_misses(options)
 
 
@@ -323,6 +324,8 @@ def _spelling(key: str) -> str:
 
 _SPELLINGS = {_spelling(key): key for key in (*OPTIONS, *_FALLBACKS)}
 _DATA_FORMATS = ("parquet", "orc", "avro")
+MARK_DONE = {"success-file": True, "done-partition": False, "mark-event": True, "http-report": True, "custom": False}
+"""Ways to mark partitions done, and whether that can be done here."""
 
 
 def refuse_options(options: Mapping[str, str], *, for_writing: bool = True) -> None:
@@ -384,6 +387,19 @@ def _refuse_formats(options: Mapping[str, str]) -> None:
             raise UnsupportedError(
                 "file format is not supported", option=key, format=name, remedy="use parquet, orc or avro"
             )
+
+
+def _refuse_marks(options: Mapping[str, str]) -> None:
+    """Ways to mark partitions done that need a metastore or a Java class."""
+    key = "partition.mark-done-action"
+    names = [part.strip().lower() for part in options.get(key, "success-file").split(",")]
+    unknown = sorted(set(names) - set(MARK_DONE))
+    if unknown:
+        raise InvalidError("no such way to mark partitions done", option=key, actions=unknown, known=list(MARK_DONE))
+    foreign = [name for name in names if not MARK_DONE[name]]
+    if foreign:
+        remedy = "use success-file or http-report"
+        raise UnsupportedError(f"option '{key}' is not supported", option=key, value=",".join(foreign), remedy=remedy)
 
 
 def _asks(option: Option, key: str, value: str) -> bool:

@@ -5,26 +5,26 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import FAILS, HONOURED, INTERNAL, PLAN_TAG, READS, SPEED, STREAMS, Option, of
+from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, PLAN_TAG, READS, SPEED, Option, of
 
 ROWS = (
     Option("batch-scan-mode", "string", "none", READS, "Internal: how a batch plan starts."),
-    Option("consumer-id", "string", None, STREAMS, "Name under which a stream's progress is kept."),
+    Option("consumer-id", "string", None, HONOURED, "Name under which a stream's progress is kept."),
     Option("consumer.changelog-only", "bool", "false", HONOURED, "Consumers hold back changelogs only."),
     Option("consumer.expiration-time", "duration", None, HONOURED, "Idle time after which a consumer is dropped."),
-    Option("consumer.ignore-progress", "bool", "false", STREAMS, "Start anew, whatever the consumer's progress."),
+    Option("consumer.ignore-progress", "bool", "false", HONOURED, "Start anew, whatever the consumer's progress."),
     Option(
         "consumer.mode",
         "enum",
         "exactly-once",
-        STREAMS,
+        EXACT,
         "Whether progress is exact or at least once.",
         values=(
             "exactly-once",
             "at-least-once",
         ),
     ),
-    Option("continuous.discovery-interval", "duration", "10 s", STREAMS, "Pause between looks for new snapshots."),
+    Option("continuous.discovery-interval", "duration", "10 s", ENGINE, "Pause between looks for new snapshots."),
     Option(
         "file-reader-async-threshold", "memory", "10 mb", SPEED, "Size from which files are read in the background."
     ),
@@ -54,7 +54,7 @@ ROWS = (
         "incremental-to-auto-tag", "string", None, HONOURED, "Read what came since the automatic tag before this one."
     ),
     Option("read.batch-size", "int", "1024", SPEED, "Rows of a batch when reading."),
-    Option("scan.bounded.watermark", "long", None, STREAMS, "Watermark at which a stream ends."),
+    Option("scan.bounded.watermark", "long", None, HONOURED, "Watermark at which a stream ends."),
     Option("scan.bucket", "int", None, HONOURED, "Only this bucket is read.", least=0),
     Option(
         "scan.creation-time-millis", "long", None, HONOURED, "Read files made after this time, or from its snapshot."
@@ -119,8 +119,8 @@ ROWS = (
     Option("source.split.target-size", "memory", "128 mb", HONOURED, "Bytes of a split.", least=1),
     Option("stream-scan-mode", "string", "none", INTERNAL, "Internal: how a streaming plan starts."),
     Option(
-        "streaming-read-append-overwrite", "bool", "false", STREAMS, "Streams of append tables read overwrites too."
+        "streaming-read-append-overwrite", "bool", "false", HONOURED, "Streams of append tables read overwrites too."
     ),
-    Option("streaming-read-overwrite", "bool", "false", STREAMS, "Streams read the changes of overwrites."),
-    Option("streaming.read.snapshot.delay", "duration", None, STREAMS, "Streams stay this far behind."),
+    Option("streaming-read-overwrite", "bool", "false", HONOURED, "Streams read the changes of overwrites."),
+    Option("streaming.read.snapshot.delay", "duration", None, HONOURED, "Streams stay this far behind."),
 )

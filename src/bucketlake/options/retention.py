@@ -6,11 +6,9 @@ Spec: docs/spec/schema.md#options
 from __future__ import annotations
 
 from bucketlake.options.model import (
-    DONE,
-    DONE_PART,
+    CUSTOM_DONE,
     ENGINE,
     HONOURED,
-    SPEED,
     WRITES,
     Option,
 )
@@ -38,7 +36,7 @@ ROWS = (
             "batch",
         ),
     ),
-    Option("partition.end-input-to-done", "bool", "false", DONE, "Mark partitions done when a bounded write ends."),
+    Option("partition.end-input-to-done", "bool", "false", HONOURED, "Mark partitions done when a bounded write ends."),
     Option("partition.expiration-batch-size", "int", None, HONOURED, "Partitions expired in one commit."),
     Option(
         "partition.expiration-check-interval",
@@ -63,10 +61,10 @@ ROWS = (
         ENGINE,
         "Idle time before a partition is reported.",
     ),
-    Option("partition.mark-done-action", "string", "success-file", DONE_PART, "What marking a partition done does."),
-    Option("partition.mark-done-action.custom.class", "string", None, DONE_PART, "Java class of a custom marking."),
-    Option("partition.mark-done-action.http.params", "string", None, DONE_PART, "Arguments of marking by HTTP."),
-    Option("partition.mark-done-action.http.url", "string", None, DONE_PART, "Address of marking by HTTP."),
+    Option("partition.mark-done-action", "string", "success-file", HONOURED, "What marking a partition done does."),
+    Option("partition.mark-done-action.custom.class", "string", None, CUSTOM_DONE, "Java class of a custom marking."),
+    Option("partition.mark-done-action.http.params", "string", None, HONOURED, "Arguments of marking by HTTP."),
+    Option("partition.mark-done-action.http.url", "string", None, HONOURED, "Address of marking by HTTP."),
     Option("partition.timestamp-format.strict", "bool", "false", WRITES, "Refuse partition values that are no time."),
     Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
     Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
@@ -82,7 +80,7 @@ ROWS = (
         "snapshot.expire.execution-mode",
         "enum",
         "sync",
-        SPEED,
+        HONOURED,
         "Whether a commit waits for expiry.",
         values=(
             "sync",

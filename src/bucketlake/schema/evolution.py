@@ -1,7 +1,7 @@
 """Reading a file written under one schema as the rows of another: columns are matched by id, and cast.
 
-A cast is allowed where Paimon allows it and its result depends on the value alone (not on a session's time zone, not on
-Java's text of floating-point numbers).
+A cast is allowed where Paimon allows it and its result depends on the value alone (not on Java's text of floating-point
+numbers), but for local-zoned times as text, which are in the time zone of the process that reads, as in Paimon.
 
 Spec: docs/spec/schema.md#reading-older-files
 """
@@ -17,10 +17,12 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.types.arrow import canonical_array, list_offsets
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
+from bucketlake.types.wall_clock import wall_clock
 from bucketlake.values import dataclass
 
 _TEXT = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)
+_TIMES = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 _WHOLE = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 _FLOAT = (Root.FLOAT, Root.DOUBLE)
 _NUMBER = (*_WHOLE, *_FLOAT, Root.DECIMAL)
@@ -141,7 +143,7 @@ def _castable(source: DataType, target: DataType) -> bool:
         keys = source.key is None or target.key is None or _same(source.key, target.key)
         return keys and _castable(source.element, target.element)
     if b in _TEXT:
-        return a in (*_TEXT, *_BYTES, *_WHOLE, Root.DECIMAL, Root.BOOLEAN, Root.DATE, Root.TIMESTAMP)
+        return a in (*_TEXT, *_BYTES, *_WHOLE, Root.DECIMAL, Root.BOOLEAN, Root.DATE, *_TIMES)
     if b in _BYTES:
         return a in (*_TEXT, *_BYTES)
     if b is Root.BOOLEAN:
@@ -283,8 +285,8 @@ def _to_decimal(array: pa.Array, target: DataType) -> pa.Array:
 
 
 def _to_text(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
-    text = array.cast(pa.string())
-    if source.root is Root.TIMESTAMP:
+    text = (wall_clock(array) if source.root is Root.TIMESTAMP_LTZ else array).cast(pa.string())
+    if source.root in _TIMES:
         keep = source.precision or 0
         text = pc.replace_substring_regex(text, rf"(\.\d{{{keep}}}\d*?)0+$", r"\1")
         text = pc.replace_substring_regex(text, r"\.$", "")

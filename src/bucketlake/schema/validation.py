@@ -47,7 +47,9 @@ def validate_schema(schema: TableSchema) -> None:
     _check_retention(options)
     _check_special_columns(schema, options)
     _check_deletion_vectors(schema, options)
+    _check_clustering(schema, options)
     _check_formats(schema, options)
+    _check_manifest_sort(schema, options)
     validate_file_indexes(schema.options, schema.fields)
 
 
@@ -410,6 +412,20 @@ def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
     )
 
 
+def _check_clustering(schema: TableSchema, options: TableOptions) -> None:
+    if not options.get("clustering.incremental"):
+        return
+    _need(not schema.primary_keys, "Cannot define primary-key for incremental clustering table.")
+    if schema.bucket == -1:
+        return
+    what = "bucket-append-ordered must be false for incremental clustering table."
+    _need(not options.get("bucket-append-ordered"), what)
+    _need(
+        not options.get("deletion-vectors.enabled"),
+        "Cannot enable deletion-vectors for incremental clustering table which bucket is not -1.",
+    )
+
+
 def _check_formats(schema: TableSchema, options: TableOptions) -> None:
     formats = {options.get("file.format"), *(options.get("file.format.per.level") or {}).values()}
     for item in schema.fields:
@@ -421,6 +437,12 @@ def _check_formats(schema: TableSchema, options: TableOptions) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- not yet
+
+
+def _check_manifest_sort(schema: TableSchema, options: TableOptions) -> None:
+    name = options.get("manifest-sort.partition-field")
+    known = f"'manifest-sort.partition-field' must be one of the partition fields {list(schema.partition_keys)}"
+    _need(name is None or name in schema.partition_keys, f"{known}, but is '{name}'.")
 
 
 def refuse_undelivered(schema: TableSchema, for_writing: bool = True) -> None:

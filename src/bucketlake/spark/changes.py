@@ -30,7 +30,7 @@ from bucketlake.ops.change.row_changes import (
     required,
     whole_partitions,
 )
-from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -132,7 +132,7 @@ def delete_places(
         return find(store, splits, base)
 
     means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))
-    return after_commit(table.store, files.change_rows(table.store, prune, means, "DELETE"))
+    return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
 def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
@@ -202,7 +202,7 @@ def update_places(
         return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found, extra)), is_few(found))
 
     means = files.Means(finder(spark, choose, extra), write, rewriter(spark))
-    return after_commit(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
+    return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 
 def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -29,23 +30,25 @@ from pyspark.sql.datasource import (
 
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
 from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.scan import Plan
-from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
+from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.tasks import discard
@@ -54,7 +57,9 @@ from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FORMAT = "bucketlake"
-OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database")
+READ_CHANGELOG = "read.changelog"
+OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database", READ_CHANGELOG)
+_CASED = {key.lower(): key for key in OPTIONS if key != key.lower()}  # Spark hands option keys on in lower case
 MOST_TASKS = 4096  # a source is not told how many tasks write: sequence numbers are dealt out for this many
 
 
@@ -66,11 +71,22 @@ def register(spark: SparkSession, warehouse: str | None = None, options: Mapping
     spark.dataSource.register(BucketlakeSource if warehouse is None else type("LakeSource", (BucketlakeSource,), place))
 
 
+def source_of(spark: SparkSession, table: Table) -> str:
+    """The name of a format that is this table, made known to a session: what opens it, credentials included, travels
+    with the format and stands in no plan."""
+    ensure_package(spark)
+    name = f"{FORMAT}_{uuid5(NAMESPACE_URL, table.path).hex}"
+    told = {"handle": table, "name": classmethod(lambda cls: name)}
+    spark.dataSource.register(type("TableSource", (BucketlakeSource,), told))
+    return name
+
+
 class BucketlakeSource(DataSource):  # type: ignore[misc]
     """Spark's view of one table folder."""
 
     warehouse: str | None = None
     catalog_options: Mapping[str, Any] = MappingProxyType({})
+    handle: Table | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -79,7 +95,11 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> T.StructType:
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
-        table, _ = self._table().as_of()
+        handle = self._table()
+        try:
+            table, _ = handle.as_of()
+        except (InvalidError, NotFoundError, UnsupportedError):
+            table = handle  # a stream may start where a batch cannot read, which `reader` refuses
         return spark_schema(self._fields(table))
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
@@ -100,7 +120,22 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
                 "a schema was given", remedy="leave .schema() out; choose columns by the option `columns`"
             )
         view = table.view if isinstance(table.view, RowView) else None
-        return SplitReader([(_Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
+        return SplitReader([(Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
+
+    def streamReader(self, schema: T.StructType) -> StreamReader:
+        """A stream of the table's rows, or of its changes where a view of them is read."""
+        handle = self._table()
+        if isinstance(handle.view, SystemTable):
+            raise UnsupportedError("metadata is not read as a stream", table=handle.name)
+        if handle.options.is_set("scan.fallback-branch"):
+            raise UnsupportedError(
+                "a table with a fallback branch is not read as a stream",
+                table=handle.name,
+                remedy="read one branch: t$branch_<name>, or without scan.fallback-branch",
+            )
+        fields = tuple(handle.schema.field(name) for name in schema.names)
+        view = handle.view if isinstance(handle.view, RowView) else None
+        return StreamReader(Rows(handle.store, view, fields, self._where(handle)))
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
@@ -121,8 +156,18 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         return CommitWriter(table, sources, template, mode, partition)
 
     def _table(self) -> Table:
+        table = self._opened()
+        if str(self.options.get(READ_CHANGELOG, "false")).lower() != "true":
+            return table
+        if table.view is not None:
+            raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
+        return replace(table, view=RowView(AUDIT_LOG))
+
+    def _opened(self) -> Table:
         path, name = self.options.get("path"), self.options.get("table")
-        given = {key: value for key, value in self.options.items() if key.lower() not in OWN_OPTIONS}
+        given = {_CASED.get(k, k): v for k, v in self.options.items() if k.lower() not in OWN_OPTIONS}
+        if self.handle is not None:
+            return self.handle.with_options(given)
         if not path and name and self.warehouse is not None:
             found = parse_name(name, self.options.get("database") or DEFAULT_DATABASE)
             return open_catalog(self.warehouse, self.catalog_options).table(found.text, given)
@@ -157,20 +202,10 @@ class SplitPartition(InputPartition):  # type: ignore[misc]
     split: Split
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """What of each split is read, and as which view."""
-
-    store: Store
-    view: RowView | None
-    fields: tuple[DataField, ...]
-    where: Predicate | None
-
-
 class SplitReader(DataSourceReader):  # type: ignore[misc]
     """Reads splits as Arrow. No filters are pushed: Spark shares pushed state between scans of one source."""
 
-    def __init__(self, branches: Sequence[tuple[_Rows, Sequence[Split]]]) -> None:
+    def __init__(self, branches: Sequence[tuple[Rows, Sequence[Split]]]) -> None:
         self._rows = [rows for rows, _ in branches]
         self._splits = [(branch, split) for branch, (_, splits) in enumerate(branches) for split in splits]
 

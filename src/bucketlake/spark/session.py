@@ -53,12 +53,14 @@ GIB = 1 << 30
 
 
 class Lake:
-    """The tables of one warehouse, through one Spark session. `current_database` resolves unqualified names."""
+    """The tables of one warehouse, through one Spark session. `current_database` resolves unqualified names, unless
+    `in_spark_catalog`: then statements that do not say which catalog mean Spark's own."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog, front: Front | None = None) -> None:
         self.spark = spark
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
+        self.in_spark_catalog = False
         self._front = front
         self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 

@@ -9,24 +9,30 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.history import History
-from bucketlake.ops.clean.expire import ExpireResult
+from bucketlake.health import Health
+from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
+from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark import changes
-from bucketlake.spark.maintain import compaction, orphans
+from bucketlake.spark import changes, sort_compaction
+from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
+from bucketlake.spark.stream import stream
+from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.table import Table, TableFile
 from bucketlake.values import dataclass
@@ -35,7 +41,7 @@ Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
 
 
 @dataclass(frozen=True)
-class LakeTable(History):
+class LakeTable(Health):
     """A handle on one table: the schema and options as it was opened. Immutable. `merger`: runs what `merge` says."""
 
     spark: SparkSession
@@ -88,6 +94,18 @@ class LakeTable(History):
         frame = reader.read(self.spark, self.table, columns, where, scan_options, limit)
         return frame if limit is None else frame.limit(limit)
 
+    def read_stream(
+        self, columns: Sequence[str] | None = None, where: str | None = None, **scan_options: Any
+    ) -> DataFrame:
+        """The table as a streaming DataFrame: its rows as of now, then the changes of every later snapshot.
+
+        `scan_options`: where it starts (`scan_mode="latest"`, `scan_snapshot_id=7`, …), `read_changelog=True` for a
+        column `rowkind` and deletes too, `read_stream_maxFilesPerTrigger` and its kin for the size of a batch,
+        `consumer_id` to keep snapshots that are still to be read. `columns`, `where`: as `read`.
+        Spec: docs/streaming.md#reading
+        """
+        return stream.read(self.spark, self.table, columns, where, scan_options)
+
     def write(
         self,
         frame: DataFrame,
@@ -110,6 +128,33 @@ class LakeTable(History):
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
         request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
         return writer.write(self.spark, self.table.with_options(options), frame, request)
+
+    def write_stream(
+        self,
+        frame: DataFrame,
+        checkpoint: str,
+        mode: str = "append",
+        trigger: Mapping[str, Any] | None = None,
+        told: Callable[[BatchDone], None] | None = None,
+        **options: Any,
+    ) -> StreamingQuery:
+        """Write a streaming DataFrame: every micro-batch is one commit, once, whatever dies and is started again.
+
+        `checkpoint`: the query's own folder. `mode`: "append", "update" (tables with a primary key), "complete" (every
+        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `told` is
+        given what became of each batch. `options`: as `write`, and `query_name`. Compaction runs beside the query,
+        where rows are seen without.
+        Spec: docs/streaming.md#writing
+        """
+        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), told)
+        return stream.write(self.spark, self.table.with_options(options), frame, how)
+
+    def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
+        """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
+        as long as the query's checkpoint; a batch that is there already is left as it is. The snapshot, None without
+        rows."""
+        batch = BatchName(query, batch_id, first=True)
+        return write_batch(self.table.with_options(options), frame, batch, Written(), None)
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.
@@ -150,23 +195,30 @@ class LakeTable(History):
         self,
         partitions: str | Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
-        order: str | None = None,
-        full: bool = True,
+        order_by: str | Sequence[str] | None = None,
+        full: bool | None = None,
         idle: str | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Compact the table as of now; the COMPACT snapshot, None where there was nothing to do.
 
         `partitions`: specs, or text such as "dt=2024-01-01;dt=2024-01-02", all or some partition columns; or `where`: a
-        condition over partition columns. `full`: all files of a bucket into one sorted run, else what the table's
-        policy picks; append tables: small files into larger ones. `idle`: only partitions that no file came to for so
-        long ("1 d"). `order`, clustering, is not supported yet.
-        Spec: docs/procedures.md#compact
+        condition over partition columns. `full`: all files of a bucket into one sorted run (the default, but for
+        tables that are clustered incrementally), else what the table's policy picks; append tables: small files into
+        larger ones. `idle`: only partitions that no file came to for so long ("1 d"). `order_by`: the rows of an append
+        table in the order of these columns ("a,b" or a list), by `order_strategy` order (the default), zorder or
+        hilbert; an OVERWRITE snapshot. What is finished is committed on the way, and before Ctrl-C, or an error of
+        `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
+        Spec: docs/procedures.md#compact, docs/spec/clustering.md
         """
-        if order is not None:
-            raise UnsupportedError("compaction in an order is not supported yet", order=order, table=self.name)
-        request = compaction.Request(partitions, where, full, idle)
-        return compaction.compact(self.spark, self.table.with_options(options), request)
+        order = OrderRequest(order_by, options.pop("order_strategy", None))
+        request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
+        table = self.table.with_options(options)
+        clustered = sort_compaction.Clustering(order, full, request)
+        if clustered.is_asked(table):
+            return sort_compaction.compact(self.spark, table, clustered)
+        return compaction.compact(self.spark, table, request, on_progress)
 
     def rescale(
         self,
@@ -202,28 +254,6 @@ class LakeTable(History):
 
     # ---- what is not needed any more
 
-    def expire_snapshots(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        **options: Any,
-    ) -> ExpireResult:
-        """Remove snapshots and the files that only they need: see `bucketlake.Table.expire_snapshots`."""
-        return self.table.expire_snapshots(retain_max, retain_min, older_than, max_deletes, **options)
-
-    def expire_changelogs(
-        self,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: str | datetime | None = None,
-        max_deletes: int | None = None,
-        everything: bool = False,
-    ) -> ExpireResult:
-        """Remove changelogs that outlived their snapshots: see `bucketlake.Table.expire_changelogs`."""
-        return self.table.expire_changelogs(retain_max, retain_min, older_than, max_deletes, everything)
-
     def remove_orphan_files(
         self,
         older_than: str | datetime | None = None,
@@ -239,6 +269,9 @@ class LakeTable(History):
 
     def _history(self, writing: bool = False) -> Store:
         return self.table._history(writing)
+
+    def _checks(self) -> Run:
+        return checks.run_units(self.spark)
 
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -126,19 +126,25 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
+    spaced = any(_has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
-            found = _spaced(stored(F.col(quoted(source.name)), source.dataType, item, rules), item.type)
+            found = stored(F.col(quoted(source.name)), source.dataType, item, rules)
+            found = _spaced(found, item.type) if spaced else found
         else:
             found = F.lit(None).cast(spark_type(item.type))
         columns.append(_defaulted(found, item).alias(item.name))
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
 
+def _has_length(kind: DataType) -> bool:
+    return kind.root in (Root.CHAR, Root.VARCHAR) and kind.length not in (None, MAX_LENGTH)
+
+
 def _spaced(column: Column, kind: DataType) -> Column:
     """Text as Spark stores it in CHAR(n) and VARCHAR(n): padded, and without spaces beyond the length."""
-    if kind.root not in (Root.CHAR, Root.VARCHAR) or kind.length is None or kind.length == MAX_LENGTH:
+    if not _has_length(kind):
         return column
     cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
     if kind.root is Root.VARCHAR:
@@ -148,18 +154,28 @@ def _spaced(column: Column, kind: DataType) -> Column:
 
 def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     """The frame with its CHAR(n) columns as Spark has them: padded, and marked, so that what is compared with them is
-    padded too."""
+    padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
     lengths = {item.name: item.type.length for item in fields if item.type.root is Root.CHAR and item.type.length}
-    if not lengths.keys() & set(frame.columns):
+    if not lengths.keys() & set(frame.columns) or _chars_are_text(frame.sparkSession):
         return frame
+    pads = _is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
     columns = []
     for name in frame.columns:
         column = F.col(quoted(name))
         if name in lengths:
             padded = F.when(F.char_length(column) < lengths[name], F.rpad(column, lengths[name], " ")).otherwise(column)
-            column = padded.alias(name, metadata={_CHAR_METADATA: f"char({lengths[name]})"})
+            column = (padded if pads else column).alias(name, metadata={_CHAR_METADATA: f"char({lengths[name]})"})
         columns.append(column)
     return frame.select(*columns)
+
+
+def _chars_are_text(spark: SparkSession) -> bool:
+    """Whether the session takes CHAR and VARCHAR for STRING."""
+    return _is_set(spark, "spark.sql.legacy.charVarcharAsString", "false")
+
+
+def _is_set(spark: SparkSession, key: str, default: str) -> bool:
+    return str(spark.conf.get(key, default)).lower() == "true"
 
 
 def require_columns(given: Collection[str], fields: Sequence[DataField]) -> None:

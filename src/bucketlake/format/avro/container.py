@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ RECORDS = "bucketlake.records"
 LONG_BITS = 70  # ten bytes of seven
 LONG_DIGITS = 19
 MOST_ENTRIES = 1000  # of a header
+KNOWN_SCHEMA = 1 << 16  # bytes of a schema that is worth remembering
 MOST_DEPTH = 64  # of a schema: a column's types nest through two or three of its levels each
 LEAST_LIMIT = 64 << 20  # blocks are flushed at 64 KB to 1 MB, or after one record
 MOST_UNPACKED = 1 << 30
@@ -117,11 +119,20 @@ def read_header(file: BinaryIO) -> Header:
                 raise CorruptError("avro header of too many entries", entries=len(entries))
     if "avro.schema" not in entries:
         raise CorruptError("avro file without a schema")
-    schema = json.loads(entries["avro.schema"])
-    check_schema(schema)
+    text = entries["avro.schema"]
+    schema = _known_schema(text) if len(text) <= KNOWN_SCHEMA else _checked_schema(text)
     told = entries.get(RECORDS, b"")
     records = int(told) if told.isdigit() and len(told) < LONG_DIGITS else None
     return Header(schema, entries.get("avro.codec", b"null").decode(), _exactly(file, 16, left), records)
+
+
+def _checked_schema(text: bytes) -> Any:
+    schema = json.loads(text)
+    check_schema(schema)
+    return schema
+
+
+_known_schema = lru_cache(maxsize=64)(_checked_schema)  # a table's files have one; nobody changes what this gives
 
 
 def read_blocks(file: BinaryIO, header: Header) -> Iterator[Block]:

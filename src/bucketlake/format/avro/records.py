@@ -118,9 +118,23 @@ def total_limit(size: int) -> int:
 # ---- what records must be like
 
 
-def check_types(found: Any, expected: Any, path: str = "") -> None:
+MOST_FITTING = 256
+_FITTING: dict[tuple[int, int], tuple[Any, Any]] = {}  # schemas that were compared, and fit; files share them
+
+
+def check_types(found: Any, expected: Any) -> None:
     """The fields that a file has in common with `expected` must be of its types, and those that must not be null there;
     whole numbers count as one type, and any part may be nullable. Raises: CorruptError."""
+    key = (id(found), id(expected))
+    if key in _FITTING:
+        return
+    _check_types(found, expected, "")
+    if len(_FITTING) >= MOST_FITTING:
+        _FITTING.clear()
+    _FITTING[key] = (found, expected)  # held, so that nothing else gets their ids
+
+
+def _check_types(found: Any, expected: Any, path: str) -> None:
     found, expected = _plain(found), _plain(expected)
     if expected.get("type") == "record" and found.get("type") == "record":
         by_name = {field["name"]: field["type"] for field in found["fields"]}
@@ -131,11 +145,11 @@ def check_types(found: Any, expected: Any, path: str = "") -> None:
         for field in expected["fields"]:
             name = field["name"]
             if name in by_name:
-                check_types(by_name[name], field["type"], f"{path}{name}.")
+                _check_types(by_name[name], field["type"], f"{path}{name}.")
             elif not isinstance(field["type"], list):
                 raise CorruptError("its records lack a field", field=path + name)
     elif expected.get("type") == "array" and found.get("type") == "array":
-        check_types(found["items"], expected["items"], path)
+        _check_types(found["items"], expected["items"], path)
     elif _atom(found) != _atom(expected):
         raise CorruptError("a field is of another type", field=path.rstrip("."), found=_atom(found))
 
@@ -168,7 +182,7 @@ def _check_present(row: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
         value = row.get(name)
         if value is None and not isinstance(inner, list):
             raise CorruptError("a field is null", field=name)
-        if isinstance(inner, Mapping) and inner["type"] == "record":
+        if isinstance(inner, dict) and inner["type"] == "record":
             _check_present(row[name], inner)
-        elif isinstance(inner, Mapping) and inner["type"] == "array" and None in row[name]:
+        elif isinstance(inner, dict) and inner["type"] == "array" and None in row[name]:
             raise CorruptError("a field is null", field=name)

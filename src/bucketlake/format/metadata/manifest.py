@@ -80,6 +80,27 @@ class ManifestEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRef:
+    """One file added to or deleted from a bucket, as far as it takes to find the file and to tell when it may go."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    file_name: str
+    extra_files: tuple[str, ...] = ()
+    external_path: str | None = None
+    creation_time: int | None = None
+    file_source: FileSource | None = None
+
+    @classmethod
+    def of(cls, entry: ManifestEntry) -> FileRef:
+        """What an entry refers to."""
+        file = entry.file
+        rest = (file.external_path, file.creation_time, file.file_source)
+        return cls(entry.kind, entry.partition, entry.bucket, file.file_name, file.extra_files, *rest)
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestFile:
     """One manifest as a manifest list names it, with what prunes it. `partition_stats` over partition columns."""
 

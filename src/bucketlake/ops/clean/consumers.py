@@ -21,7 +21,12 @@ def reset_consumer(store: Store, name: str, following: int | None) -> None:
         store.env.storage.delete(path)
         return
     store.snapshot(following)
-    store.env.storage.write(path, pretty_json({"nextSnapshot": following}).encode())
+    advance_consumer(store, name, following)
+
+
+def advance_consumer(store: Store, name: str, following: int) -> None:
+    """Let a consumer read a snapshot next, which may be still to come: older ones may expire."""
+    store.env.storage.write(store.paths.consumer(name), pretty_json({"nextSnapshot": following}).encode())
 
 
 def clear_consumers(store: Store, including: str | None = None, excluding: str | None = None) -> list[str]:

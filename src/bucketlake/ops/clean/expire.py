@@ -13,13 +13,15 @@ Spec: docs/spec/expiry.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
-from bucketlake.ops.clean.partitions import expire_partitions
-from bucketlake.ops.clean.removal import Removal, Span, changelogs_removal, remove, snapshots_removal
+from bucketlake.ops.clean.background import run_beside
+from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
+from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
+from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.refs.upkeep import tag_commit
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
@@ -27,12 +29,22 @@ from bucketlake.options.options import TableOptions
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
-__all__ = ["ExpireConfig", "ExpireResult", "Limits", "after_commit", "expire_changelogs", "expire_snapshots"]
+__all__ = [
+    "ExpireConfig",
+    "ExpireResult",
+    "Limits",
+    "after_change",
+    "after_commit",
+    "expire_changelogs",
+    "expire_snapshots",
+]
 
 ROUND = 64  # snapshots that go together: a death leaves the files of so many as orphans
 ROUND_FILES = 100_000  # files removed by the commits of one round
 ATTEMPTS = 5
+SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
 NO_LIMIT = 2**31 - 1
+_ALONE = {"scan.manifest.parallelism": "1", "file-operation.thread-num": "1"}  # see background: no threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +196,7 @@ def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None
 def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[ExpireResult, int] | None:
     """Expire the next snapshots; what went, and how many ids that took. None where nothing is due."""
     latest, earliest = store.latest_snapshot(), store.earliest_snapshot()
-    if latest is None or earliest is None:
+    if latest is None or earliest is None or _is_unsettled(store):
         return None
     ours = config.snapshots
     first = max(latest.id - ours.most + 1, earliest.id)
@@ -205,6 +217,17 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
         return None
     span = Span(gone, kept, config.decoupled, _produces(store))
     return _expire(store, config, span), end - earliest.id
+
+
+def _is_unsettled(store: Store) -> bool:
+    """Whether the newest snapshots stand above a gap that a rollback has just made: writers that slept through it put
+    them, and are about to take them back, so that the history is what lies below. After `SETTLED` they are history."""
+    ids, hint = store.snapshot_ids(), store.hint(store.paths.earliest_hint)
+    below = strays(ids)
+    if hint is None or hint not in below:
+        return False
+    above = store.find_snapshot(ids[len(below)])
+    return above is None or above.time_millis > store.env.clock.now_millis() - SETTLED
 
 
 def _due_until(found: dict[int, Snapshot], first: int, stop: int, before: int) -> int:
@@ -243,6 +266,9 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)
+    kept = store.find_snapshot(span.kept.id)
+    if kept is None or kept.uuid != span.kept.uuid:
+        return ExpireResult(len(span.gone))  # it was taken back: what it dropped may be live again, and is left alone
     files = remove(store, removal, config.clean_folders)
     _write_hint(store, store.paths.earliest_hint, span.kept.id)
     return ExpireResult(len(span.gone), 0, files)
@@ -370,48 +396,61 @@ def _expire_changelogs(
 # ---------------------------------------------------------------------------------------------- after a commit
 
 
-def after_commit(store: Store, snapshot: Snapshot | None, dedicated: bool = False) -> Snapshot | None:
-    """Make the tags and expire what is due after a commit made `snapshot` the newest; gives `snapshot` back.
+def after_commit(
+    store: Store, snapshot: Snapshot | None, dedicated: bool = False, wrote: Wrote | None = None
+) -> Snapshot | None:
+    """Make the tags, expire what is due and mark partitions done after a commit made `snapshot` the newest; gives
+    `snapshot` back. `wrote`: the messages of a write, or the snapshot that it made; None for other commits.
 
     Not for `write-only` tables, unless the commit is `dedicated` maintenance, nor for pending postpone rows. A failure
-    is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables.
+    is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables; with
+    `snapshot.expire.execution-mode` = async snapshots expire beside the caller.
     Spec: docs/spec/expiry.md#after-a-commit
     """
     if snapshot is None:
         return None
     upkeep = dedicated or not store.options.get("write-only")
-    try:
-        tag_commit(store, upkeep)
-    except Exception as error:
-        warnings.warn(f"committed, but automatic tags were not made or dropped: {error}", stacklevel=2)
-    if upkeep and _looks_for_old_partitions(store):
-        try:
+    with _warned("automatic tags were not made or dropped"):
+        tag_commit(store, upkeep, wrote is not None)
+    if upkeep and looks_for_old_partitions(store):
+        with _warned("partitions were not expired"):
             expire_partitions(store)
-        except Exception as error:
-            warnings.warn(f"committed, but partitions were not expired: {error}", stacklevel=2)
-    if store.schema.bucket_mode is BucketMode.POSTPONE or not upkeep:
-        return snapshot
+    if upkeep and store.schema.bucket_mode is not BucketMode.POSTPONE:
+        if store.options.get("snapshot.expire.execution-mode") == "async":
+            alone = store.with_options(_ALONE)
+            run_beside(
+                (store.paths.root, store.paths.options.get("branch", MAIN)), lambda: _expire_due(alone, snapshot)
+            )
+        else:
+            _expire_due(store, snapshot)
+    if wrote is not None and marks_done(store):
+        with _warned("partitions were not marked done"):
+            after_write(store, written_partitions(store, wrote), snapshot.watermark)
+    return snapshot
+
+
+def after_change(store: Store, snapshot: Snapshot | None) -> Snapshot | None:
+    """As `after_commit`, where the snapshot itself is what rows were written or changed by."""
+    return after_commit(store, snapshot, wrote=snapshot)
+
+
+@contextmanager
+def _warned(what: str) -> Iterator[None]:
+    """Failures as warnings: nothing may read as if the commit had failed."""
     try:
+        yield
+    except Exception as error:
+        warnings.warn(f"committed, but {what}: {error}", stacklevel=4)
+
+
+def _expire_due(store: Store, snapshot: Snapshot) -> None:
+    with _warned("snapshots were not expired"):
         config = ExpireConfig.of(store)
         _expire_consumers(store)
         if _may_be_due(store, snapshot, config):
             expire_snapshots(store, config)
         if config.decoupled:
             expire_changelogs(store, config)
-    except Exception as error:  # nothing may read as if the commit had failed
-        warnings.warn(f"committed, but snapshots were not expired: {error}", stacklevel=2)
-    return snapshot
-
-
-def _looks_for_old_partitions(store: Store) -> bool:
-    """Whether each commit looks for partitions that are too old: long jobs do so from time to time, a single
-    commit by itself only if it is told to."""
-    options = store.options
-    if options.get("partition.expiration-time") is None or not store.schema.partition_keys:
-        return False
-    return bool(options.get("end-input.check-partition-expire")) or not options.get(
-        "partition.expiration-check-interval"
-    )
 
 
 def _may_be_due(store: Store, newest: Snapshot, config: ExpireConfig) -> bool:

@@ -1,7 +1,6 @@
-"""Partitions that are too old, and partitions that are done.
+"""Partitions that are too old.
 
     expire_partitions(store)            drops what `partition.expiration-*` says is too old
-    mark_partitions_done(store, specs)  writes what `partition.mark-done-action` says
 
 Which partitions are too old is decided again on every base that the commit is tried on: one that is written meanwhile
 is not dropped by the time of its last write.
@@ -11,26 +10,22 @@ Spec: docs/spec/tags.md#partitions
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from bucketlake.ops.clean.time_format import filled_pattern, parse_time
+from bucketlake.ops.clean.time_format import partition_time
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
-from bucketlake.ops.table.partitions import PartitionFilter, partition_values
+from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.types.model import Root
 
-SUCCESS_FILE = "success-file"
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 
 
@@ -58,6 +53,26 @@ def expire_partitions(store: Store) -> list[dict[str, str]]:
     return [texts[partition] for partition in ordered if partition in set(gone)]
 
 
+_LOOKED: dict[tuple[str, str], int] = {}  # when this process last looked, by the table's folder and branch
+
+
+def looks_for_old_partitions(store: Store) -> bool:
+    """Whether a commit has to look for partitions that are too old: if `end-input.check-partition-expire` says so, and
+    in a process that goes on committing each time that `partition.expiration-check-interval` has passed."""
+    options = store.options
+    if options.get("partition.expiration-time") is None or not store.schema.partition_keys:
+        return False
+    interval = options.get("partition.expiration-check-interval")
+    if not interval or options.get("end-input.check-partition-expire"):
+        return True
+    now = store.env.clock.now_millis()
+    place = (store.paths.root, store.paths.options.get("branch", "main"))
+    if now <= _LOOKED.setdefault(place, now) + interval:
+        return False
+    _LOOKED[place] = now
+    return True
+
+
 def worth_compacting(store: Store) -> PartitionFilter | None:
     """With `compaction.skip-expired-partitions`, partitions that are not too old by their values; None: all are."""
     options = store.options
@@ -75,7 +90,7 @@ def _wall_clock(millis: int) -> datetime:
 
 
 def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
-    time = _value_time(store, partition)
+    time = partition_time(store, partition)
     return time is not None and time < limit
 
 
@@ -108,42 +123,3 @@ def _too_old(store: Store, view: View, oldest: int) -> frozenset[bytes]:
     limit = _wall_clock(oldest)
     partitions = {entry.partition for entry in view.entries(None)}
     return frozenset(partition for partition in partitions if _is_before(store, partition, limit))
-
-
-def _value_time(store: Store, partition: bytes) -> datetime | None:
-    """The time that a partition's values stand for, None where they stand for none: it never expires."""
-    pattern, form = (
-        store.options.text(key) for key in ("partition.timestamp-pattern", "partition.timestamp-formatter")
-    )
-    values = partition_values(store, partition)
-    fields = store.schema.partition_fields
-    if any(value is None for value in values):
-        return None
-    texts = store.paths.partition_texts(partition)
-    for field, value in zip(fields, values, strict=True):
-        if field.type.root is Root.DATE:
-            texts[field.name] = value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return parse_time(texts[fields[0].name] if pattern is None else filled_pattern(pattern, texts), form)
-
-
-# ---------------------------------------------------------------------------------------------- done
-
-
-def mark_partitions_done(store: Store, specs: Sequence[Mapping[str, str]]) -> None:
-    """Say of partitions, each named by all its columns, that they are done: a `_SUCCESS` file in each.
-
-    Errors: InvalidError (specs), UnsupportedError for actions that need a catalog service, HTTP or a Java class.
-    """
-    actions = [part.strip() for part in (store.options.text("partition.mark-done-action") or "").split(",")]
-    others = sorted({action for action in actions if action} - {SUCCESS_FILE})
-    if others:
-        raise UnsupportedError(
-            "these ways to mark partitions done are not supported",
-            actions=others,
-            remedy=f"'partition.mark-done-action' = '{SUCCESS_FILE}', or sys.mark_partition_done of Apache Paimon",
-        )
-    if not store.schema.partition_keys:
-        raise InvalidError("Table should be a partitioned table to mark partitions done.", table=store.paths.root)
-    paths = [store.paths.partition_path(store.paths.partition_bytes(spec)) for spec in specs]
-    for path in paths:
-        write_success(store, store.paths.partition_success(path))

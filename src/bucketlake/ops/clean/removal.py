@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from bucketlake.errors import NotFoundError
 from bucketlake.format.index.index_manifest import IndexEntry
-from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.commit.strays import stands_on
 from bucketlake.ops.table.partition_stats import may_hold
@@ -211,6 +211,7 @@ class _Candidates:
     store: Store
     files: dict[FileKey, list[str]] = field(default_factory=dict)
     _created: dict[FileKey, int | None] = field(default_factory=dict)
+    _folders: dict[tuple[bytes, int], str] = field(default_factory=dict)
 
     def dropped_by(self, snapshot: Snapshot, only_compacted: bool = False) -> None:
         """Files that a commit removed. One that it adds again, at another level, stays."""
@@ -218,7 +219,7 @@ class _Candidates:
         for entry in _readable(self.store, snapshot.delta_manifest_list):
             if entry.kind == FileKind.ADD:
                 added.add(_key(entry))
-            elif not (only_compacted and entry.file.file_source is not FileSource.COMPACT):
+            elif not (only_compacted and entry.file_source is not FileSource.COMPACT):
                 self._add(entry)
         for key in added & self.files.keys():
             del self.files[key]
@@ -241,12 +242,12 @@ class _Candidates:
                 if entry.kind == FileKind.ADD:
                     self._add(entry)
 
-    def _add(self, entry: ManifestEntry) -> None:
-        paths = self.store.paths
-        folder = paths.bucket_dir(entry.partition, entry.bucket)
-        beside = [paths.extra_path(folder, entry.file, name) for name in entry.file.extra_files]
-        self.files[_key(entry)] = [paths.file_path(folder, entry.file), *beside]
-        self._created[_key(entry)] = entry.file.creation_time
+    def _add(self, entry: FileRef) -> None:
+        paths, place, key = self.store.paths, (entry.partition, entry.bucket), _key(entry)
+        folder = self._folders.get(place) or self._folders.setdefault(place, paths.bucket_dir(*place))
+        beside = [paths.extra_path(folder, entry, name) for name in entry.extra_files]
+        self.files[key] = [paths.file_path(folder, entry), *beside]
+        self._created[key] = entry.creation_time
 
     def keep_changelog(self, changelog: Snapshot) -> None:
         """Keep what a changelog that outlives its snapshot shows."""
@@ -274,7 +275,7 @@ class _Candidates:
             return
         counts: dict[FileKey, int] = {}
         for manifest in self._may_hold(store, store.data_manifests(snapshot), wanted):
-            for entry in store.manifest(manifest):
+            for entry in store.refs(manifest, keep=True):
                 key = _key(entry)
                 if key in wanted:
                     counts[key] = counts.get(key, 0) + (1 if entry.kind == FileKind.ADD else -1)
@@ -294,8 +295,8 @@ class _Candidates:
         return Removal(data, tuple(names.paths()), frozenset((part, bucket) for part, bucket, _ in self.files))
 
 
-def _key(entry: ManifestEntry) -> FileKey:
-    return entry.partition, entry.bucket, entry.file.file_name
+def _key(entry: FileRef) -> FileKey:
+    return entry.partition, entry.bucket, entry.file_name
 
 
 # ---------------------------------------------------------------------------------------------- metadata
@@ -376,19 +377,19 @@ class _Names:
         return (path for name, path in self.offered.items() if name not in self.kept)
 
 
-def _readable(store: Store, list_name: str) -> Iterator[ManifestEntry]:
+def _readable(store: Store, list_name: str) -> Iterator[FileRef]:
     """Entries of the manifests of a list; nothing of what another expiry has removed already."""
 
-    def entries(manifest: ManifestFile) -> Sequence[ManifestEntry]:
+    def entries(manifest: ManifestFile) -> Sequence[FileRef]:
         return _readable_entries(store, manifest)
 
     for part in parallel(entries, readable_list(store, list_name), store.manifest_threads):
         yield from part
 
 
-def _readable_entries(store: Store, manifest: ManifestFile) -> Sequence[ManifestEntry]:
+def _readable_entries(store: Store, manifest: ManifestFile) -> Sequence[FileRef]:
     try:
-        return store.manifest(manifest)
+        return store.refs(manifest)
     except NotFoundError:
         return ()
 

@@ -12,6 +12,9 @@ import re
 from datetime import datetime, timedelta
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.table.partitions import partition_values
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import Root
 
 _FIELDS = {
     "y": "year",
@@ -91,3 +94,20 @@ def filled_pattern(pattern: str, values: dict[str, str]) -> str:
         return pattern
     names = "|".join(re.escape(name) for name in sorted(values, key=len, reverse=True))
     return re.sub(rf"\$({names})", lambda found: values[found[1]], pattern)
+
+
+def partition_time(store: Store, partition: bytes) -> datetime | None:
+    """The time that a partition's values stand for, by the table's `partition.timestamp-*`; None where they stand for
+    none, or one is null."""
+    pattern, form = (
+        store.options.text(key) for key in ("partition.timestamp-pattern", "partition.timestamp-formatter")
+    )
+    values = partition_values(store, partition)
+    fields = store.schema.partition_fields
+    if any(value is None for value in values):
+        return None
+    texts = store.paths.partition_texts(partition)
+    for field, value in zip(fields, values, strict=True):
+        if field.type.root is Root.DATE:
+            texts[field.name] = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return parse_time(texts[fields[0].name] if pattern is None else filled_pattern(pattern, texts), form)

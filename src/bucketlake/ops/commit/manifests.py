@@ -20,6 +20,7 @@ from bucketlake.format.metadata.manifest import (
     encode_manifest,
     encode_manifest_list,
 )
+from bucketlake.ops.commit.manifest_order import in_order, overlapping, sort_column
 from bucketlake.ops.table.entries import entry_key, fold
 from bucketlake.ops.table.partition_stats import may_hold, partition_stats
 from bucketlake.ops.table.store import Store
@@ -100,7 +101,8 @@ def merge_manifests(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Ma
     """Fewer, larger manifests with the same meaning; the input itself where nothing is due.
 
     A full rewrite when small or deleting manifests reach `manifest.full-compaction-threshold-size`, else runs of small
-    ones as they fill `manifest.target-file-size`, and the rest from `manifest.merge-min-count` on.
+    ones as they fill `manifest.target-file-size`, and the rest from `manifest.merge-min-count` on. With
+    `manifest-sort.enabled` what is written is in order, and so that it becomes so.
     Spec: docs/spec/commit.md#merging-manifests
     """
     full = _merge_fully(store, manifests)
@@ -118,18 +120,23 @@ def _merge_small(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Manif
         if size >= target:
             result.extend(_merge_run(store, candidates))
             candidates, size = [], 0
-    if len(candidates) >= store.options.get("manifest.merge-min-count"):
+    if len(candidates) >= store.options.get("manifest.merge-min-count") or _sorts(store, size):
         result.extend(_merge_run(store, candidates))
     else:
         result.extend(candidates)
     return tuple(result)
 
 
+def _sorts(store: Store, size: int) -> bool:
+    """Whether so few bytes are put in order whatever their number."""
+    return sort_column(store) is not None and size <= store.options.get("manifest-sort.max-rewrite-size")
+
+
 def _merge_run(store: Store, manifests: Sequence[ManifestFile]) -> Sequence[ManifestFile]:
     if len(manifests) == 1:
         return manifests
     entries = [entry for part in store.manifests(manifests) for entry in part]
-    return write_manifests(store, list(fold(entries).values()))
+    return write_manifests(store, in_order(store, list(fold(entries).values())))
 
 
 def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[ManifestFile, ...] | None:
@@ -138,6 +145,8 @@ def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Manif
     due = sum(m.file_size for m, must in zip(manifests, must_change, strict=True) if must)
     if due < store.options.get("manifest.full-compaction-threshold-size"):
         return None
+    unsorted = overlapping(store, manifests)
+    must_change = [must or m.file_name in unsorted for m, must in zip(manifests, must_change, strict=True)]
     deleting = [m for m in manifests if m.num_deleted_files > 0]
     deleted = {
         entry_key(entry) for part in store.manifests(deleting) for entry in part if entry.kind == FileKind.DELETE
@@ -160,7 +169,7 @@ def _merge_fully(store: Store, manifests: Sequence[ManifestFile]) -> tuple[Manif
             rewritten.extend(live)
         else:
             kept.append(manifest)
-    return (*kept, *write_manifests(store, rewritten))
+    return (*kept, *write_manifests(store, in_order(store, rewritten)))
 
 
 # ---- index files
@@ -176,10 +185,13 @@ def combine_indexes(
     Spec: docs/spec/commit.md#index-files
     """
     entries = {_index_key(entry, unaware): entry for entry in previous}
+    known = {entry.file.file_name for entry in previous} if len(entries) < len(previous) else set()
     for entry in changes:
         if entry.kind == FileKind.DELETE:
             key = _index_key(entry, unaware)
             found = entries.get(key)
+            if found is not None and found.file.file_name != entry.file.file_name and entry.file.file_name in known:
+                continue  # a damaged base names two of one bucket: the first goes anyway
             if found is None or found.file.file_name != entry.file.file_name:
                 raise ConflictError(
                     "Trying to delete index file which is not there", file=entry.file.file_name, bucket=entry.bucket

@@ -15,20 +15,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.compact.job import Compacting, Job, run_job
+from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rebase.numbers import numbered
-from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
+from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
-from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
-from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -89,6 +91,11 @@ class AppendUnit:
         return sum(file.file_size for file in self.files)
 
     @property
+    def row_count(self) -> int:
+        """Rows of the files."""
+        return sum(file.row_count for file in self.files)
+
+    @property
     def groups(self) -> Iterator[tuple[DataFile, ...]]:
         """The files that become one each time."""
         start = 0
@@ -140,18 +147,19 @@ def pick_bucketed(
 ) -> list[list[DataFile]]:
     """Runs of files of one bucket that lie side by side in the order of their sequence numbers.
 
-    `full`: everything after the large files at the start, if most of it is small; else windows of `min_files` files
-    within twice the target size, one behind the other.
+    `full`: everything after the large files at the start, if most of it is small; else, and where that is nothing,
+    windows of `min_files` files within twice the target size, one behind the other.
     Spec: docs/spec/append_compaction.md#bucketed
     """
     ordered = sorted(files, key=_in_order)
-    if full:
-        return _whole(ordered, vectors, rule)
+    if full and (rest := _whole(ordered, vectors, rule)):
+        return rest
     picked: list[list[DataFile]] = []
     window: list[DataFile] = []
+    fewest = max(rule.min_files, 2) if full else rule.min_files
     for file in ordered:
         window.append(file)
-        if len(window) >= rule.min_files:
+        if len(window) >= fewest:
             picked.append(window)
             window = []
         elif sum(one.file_size for one in window) >= 2 * rule.target:
@@ -198,48 +206,75 @@ def plan_append(
     if snapshot is None:
         return []
     rule = AppendRule.of(store.options)
-    indexes = store.index_manifest(snapshot)
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+    vectors = Vectors.of(store, snapshot)
+
+    def wanted(entry: ManifestEntry) -> bool:
+        chosen = buckets is None or bucket_key(entry) in buckets
+        chosen = chosen and (partitions is None or partitions(entry.partition))
+        return chosen and (not unaware or is_worth(entry, vectors, rule))
+
     found: dict[BucketKey, list[ManifestEntry]] = {}
-    for entry in live_entries(store, snapshot):
-        key = bucket_key(entry)
-        if (partitions is None or partitions(entry.partition)) and (buckets is None or key in buckets):
-            found.setdefault(key, []).append(entry)
-    places = deletion_files(store, [entry for entry in indexes if entry.kind == FileKind.ADD])
+    for entry in chosen_entries(store, snapshot, wanted):
+        found.setdefault(bucket_key(entry), []).append(entry)
     units: list[AppendUnit] = []
     left = rule.limit
-    for (partition, bucket), entries in found.items():
-        own = vector_entries(indexes, partition, bucket)
-        holders = {part.data_file_name: entry.file.file_name for entry in own for part in entry.file.dv_ranges or ()}
-        files, where = [entry.file for entry in entries], places.get((partition, bucket), {})
-        if store.schema.bucket_mode is BucketMode.UNAWARE:
-            files = [file for file in files if _is_worth(file, where, rule)][:left]
-            left -= len(files)
-            picked = pick_unaware(files, holders, rule)
+    for key, entries in found.items():
+        holders = vectors.holders(key)
+        files = [entry.file for entry in entries]
+        if unaware:
+            picked = pick_unaware(files[:left], holders, rule)
+            left -= len(files[:left])
         else:
             picked = pick_bucketed(files, holders, rule, full)
-        made = [_unit(entries[0], group, where, own, snapshot.id) for group in picked]
-        units += made if store.schema.bucket_mode is BucketMode.UNAWARE else _together(made)
+        made = [unit_of(entries[0], group, vectors) for group in picked]
+        units += made if unaware else _together(made)
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
-def _is_worth(file: DataFile, where: Mapping[str, DeletionFile], rule: AppendRule) -> bool:
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The deletion vectors of a snapshot, by bucket: index files that hold some, and where each file's vector lies."""
+
+    snapshot_id: int
+    indexes: Mapping[BucketKey, Sequence[IndexEntry]]
+    places: BucketVectors
+
+    @classmethod
+    def of(cls, store: Store, snapshot: Snapshot) -> Vectors:
+        """Those of a snapshot."""
+        indexes: dict[BucketKey, list[IndexEntry]] = {}
+        for entry in store.index_manifest(snapshot):
+            if entry.kind == FileKind.ADD and entry.file.index_type == DELETION_VECTORS:
+                indexes.setdefault((entry.partition, entry.bucket), []).append(entry)
+        return cls(snapshot.id, indexes, deletion_files(store, [e for own in indexes.values() for e in own]))
+
+    def of_bucket(self, key: BucketKey) -> Mapping[str, DeletionFile]:
+        """Where the vectors of a bucket's files lie."""
+        return self.places.get(key, {})
+
+    def holders(self, key: BucketKey) -> dict[str, str]:
+        """Data file name → index file that holds its vector."""
+        own = self.indexes.get(key, ())
+        return {part.data_file_name: entry.file.file_name for entry in own for part in entry.file.dv_ranges or ()}
+
+
+def is_worth(entry: ManifestEntry, vectors: Vectors, rule: AppendRule) -> bool:
+    """Whether a file of a table without buckets is small, or has too many deleted rows."""
+    file = entry.file
     if file.file_size < rule.small:
         return True
-    found = where.get(file.file_name)
+    found = vectors.of_bucket(bucket_key(entry)).get(file.file_name)
     if found is None:
         return False
     count = found.range.cardinality
     return count is None or count > file.row_count * rule.deleted_share
 
 
-def _unit(
-    like: ManifestEntry,
-    group: list[DataFile],
-    where: Mapping[str, DeletionFile],
-    own: list[IndexEntry],
-    snapshot_id: int,
-) -> AppendUnit:
+def unit_of(like: ManifestEntry, group: Sequence[DataFile], vectors: Vectors) -> AppendUnit:
+    """Files of the bucket of `like` as one unit."""
     names = {file.file_name for file in group}
+    own, where = vectors.indexes.get(bucket_key(like), ()), vectors.of_bucket(bucket_key(like))
     touched = [e.file for e in own if any(part.data_file_name in names for part in e.file.dv_ranges or ())]
     return AppendUnit(
         like.partition,
@@ -248,7 +283,7 @@ def _unit(
         tuple(sorted(group, key=_in_order)),
         {name: where[name] for name in names if name in where},
         tuple(touched),
-        snapshot_id,
+        vectors.snapshot_id,
     )
 
 
@@ -336,35 +371,61 @@ def after_write(store: Store, messages: Sequence[CommitMessage], run: Run | None
     buckets = frozenset((message.partition, message.bucket) for message in messages if message.new_files)
     if store.options.get("write-only") or store.schema.bucket_mode is BucketMode.UNAWARE or not buckets:
         return None
+    if store.options.get("clustering.incremental"):  # merging files would undo their order
+        return None
     try:
-        return compact_append(store, full=False, run=run or merge_here, buckets=buckets)
+        return _at_once(store, AppendPlan(full=False, buckets=buckets), run or merge_here)
     except Exception as error:  # nothing may read as if the rows were not
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
 
 
-def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
-    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
-    return run_units(store, units, lambda store, unit: [compact_files(store, unit)])
-
-
-def compact_append(
-    store: Store,
-    full: bool = True,
-    partitions: PartitionFilter | None = None,
-    run: Run = merge_here,
-    buckets: frozenset[BucketKey] | None = None,
-) -> Snapshot | None:
-    """Compact an append table and commit it; the COMPACT snapshot, None where there was nothing to do.
-
-    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
-    `write-only` does not matter: this is the dedicated compaction.
-    """
+def _at_once(store: Store, plan: AppendPlan, run: Run) -> Snapshot | None:
+    """All that is due by one commit, planned anew where another one came first."""
     commit = Commit(store, new_commit_user(store))
 
     def once(attempt: Attempt) -> Snapshot | None:
-        units = plan_append(store, attempt.on(store.latest_snapshot()), full, partitions, buckets)
+        base = attempt.on(store.latest_snapshot())
+        units = [] if base is None else plan.units(store, base, None)
         messages = attempt.made(run(store, units) if units else [])
         return commit.commit(messages, outcome=attempt.outcome) if messages else None
 
     return Attempts(store, commit.abort).run(once)
+
+
+def merge_here(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
+    """Rewrite in this process, several units at a time. On an error the files of all units are removed."""
+    return run_units(store, units, rewritten)
+
+
+def rewritten(store: Store, unit: AppendUnit) -> list[CommitMessage]:
+    """`compact_files` as the work of a job."""
+    return [compact_files(store, unit)]
+
+
+@dataclass(frozen=True)
+class AppendPlan(Compacting):
+    """What a compaction of an append table does, as a job. `full`, `partitions`, `buckets`: as `plan_append`;
+    `numbers`: of each partition, buckets of these numbers only."""
+
+    full: bool = True
+    partitions: PartitionFilter | None = None
+    buckets: frozenset[BucketKey] | None = None
+    numbers: frozenset[int] | None = None
+    work: Work = rewritten
+
+    def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[AppendUnit]:
+        """See Plan."""
+        wanted = self.buckets if only is None or self.buckets is None else only & self.buckets
+        units = plan_append(store, base, self.full, self.partitions, only if wanted is None else wanted)
+        return units if self.numbers is None else [unit for unit in units if unit.bucket in self.numbers]
+
+
+def compact_append(store: Store, plan: AppendPlan | None = None, run: Runner = here) -> Snapshot | None:
+    """Compact an append table and commit it, in parts as they finish; the newest COMPACT snapshot, None where there was
+    nothing to do.
+
+    What another commit took away meanwhile is planned anew, a bounded number of times; then ConflictError.
+    `write-only` does not matter: this is the dedicated compaction.
+    """
+    return run_job(Job.of(store, plan or AppendPlan()), run)

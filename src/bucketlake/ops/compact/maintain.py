@@ -2,7 +2,7 @@
 
     Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]     how units become messages
     compact_here(store, units) -> list[CommitMessage]                        in this process, several buckets at a time
-    compact(store, wanted=Wanted(), run=compact_here) -> Snapshot | None         what is asked for: CALL sys.compact
+    compact(store, wanted=Wanted(), run=here) -> Snapshot | None         what is asked for: CALL sys.compact, as a job
     after_write(store, snapshot, messages, run=compact_here) -> Snapshot | None  the hook behind every committed write
 
 Spec: docs/spec/compaction.md#committing
@@ -18,7 +18,7 @@ from itertools import takewhile
 
 from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileKind
-from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.conflicts import CommitName
@@ -26,12 +26,13 @@ from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.publish import is_commit
 from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
+from bucketlake.ops.compact.job import Compacting, Job, run_job
+from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.scan.scan import delta_entries, live_entries, skips_level_0
-from bucketlake.ops.table.entries import bucket_key
+from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
@@ -43,40 +44,44 @@ Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
 Due = Callable[[Snapshot], list[CompactUnit]]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to compact. `full`: everything into the top level; else what the policy picks. `partitions`: of these only
-    (None: all). `commit_user`: a fresh one where None."""
+def compact_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
+    """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
+    return run_units(store, units, compacted)
+
+
+def compacted(store: Store, unit: CompactUnit) -> list[CommitMessage]:
+    """`compact_bucket` as the work of a job."""
+    message = compact_bucket(store, unit)
+    return [] if message is None else [message]
+
+
+@dataclass(frozen=True)
+class Wanted(Compacting):
+    """What to compact of a primary-key table, as a job. `full`: everything into the top level; else what the policy
+    picks. `partitions`: of these only (None: all); `buckets`: of each, those of these numbers only."""
 
     full: bool = True
     partitions: PartitionFilter | None = None
-    commit_user: str | None = None
+    buckets: frozenset[int] | None = None
+    work: Work = compacted
+
+    def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[CompactUnit]:
+        """See Plan."""
+        due = units_due(store, base, only, full=self.full, partitions=self.partitions)
+        return due if self.buckets is None else [unit for unit in due if unit.bucket in self.buckets]
 
 
-def compact_here(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
-    """Compact in this process, several buckets at a time. On an error the files of all units are removed."""
-    return run_units(store, units, lambda store, unit: [compact_bucket(store, unit)])
-
-
-def compact(store: Store, wanted: Wanted | None = None, run: Run = compact_here) -> Snapshot | None:
-    """Compact what is wanted and commit it; the newest COMPACT snapshot, None where there was nothing to do.
+def compact(store: Store, wanted: Wanted | None = None, run: Runner = here) -> Snapshot | None:
+    """Compact what is wanted and commit it, in parts as they finish; the newest COMPACT snapshot, None where there was
+    nothing to do.
 
     What another commit takes away is planned anew on the newest snapshot, a bounded number of times; then
     ConflictError. `write-only` does not matter: this is the dedicated compaction.
     Raises UnsupportedError for append tables.
     """
-    wanted = wanted or Wanted()
     if not store.schema.primary_keys:
         raise UnsupportedError("append tables are compacted by ops.append_compact", path=store.paths.root)
-    base = store.latest_snapshot()
-    if base is None:
-        return None
-    user = wanted.commit_user or new_commit_user(store)
-
-    def due(snapshot: Snapshot) -> list[CompactUnit]:
-        return units_due(store, snapshot, full=wanted.full, partitions=wanted.partitions)
-
-    return _Maintenance(store, Commit(store, user), BATCH_COMMIT_IDENTIFIER, run).until_done(base, due)
+    return run_job(Job.of(store, wanted or Wanted()), run)
 
 
 def after_write(
@@ -114,7 +119,7 @@ def after_write(
         landed = _landed(store, snapshot) if isinstance(error, CommitUnknownError) else None
         if landed is not None:
             return landed
-        if _must_compact(store):
+        if must_compact(store):
             raise CommitError(
                 "the rows are committed, but not known to be compacted, and are not seen before",
                 table=store.paths.root,
@@ -135,7 +140,8 @@ def _landed(store: Store, written: Snapshot) -> Snapshot | None:
     return None
 
 
-def _must_compact(store: Store) -> bool:
+def must_compact(store: Store) -> bool:
+    """Whether rows or changes stay unseen until they are compacted, or the table wants every commit compacted."""
     options = store.options
     waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
     return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))

@@ -3,7 +3,7 @@
     PendingUnit                                                   some pending files of a partition, in their order
     units_pending(store, snapshot, partitions, parallelism)       all that is pending, from metadata only
     place_rows(store, unit) -> list[CommitMessage]                one task's work
-    place_pending(store, wanted, parallelism, run) -> Snapshot | None    all of it, planned anew where others came first
+    place_pending(store, plan, run) -> Snapshot | None            all of it, by partition, again where others came first
 
 The rows of a unit get the sequence numbers that follow those of the bucket and of the pending rows before them, so
 units need no order among each other. The merge of what they write is `ops.compact.bucket`'s affair, as after any write.
@@ -13,7 +13,7 @@ Spec: docs/spec/postpone.md#compaction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -24,15 +24,18 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.buckets.postpone import buckets_for_compaction, ordered_by_partition, real_totals
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.commit.outcome import Attempt, Attempts
-from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.commit.outcome import Outcome
+from bucketlake.ops.commit.partial import Partly
+from bucketlake.ops.compact.job import Group, Job, run_job
+from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.scan.partition_choice import both
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.prepare import new_commit_user, sequence_floor
+from bucketlake.ops.write.prepare import sequence_floor
 from bucketlake.ops.write.write import write_batches
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import KIND_FIELD
@@ -64,9 +67,10 @@ class PendingUnit:
         """Bytes of the files' rows that the unit writes, about."""
         return sum(file.file_size for file in self.files) // self.share[1]
 
-
-RunPending = Callable[[Store, Sequence[PendingUnit]], list[CommitMessage]]
-"""Places units and gives their messages; where it raises, the files that it wrote are gone."""
+    @property
+    def row_count(self) -> int:
+        """Rows that the unit writes, about."""
+        return sum(file.row_count for file in self.files) // self.share[1]
 
 
 def units_pending(
@@ -150,31 +154,45 @@ def _rows(store: Store, unit: PendingUnit) -> Iterator[pa.RecordBatch]:
             yield rows
 
 
-def settle_here(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
-    """Place units in this process, several at a time. On an error the files of all units are removed."""
-    return run_units(store, units, place_rows)
+@dataclass(frozen=True)
+class PendingPlan:
+    """What placing pending rows does, as a job: the units of a partition are committed together, since they take away
+    its pending files. `parallelism`: tasks that run at once."""
+
+    partitions: PartitionFilter | None = None
+    parallelism: int = 1
+    work: Work = place_rows
+    whole: bool = True
+
+    def units(self, store: Store, base: Snapshot, only: frozenset[bytes] | None) -> list[PendingUnit]:
+        """See Plan."""
+        wanted = self.partitions if only is None else both(self.partitions, only.__contains__)
+        return units_pending(store, base, wanted, self.parallelism)
+
+    def place(self, unit: PendingUnit) -> bytes:
+        """See Plan: its partition."""
+        return unit.partition
+
+    def group(self, unit: PendingUnit) -> bytes:
+        """See Plan: its partition."""
+        return unit.partition
+
+    def publish(self, store: Store, user: str, groups: Sequence[Group], outcome: Outcome) -> Partly:
+        """See Plan."""
+        messages = [message for group in groups for message in group.messages]
+        gone = _removals([unit for group in groups for unit in group.units])
+        return Partly(Commit(store, user).move([*messages, *gone], outcome=outcome))
 
 
-def place_pending(
-    store: Store, partitions: PartitionFilter | None = None, parallelism: int = 1, run: RunPending = settle_here
-) -> Snapshot | None:
-    """Move what is pending now into real buckets and commit it; the COMPACT snapshot, None where nothing is pending.
+def place_pending(store: Store, plan: PendingPlan | None = None, run: Runner = here) -> Snapshot | None:
+    """Move what is pending now into real buckets and commit it, in parts as partitions are finished; the newest COMPACT
+    snapshot, None where nothing is pending.
 
     Takes away exactly the pending files that were read: what others commit meanwhile stays pending. Where another
     compaction took them, or another commit gave a partition another bucket number, it is planned anew, a bounded
     number of times; then ConflictError.
     """
-    commit = Commit(store, new_commit_user(store))
-
-    def once(attempt: Attempt) -> Snapshot | None:
-        base = attempt.on(store.latest_snapshot())
-        units = [] if base is None else units_pending(store, base, partitions, parallelism)
-        if not units:
-            return None
-        messages = attempt.made(run(store, units))
-        return commit.move([*messages, *_removals(units)], outcome=attempt.outcome)
-
-    return Attempts(store, commit.abort).run(once)
+    return run_job(Job.of(store, plan or PendingPlan(), "place pending rows"), run)
 
 
 def _removals(units: Sequence[PendingUnit]) -> list[CommitMessage]:

@@ -195,14 +195,22 @@ class CrossPartitionAssigner(Assigner):
         groups = np.empty(len(partitions), np.int64)
         for number in np.unique(partitions).tolist():
             partition = self._partitions.places[number][0]
-            rows = np.flatnonzero(partitions == number)
+            arrived = np.flatnonzero(partitions == number)
             counts = self._counts_of(partition)
-            shares = fill(counts, len(rows), self.rule, self.task.task % self.rule.assigners)
-            numbers = [self._group(partition, bucket) for bucket in shares]
-            groups[rows] = np.repeat(np.array(numbers, np.int64), list(shares.values()))
-            for bucket, count in shares.items():
-                counts[bucket] = counts.get(bucket, 0) + count
+            owners = self._owners()
+            for place, owner in enumerate(owners):
+                rows = arrived[place :: len(owners)]
+                shares = fill(counts, len(rows), self.rule, owner)
+                numbers = [self._group(partition, bucket) for bucket in shares]
+                groups[rows] = np.repeat(np.array(numbers, np.int64), list(shares.values()))
+                for bucket, count in shares.items():
+                    counts[bucket] = counts.get(bucket, 0) + count
         return groups
+
+    def _owners(self) -> Sequence[int]:
+        """The assigners that this task is: one, and the driver all, which deals its keys out to them."""
+        last = self.task.task == self.task.tasks - 1
+        return range(self.rule.assigners) if last else (self.task.task % self.rule.assigners,)
 
     def _leave(self, groups: Groups) -> None:
         for number, count in zip(*np.unique(groups, return_counts=True), strict=True):

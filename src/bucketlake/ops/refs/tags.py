@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
+from bucketlake.ops.refs.success import mark_tag, unmark_tag
 from bucketlake.ops.table.store import Store
 
 __all__ = [
@@ -104,6 +105,7 @@ def create_tag(
         if not store.env.storage.put_if_absent(path, _tagged(store, source, lifetime)):
             continue
         if _is_held(store, source, name):
+            mark_tag(store, name)
             return True
         store.env.storage.delete(path)  # its snapshot expired before the tag was there
     raise NotFoundError(
@@ -126,6 +128,7 @@ def replace_tag(store: Store, name: str, snapshot_id: int | None = None, lifetim
         if _is_held(store, source, name) or _same(source, before):
             if not _same(source, before):
                 _discard(store, before)
+            mark_tag(store, name)
             return
         store.env.storage.write(path, encode_snapshot(before))
     raise NotFoundError(
@@ -197,6 +200,7 @@ def delete_tag(store: Store, name: str) -> bool:
     if tag is None:
         return False
     store.env.storage.delete(path)
+    unmark_tag(store, name)
     _discard(store, tag)
     return True
 

@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.refs.success import mark_tag, unmark_tag
 from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags, replace_tag
 from bucketlake.ops.table.auto_tags import previous_tag_time, tag_name, tag_period, tag_time
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
@@ -23,11 +22,13 @@ MODE = "tag.automatic-creation"
 BATCH_PREFIX = "batch-write-"
 
 
-def tag_commit(store: Store, upkeep: bool) -> None:
-    """What a commit does about tags. `upkeep`: it is this writer's to look after the table."""
+def tag_commit(store: Store, upkeep: bool, write: bool = True) -> None:
+    """What a commit does about tags. `upkeep`: it is this writer's to look after the table; `write`: rows were written,
+    or changed."""
     mode = store.options.get(MODE)
     if mode == "batch":
-        tag_batch(store)
+        if write:
+            tag_batch(store)
     elif mode != "none" and upkeep:
         run_auto_tags(store)
     if upkeep:
@@ -48,10 +49,7 @@ def drop_old_tags(store: Store) -> list[str]:
     """Unless `tag.time-expire-enabled` is false, drop all tags whose life is over; their names."""
     if not store.options.get("tag.time-expire-enabled"):
         return []
-    gone = expire_tags(store)
-    for name in gone:
-        unmark_tag(store, name)
-    return gone
+    return expire_tags(store)
 
 
 def _tag_periods(store: Store, delay: timedelta) -> None:
@@ -86,7 +84,6 @@ def _tag(store: Store, name: str, snapshot: Snapshot) -> bool:
         create_tag(store, name, snapshot.id, store.options.get("tag.default-time-retained"), if_absent=True)
     except NotFoundError:
         return False
-    mark_tag(store, name)
     return True
 
 
@@ -97,7 +94,6 @@ def _keep_newest(store: Store) -> None:
     tags = [(tag.id, name) for name, tag in store.tags().items() if tag_time(name, store.options) is not None]
     for _, name in sorted(tags)[: max(len(tags) - most, 0)]:
         delete_tag(store, name)
-        unmark_tag(store, name)
 
 
 def _time_of(store: Store, snapshot: Snapshot) -> datetime | None:
@@ -140,14 +136,12 @@ def tag_batch(store: Store) -> None:
     lifetime = store.options.get("tag.default-time-retained")
     if not create_tag(store, name, newest.id, lifetime, if_absent=True):
         replace_tag(store, name, newest.id, lifetime)
-    mark_tag(store, name)
     most = store.options.get("tag.num-retained-max")
     if most is None:
         return
     tags = [(tag.id, _written(store, name), name) for name, tag in store.tags().items()]
     for _, _, old in sorted(tags)[: max(len(tags) - most, 0)]:
         delete_tag(store, old)
-        unmark_tag(store, old)
 
 
 def _written(store: Store, name: str) -> int:

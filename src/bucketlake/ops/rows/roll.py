@@ -21,6 +21,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStat
 from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.lazy import pc
+from bucketlake.ops.progress import refuse_stopped
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
@@ -113,6 +114,7 @@ class Roller:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows, closing and opening files as they fill."""
+        refuse_stopped()
         start = 0
         while start < batch.num_rows:
             current = self._current()

@@ -1,6 +1,7 @@
 """Planning an incremental read, of what came between two snapshots: splits of changes, or of two states to compare.
 
     plan_read(store, scan) -> Plan          the plan of any batch read; one snapshot's is `ops.scan.scan.plan`
+    difference(store, before, after)        the splits of what differs between two snapshots
 
 Delta and changelog splits hold whole files whose rows count as they are, with their kinds, oldest first. Diff splits
 hold two lists of files, those that only the newer and those that only the older snapshot has.
@@ -35,7 +36,7 @@ from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
-__all__ = ["plan_read"]
+__all__ = ["difference", "plan_read"]
 
 
 def plan_read(store: Store, scan: Scan | None = None) -> Plan:
@@ -141,6 +142,13 @@ class _Side:
 
     def split(self, store: Store, group: Section, raw: bool) -> Split:
         return split_of(store, self.snapshot.id, group, raw, self.vectors)
+
+
+def difference(store: Store, before: Snapshot, after: Snapshot) -> tuple[Split, ...]:
+    """What differs between two snapshots, as reads in mode diff have it."""
+    wanted, pruner = replace(entry_filter(store, Scan()), min_level=0), Pruner(store, None)
+    old, new = (_Side.of(store, snapshot, wanted, pruner) for snapshot in (before, after))
+    return _diff(store, old, new, pruner).splits
 
 
 def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:

@@ -50,7 +50,9 @@ def by_specs(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFi
         raise InvalidError(_NEEDS_PARTITIONS)
     strangers = sorted({name for spec in specs for name in spec} - set(keys))
     if strangers:
-        raise InvalidError(f"Partition keys {strangers} are invalid. Available partition keys are {list(keys)}")
+        raise InvalidError(
+            f"Partition keys [{', '.join(strangers)}] are invalid. Available partition keys are [{', '.join(keys)}]"
+        )
     return spec_filter(store, [{name: _typed(store, name, value) for name, value in spec.items()} for spec in specs])
 
 

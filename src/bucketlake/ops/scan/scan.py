@@ -27,6 +27,7 @@ from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 ENOUGH_ROWS = 10_000  # for an average
+READ_TOGETHER = 16  # manifests
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,19 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
 
     Raises CorruptError where a delete has no add, or a file is added twice.
     """
-    folded = fold(_read(store, store.data_manifests(snapshot), wanted)).values()
+    return _live(snapshot, _read(store, store.data_manifests(snapshot), wanted))
+
+
+def chosen_entries(store: Store, snapshot: Snapshot, chosen: Callable[[ManifestEntry], bool]) -> list[ManifestEntry]:
+    """As `live_entries`, the files that `chosen` is true for, whether an entry adds or deletes: manifests are read a
+    few at a time, and nothing else is kept in memory."""
+    manifests = store.data_manifests(snapshot)
+    parts = (manifests[start : start + READ_TOGETHER] for start in range(0, len(manifests), READ_TOGETHER))
+    return _live(snapshot, (e for part in parts for read in store.manifests(part) for e in read if chosen(e)))
+
+
+def _live(snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    folded = fold(entries).values()
     dangling = next((entry for entry in folded if entry.kind == FileKind.DELETE), None)
     if dangling is not None:
         raise CorruptError(

@@ -19,11 +19,15 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.clean.partitions import worth_compacting
 from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.compact import append_compact, maintain, postpone_compact
-from bucketlake.ops.compact.append_compact import AppendUnit, compact_files
-from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket
-from bucketlake.ops.compact.postpone_compact import PendingUnit, place_rows
+from bucketlake.ops.compact import append_compact, maintain
+from bucketlake.ops.compact.append_compact import AppendUnit, rewritten
+from bucketlake.ops.compact.bucket import CompactUnit
+from bucketlake.ops.compact.compaction import Compaction, compaction_job, parse_buckets
+from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.maintain import compacted
+from bucketlake.ops.compact.postpone_compact import PendingPlan, PendingUnit, place_rows
 from bucketlake.ops.compact.reindex import Action, Done, Reindexed, reindex, run_here
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale import rescale as rescaling
 from bucketlake.ops.rewrite.rebucket import MoveUnit, move
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
@@ -36,21 +40,22 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, roomy, run_tasks, spread, unpickled
+from bucketlake.spark.maintain import jobs
+from bucketlake.spark.maintain.jobs import runner
 from bucketlake.spark.maintain.orphans import run_each
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
 
-DRIVER_BYTES = 16 << 20  # what the driver compacts by itself
-Unit = CompactUnit | AppendUnit | MoveUnit | PendingUnit
+Unit = CompactUnit | AppendUnit | MoveUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
     """How `ops.compact.maintain` compacts buckets of primary-key tables with this session."""
 
     def run(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+        if sum(unit.size for unit in units) <= jobs.DRIVER_BYTES:
             return maintain.compact_here(store, units)
         return _in_tasks(spark, store, units)
 
@@ -61,19 +66,8 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
     """How `ops.compact.append_compact` rewrites files with this session."""
 
     def run(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+        if sum(unit.size for unit in units) <= jobs.DRIVER_BYTES:
             return append_compact.merge_here(store, units)
-        return _in_tasks(spark, store, units)
-
-    return run
-
-
-def run_pending(spark: SparkSession) -> postpone_compact.RunPending:
-    """How `ops.compact.postpone_compact` places pending rows with this session."""
-
-    def run(store: Store, units: Sequence[PendingUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= DRIVER_BYTES:
-            return postpone_compact.settle_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -83,7 +77,7 @@ def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], li
     """How `ops.rescale.rescale` moves rows with this session."""
 
     def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= DRIVER_BYTES:
+        if sum(unit.size for unit in units) <= jobs.DRIVER_BYTES:
             return rescaling.move_here(store, units)
         return _in_tasks(spark, store, units)
 
@@ -117,12 +111,9 @@ class CompactStage:
 
 def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
     """What becomes of one unit of any kind."""
-    if isinstance(unit, PendingUnit):
-        return place_rows(roomy(store), unit)
     if isinstance(unit, MoveUnit):
         return move(store, unit)
-    message = compact_files(store, unit) if isinstance(unit, AppendUnit) else compact_bucket(store, unit)
-    return [] if message is None else [message]
+    return rewritten(store, unit) if isinstance(unit, AppendUnit) else compacted(store, unit)
 
 
 def _in_tasks(spark: SparkSession, store: Store, units: Sequence[Unit]) -> list[CommitMessage]:
@@ -153,30 +144,53 @@ def after_write(
 class Request:
     """What to compact. `partitions`: text as procedures take it, or specs; `where`: a condition over partition columns,
     not both. `full`: all into one run, else what the table's policy picks. `idle`: only partitions that no file came to
-    for so long, such as "1 d"."""
+    for so long, such as "1 d". `buckets`: of these numbers only, such as "0-3,7"."""
 
     partitions: str | Sequence[Mapping[str, Any]] | None = None
     where: str | Predicate | None = None
     full: bool = True
     idle: str | None = None
+    buckets: str | None = None
 
 
-def compact(spark: SparkSession, table: Table, request: Request) -> Snapshot | None:
+def compact(
+    spark: SparkSession, table: Table, request: Request, on_progress: OnProgress | None = None
+) -> Snapshot | None:
     """Compact a table; the COMPACT snapshot, None where there was nothing to do. `write-only` does not matter.
 
-    Errors: InvalidError (partitions, condition), UnsupportedError, ConflictError.
+    Errors: InvalidError (partitions, condition, buckets), UnsupportedError, ConflictError.
     """
+    job, placed = prepared(spark, table, request, on_progress)
+    return after_commit(job.store, run_job(job, runner(spark)) or placed, dedicated=True)
+
+
+def prepared(
+    spark: SparkSession, table: Table, request: Request, on_progress: OnProgress | None = None
+) -> tuple[Job, Snapshot | None]:
+    """The compaction that a request means, to be run; what comes before it is done: the snapshot of that, if any."""
     store = table.for_writing().store
     wanted = both(_filter(spark, store, request), worth_compacting(store))
-    if not store.schema.primary_keys:
-        done = append_compact.compact_append(store, request.full, wanted, run_append(spark))
-    else:
-        if store.schema.bucket_mode is BucketMode.POSTPONE:
-            placed = postpone_compact.place_pending(store, wanted, parallelism(spark), run_pending(spark))
-        else:
-            placed = rescaling.rescale_due(store, wanted, run_rescale(spark))
-        done = maintain.compact(store, maintain.Wanted(request.full, wanted), run_units(spark)) or placed
-    return after_commit(store, done, dedicated=True)
+    buckets = None
+    if request.buckets is not None:
+        fixed = store.schema.bucket_mode is BucketMode.FIXED
+        buckets = parse_buckets(request.buckets, store.schema.bucket) if fixed else frozenset({0})
+    job = compaction_job(store, Compaction(request.full, wanted, buckets), on_progress)
+    return job, _placed(spark, store, wanted, on_progress)
+
+
+def _placed(
+    spark: SparkSession, store: Store, wanted: PartitionFilter | None, on_progress: OnProgress | None
+) -> Snapshot | None:
+    """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets."""
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        plan = PendingPlan(wanted, parallelism(spark), place_roomily)
+        return run_job(Job.of(store, plan, "place pending rows", on_progress), runner(spark))
+    return rescaling.rescale_due(store, wanted, run_rescale(spark)) if store.schema.primary_keys else None
+
+
+def place_roomily(store: Store, unit: PendingUnit) -> list[CommitMessage]:
+    """`place_rows` in a buffer as large as the task's machine allows."""
+    return place_rows(roomy(store), unit)
 
 
 def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
@@ -204,6 +218,11 @@ def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFil
     return wanted
 
 
+def partition_filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:
+    """The partitions that a request is about, None for all. InvalidError for what names none."""
+    return _filter(spark, store, request)
+
+
 def rewrite_file_index(spark: SparkSession, table: Table, where: str | Predicate | None) -> Reindexed:
     """Build the file indexes that a table's options ask for, of all partitions or of those that a condition chooses."""
     store = table.for_writing().store
@@ -214,7 +233,7 @@ def run_indexing(spark: SparkSession) -> Callable[[Action, Sequence[ManifestEntr
     """How `ops.compact.reindex` indexes files with this session."""
 
     def run(action: Action, entries: Sequence[ManifestEntry]) -> list[Done]:
-        small = sum(entry.file.file_size for entry in entries) <= DRIVER_BYTES
+        small = sum(entry.file.file_size for entry in entries) <= jobs.DRIVER_BYTES
         return run_here(action, entries) if small else run_each(spark)(action, entries)
 
     return run

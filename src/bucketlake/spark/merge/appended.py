@@ -15,7 +15,7 @@ from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Means, Touched, change_rows, path_of
 from bucketlake.ops.change.row_conflicts import MergeRead
-from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
@@ -59,7 +59,7 @@ class AppendedMerge:
         inserting = bool(self.merge.of(Side.NOT_MATCHED))
         means = Means(find, self._write, rewriter(self.spark), anew=True, check=check if inserting else None)
         store = self.table.store
-        return after_commit(store, change_rows(store, prune, means, "MERGE"))
+        return after_change(store, change_rows(store, prune, means, "MERGE"))
 
     def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
         files = live(store, splits)

@@ -107,6 +107,11 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     return _shown(spark, table, need, _plan(table, selection, need))
 
 
+def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
+    """All live rows of the splits of a plan, in the table's columns."""
+    return _frame(spark, _Scan(store, tuple(store.schema.field_names), None), found)
+
+
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:
     found = table.scanned(need.predicate, selection)
     if need.limit is not None and need.predicate is None and table.view is None:

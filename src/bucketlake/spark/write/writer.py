@@ -20,8 +20,11 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import Read
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
+from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
@@ -33,6 +36,7 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import conform, field_types, spark_type
 from bucketlake.spark.write import tasks
+from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -57,6 +61,8 @@ class WriteRequest:
     local: bool = False  # the rows stand in the plan itself: they are few, and the driver may write them
     dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
     evolves: bool = False  # columns were matched by name: option write.merge-schema may add some to the table
+    batch: BatchName | None = None  # of a stream: written under this name, once
+    later: Callable[[Callable[[], object]], None] | None = None  # takes what follows the commit, to be called later
     before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
 
     def tell(self, step: str) -> None:
@@ -106,7 +112,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         table = evolved(table, filled, rules, extra)
     store = table.store
     rows = conform(filled, store.schema.fields, extra, rules)
-    user = new_commit_user(store)
+    user = new_commit_user(store) if request.batch is None else request.batch.query
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
     template = on_newest(store, lambda: prepared(store.latest_snapshot()))
@@ -125,14 +131,25 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     mode = request.mode
     if mode == "overwrite" and request.dynamic is not None:
         mode = "overwrite dynamic" if request.dynamic else "overwrite static"
-    snapshot = table.commit(messages, user, mode, request.partition, request.operation, request.read)
+    snapshot = table.commit(messages, request.batch or user, mode, request.partition, request.operation, request.read)
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:
         return None
+    if request.later is not None:
+        made = snapshot
+        request.later(lambda: _upkeep(spark, store, made, messages, request))
+        return snapshot
+    return _upkeep(spark, store, snapshot, messages, request)
+
+
+def _upkeep(
+    spark: SparkSession, store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], request: WriteRequest
+) -> Snapshot | None:
+    """What follows a commit: compaction, tags, expiry; the newest snapshot that it made."""
     compacted = after_write(spark, store, snapshot, messages)
     if compacted is not None:
         request.tell(f"compacted, snapshot {compacted.id}")
-    return after_commit(store, compacted or snapshot)
+    return after_commit(store, compacted or snapshot, wrote=messages)
 
 
 def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
@@ -149,7 +166,12 @@ def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] =
 def _written(
     spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, request: WriteRequest
 ) -> list[CommitMessage]:
-    overwrite = request.mode == "overwrite"
+    overwrite, order = request.mode == "overwrite", write_order(store.schema, store.options)
+    if order is not None and request.local:
+        given = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
+    if order is not None:
+        return write_in_order(spark, store, rows, template, order)
     if request.local:
         batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:

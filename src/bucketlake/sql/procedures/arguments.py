@@ -5,10 +5,11 @@ Spec: docs/procedures.md
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures.registry import Arguments
+from bucketlake.sql.procedures.registry import PAIRS, Arguments
 from bucketlake.sql.text import names
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def parse_options(text: str) -> dict[str, str]:
     return found
 
 
+def pairs_of(text: str) -> dict[str, str]:
+    """An argument of the kind `map`; InvalidError for what is no `key=value`."""
+    found = {}
+    for pair in filter(None, text.split(PAIRS)):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidError("not an option", text=pair, remedy="write map('key', 'value')")
+        found[key.strip()] = value
+    return found
+
+
 def whole_number(given: Arguments, name: str) -> int | None:
     """An argument as a whole number, None if it is absent; InvalidError for anything else."""
     text = given.get(name)
@@ -54,3 +66,11 @@ def flag(given: Arguments, name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidError("neither true nor false", argument=name, value=text)
     return text == "true"
+
+
+def pattern(given: Arguments, name: str, usual: str) -> re.Pattern[str]:
+    """An argument as a regular expression, `usual` where it is absent; InvalidError for anything else."""
+    try:
+        return re.compile(given.get(name, usual))
+    except re.error as error:
+        raise InvalidError("not a regular expression", argument=name, text=given[name], reason=str(error)) from error

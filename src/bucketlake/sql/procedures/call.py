@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.procedures.catalogue import find_procedure
-from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure
+from bucketlake.sql.procedures.registry import PAIRS, Argument, Arguments, Procedure
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -92,7 +92,7 @@ def _value(cursor: Cursor) -> str | None:
         cursor.fail("expected a value; texts stand in single quotes")
     if cursor.accept("MAP"):
         texts = cursor.bracketed(cursor.literal, empty=True)
-        return ",".join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
+        return PAIRS.join(f"{key}={value}" for key, value in zip(texts[::2], texts[1::2], strict=False))
     text = cursor.literal()
     last = cursor.tokens[cursor.at - 1]
     while last.kind == "number" and (more := cursor.peek()) is not None and more.start == last.start:
@@ -164,4 +164,4 @@ def _checked(argument: Argument, value: str) -> str:
         if text.lower() not in ("true", "false"):
             raise InvalidError("neither true nor false", argument=argument.name, value=value)
         return text.lower()
-    return value
+    return value if argument.kind == "map" else value.replace(PAIRS, ",")

@@ -6,14 +6,32 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.sql.procedures import branches, buckets, compact, expiry, files, later, rollback, tags, upkeep
+from bucketlake.sql.procedures import (
+    branches,
+    buckets,
+    clone,
+    compact,
+    compact_database,
+    expiry,
+    files,
+    health,
+    later,
+    migrate,
+    rewrite,
+    rollback,
+    tags,
+    upkeep,
+)
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 _LISTS = "procedure string, arguments string, description string, state string"
-_ROOMS = (compact, buckets, expiry, files, upkeep, tags, branches, rollback, later)
+_ROOMS = (
+    *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
+    *(health, migrate, clone, rewrite, later),
+)
 
 
 def find_procedure(name: str) -> Procedure:

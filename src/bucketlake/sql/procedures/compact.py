@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError
 from bucketlake.options.options import parse_duration
 from bucketlake.sql.procedures.arguments import parse_options, table_of
 from bucketlake.sql.procedures.registry import (
@@ -25,15 +25,11 @@ from bucketlake.sql.procedures.registry import (
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_ORDERS = ("order", "zorder", "hilbert")
-
 
 def _check_compact(given: Arguments) -> None:
     strategy, order = given.get("compact_strategy", "full").lower(), given.get("order_strategy", "none").lower()
     if strategy not in ("full", "minor"):
         raise InvalidError(f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured.")
-    if order not in ("none", *_ORDERS):
-        raise InvalidError("unknown order_strategy", order_strategy=order, known=["none", *_ORDERS])
     if order == "none" and "order_by" in given:
         raise InvalidError('order_strategy "none" cannot work with order_by columns.')
     if order != "none" and "partition_idle_time" in given:
@@ -43,19 +39,20 @@ def _check_compact(given: Arguments) -> None:
     if "partition_idle_time" in given:
         parse_duration(given["partition_idle_time"])
     parse_options(given.get("options", ""))
-    if "buckets" in given:
-        raise UnsupportedError("sys.compact of chosen buckets is not supported yet", buckets=given["buckets"])
+    if order != "none" and "buckets" in given:
+        raise InvalidError("Specifying buckets is not supported for sort compact.", buckets=given["buckets"])
 
 
 def _compact(lake: Lake, given: Arguments) -> Rows:
-    order = given.get("order_strategy", "none").lower()
-    if order != "none":
-        raise UnsupportedError(f"sys.compact with order_strategy '{order}' is not supported yet", table=given["table"])
+    strategy = given.get("compact_strategy")
     table_of(lake, given).with_options(parse_options(given.get("options", ""))).compact(
         partitions=given.get("partitions"),
         where=given.get("where"),
-        full=given.get("compact_strategy", "full").lower() == "full",
+        full=None if strategy is None else strategy.lower() == "full",
         idle=given.get("partition_idle_time"),
+        buckets=given.get("buckets"),
+        order_by=given.get("order_by"),
+        order_strategy=given.get("order_strategy", "none"),
     )
     return DONE
 
@@ -67,13 +64,17 @@ PROCEDURES = (
         (
             TABLE,
             PARTITIONS,
-            Argument("compact_strategy", "`full`: all files; `minor`: what the table's policy picks", default="full"),
-            Argument("order_strategy", "`none`; `order`, `zorder` and `hilbert` are refused", default="none"),
-            Argument("order_by", "columns of the order"),
+            Argument(
+                "compact_strategy",
+                "`full`: all files; `minor`: what the table's policy picks; by default `full`, and `minor` with "
+                "`clustering.incremental`",
+            ),
+            Argument("order_strategy", "rows of append tables in `order`, `zorder` or `hilbert`", default="none"),
+            Argument("order_by", "columns of the order, comma between them"),
             WHERE,
             OPTIONS,
             Argument("partition_idle_time", "only partitions that no file came to for so long, such as `1 d`"),
-            Argument("buckets", "refused: chosen buckets"),
+            Argument("buckets", "of a table with a fixed number of buckets, these: `0-3,7`"),
         ),
         _compact,
         check=_check_compact,

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.compact.reindex import reindex
+from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
 from bucketlake.predicate.parse import parse_where
+from bucketlake.spark.maintain.compaction import run_indexing
 from bucketlake.spark.write import writer
 from bucketlake.sql.procedures.arguments import table_name, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
@@ -20,8 +22,20 @@ if TYPE_CHECKING:
 _PLACES = ("path", "branch")  # options that say where a table lies
 
 
+def _check_index(given: Arguments) -> None:
+    if "partitions" in given and "where" in given:
+        raise InvalidError("partitions and where cannot be used together.")
+    parse_specs(given.get("partitions", ""))
+
+
 def _rewrite_index(lake: Lake, given: Arguments) -> Rows:
-    done = table_of(lake, given).rewrite_file_index(given.get("where"))
+    table = table_of(lake, given)
+    if "partitions" in given:
+        store = table.table.for_writing().store
+        chosen = chosen_partitions(store, parse_specs(given["partitions"]), None)
+        done = reindex(store, chosen, run_indexing(lake.spark))
+    else:
+        done = table.rewrite_file_index(given.get("where"))
     return [(done.partitions, done.files)]
 
 
@@ -84,8 +98,14 @@ PROCEDURES = (
     Procedure(
         "rewrite_file_index",
         "Builds the file indexes that the table's options ask for on files that are there.",
-        (TABLE, Argument("where", "a condition over partition columns")),
+        (
+            TABLE,
+            Argument("where", "a condition over partition columns"),
+            Argument("partitions", "specs of partitions: `dt=a,hh=1;dt=b`", engine="flink"),
+        ),
         _rewrite_index,
         "written_partitions int not null, written_indexes int not null",
+        _check_index,
+        flink=("table", "partitions"),
     ),
 )

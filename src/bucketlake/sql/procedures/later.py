@@ -6,7 +6,6 @@ from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE
 
 _METASTORE = "the catalog is a file system: it holds no {}"
 _FEATURE = "tables with {} are not supported"
-_HIVE = "it reads a Hive metastore, which this package does not"
 _FUNCTION = Argument("function", "the function", required=True)
 _VIEW = Argument("view", "the view", required=True)
 _COLUMN = Argument("index_column", "the column", required=True)
@@ -41,9 +40,6 @@ PROCEDURES = (
         "Changes a dialect of a view.",
         (_VIEW, Argument("action", "", required=True), *_named("engine", "query")),
         _METASTORE.format("views"),
-    ),
-    _later(
-        "clone", "Clones tables.", _named("database", "table", "catalog_conf"), "sys.copy copies one table", "Flink"
     ),
     _later(
         "compact_chain_table",
@@ -86,36 +82,14 @@ PROCEDURES = (
         _FEATURE.format("data-evolution"),
     ),
     _later("merge_into", "Merges rows.", _named("table"), "the statement MERGE INTO does it", "Flink"),
-    _later(
-        "migrate_database",
-        "Makes Paimon tables of a Hive database.",
-        (
-            *_named("source_type", "database", "options", required=2),
-            Argument("options_map", "", "map"),
-            Argument("parallelism", "", "int"),
-        ),
-        _HIVE,
-    ),
-    _later(
-        "migrate_table",
-        "Makes a Paimon table of a Hive table.",
-        (
-            *_named("source_type", "table", "options", required=2),
-            Argument("delete_origin", "", "boolean"),
-            Argument("target_table", ""),
-            Argument("options_map", "", "map"),
-            Argument("parallelism", "", "int"),
-        ),
-        _HIVE,
-    ),
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
     _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _FEATURE.format("data-evolution")),
     _later(
-        "remove_unexisting_manifests",
-        "Takes manifests that are gone out of the newest snapshot.",
+        "refresh_object_table",
+        "Lists the objects of an object table anew.",
         (TABLE,),
-        "what a lost manifest told cannot be told from what is left; roll back to a snapshot that is whole",
-        "Flink",
+        "tables of type object-table are not supported",
+        "Spark, Flink of earlier releases",
     ),
     _later(
         "repair",

@@ -14,13 +14,14 @@ Arguments = Mapping[str, str]  # those that are given and not empty, as texts of
 Rows = Sequence[tuple[Any, ...]]
 Run = Callable[["Lake", Arguments], Rows]
 DONE: Rows = [(True,)]
+PAIRS = "\x1f"  # between the pairs of a map: their values may hold commas
 RESULT = "result boolean"  # the columns of those that only say that they did it
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter. `kind`: string, boolean, int, bigint or map; `engine`: "flink" for one that Spark's procedure has
-    not, "" for all others."""
+    """One parameter. `kind`: string, boolean, int, bigint or map (`key=value` with `PAIRS` between them); `engine`:
+    "flink" for one that Spark's procedure has not, "" for all others; `alias`: what Flink calls it."""
 
     name: str
     doc: str
@@ -28,6 +29,7 @@ class Argument:
     required: bool = False
     default: str | None = None
     engine: str = ""
+    alias: str = ""
 
     @property
     def key(self) -> str:
@@ -69,7 +71,8 @@ class Procedure:
     def argument(self, name: str) -> Argument | None:
         """The parameter of a name, in either engine's spelling."""
         key = argument_key(name)
-        return next((argument for argument in self.arguments if argument.key == key), None)
+        found = next((argument for argument in self.arguments if argument.key == key), None)
+        return found or next((a for a in self.arguments if a.alias and argument_key(a.alias) == key), None)
 
 
 TABLE = Argument("table", "the table, or a branch of it: `db.t$branch_b`", required=True)

@@ -1,16 +1,13 @@
-"""CALL sys.* for what is old, done, lost or read by others: partitions, consumers, files, manifests, databases."""
+"""CALL sys.* for what is old, done, lost or read by others: partitions, consumers, files, manifests."""
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.options.options import parse_duration
-from bucketlake.sql.procedures.arguments import flag, parse_options, table_of, whole_number
+from bucketlake.sql.procedures.arguments import flag, parse_options, pattern, table_of, whole_number
 from bucketlake.sql.procedures.registry import DONE, OPTIONS, TABLE, Argument, Arguments, Procedure, Rows
 
 if TYPE_CHECKING:
@@ -68,7 +65,7 @@ def _reset_consumer(lake: Lake, given: Arguments) -> Rows:
 
 def _check_consumers(given: Arguments) -> None:
     for name in ("includingConsumers", "excludingConsumers"):
-        _pattern(given, name, ".*")
+        pattern(given, name, ".*")
 
 
 def _clear_consumers(lake: Lake, given: Arguments) -> Rows:
@@ -84,6 +81,13 @@ def _purge(lake: Lake, given: Arguments) -> Rows:
     return [("Success",)]
 
 
+_SORTING = {
+    "manifest_sort_enabled": "manifest-sort.enabled",
+    "manifest_sort_partition_field": "manifest-sort.partition-field",
+    "manifest_sort_max_rewrite_size": "manifest-sort.max-rewrite-size",
+}
+
+
 def _check_manifests(given: Arguments) -> None:
     parse_options(given.get("options", ""))
     for name in ("dry_run", "manifest_sort_enabled"):
@@ -91,10 +95,10 @@ def _check_manifests(given: Arguments) -> None:
 
 
 def _compact_manifest(lake: Lake, given: Arguments) -> Rows:
-    """Sorting manifests is a hint that changes no rows: it is taken without effect."""
-    table = table_of(lake, given)
+    sorting = {key: given[name] for name, key in _SORTING.items() if name in given}
+    table = table_of(lake, given).with_options({**parse_options(given.get("options", "")), **sorting})
     if not flag(given, "dry_run"):
-        table.with_options(parse_options(given.get("options", ""))).compact_manifests()
+        table.compact_manifests()
     return DONE
 
 
@@ -104,44 +108,14 @@ def _remove_missing(lake: Lake, given: Arguments) -> Rows:
     return [(path,) for path in gone]
 
 
+def _remove_missing_manifests(lake: Lake, given: Arguments) -> Rows:
+    table_of(lake, given).remove_unexisting_manifests()
+    return [("Success",)]
+
+
 def _repair_earliest(lake: Lake, given: Arguments) -> Rows:
     following = whole_number(given, "snapshot_id") or 0
     return [(table_of(lake, given).repair_earliest_snapshot(following), following)]
-
-
-# ---------------------------------------------------------------------------------------------- databases
-
-
-def _check_patterns(given: Arguments) -> None:
-    for name in ("including_databases", "including_tables", "excluding_tables"):
-        _pattern(given, name, ".*")
-    parse_options(given.get("options", ""))
-
-
-def _pattern(given: Arguments, name: str, usual: str) -> re.Pattern[str]:
-    try:
-        return re.compile(given.get(name, usual))
-    except re.error as error:
-        raise InvalidError("not a regular expression", argument=name, text=given[name], reason=str(error)) from error
-
-
-def _compact_database(lake: Lake, given: Arguments) -> Rows:
-    databases, tables = _pattern(given, "including_databases", ".*"), _pattern(given, "including_tables", ".*")
-    excluded = _pattern(given, "excluding_tables", "(?!)")
-    done = failed = 0
-    for database in filter(databases.fullmatch, lake.catalog.list_databases()):
-        for name in lake.catalog.list_tables(database):
-            full = f"{database}.{name}"
-            if tables.fullmatch(full) is None or excluded.fullmatch(full) is not None:
-                continue
-            try:
-                table = lake.table(f"`{database}`.`{name}`")
-                table.with_options(parse_options(given.get("options", ""))).compact()
-                done += 1
-            except BucketlakeError as error:
-                failed += 1
-                warnings.warn(f"{full} was not compacted: {error}", stacklevel=2)
-    return [(f"Compact database finished. Success: {done}, Failed: {failed}",)]
 
 
 PROCEDURES = (
@@ -212,9 +186,9 @@ PROCEDURES = (
             TABLE,
             OPTIONS,
             Argument("dry_run", "do nothing", "boolean", default="false"),
-            Argument("manifest_sort_enabled", "a hint, without effect", "boolean"),
-            Argument("manifest_sort_partition_field", "a hint, without effect"),
-            Argument("manifest_sort_max_rewrite_size", "a hint, without effect"),
+            Argument("manifest_sort_enabled", "put entries in the order of a partition column", "boolean"),
+            Argument("manifest_sort_partition_field", "which one; the first if left out"),
+            Argument("manifest_sort_max_rewrite_size", "most bytes rewritten for the order alone", default="256 mb"),
         ),
         _compact_manifest,
         check=_check_manifests,
@@ -231,23 +205,19 @@ PROCEDURES = (
         "fileName string not null",
     ),
     Procedure(
+        "remove_unexisting_manifests",
+        "Takes manifests that something else has removed out of the newest snapshot. What they told of is lost, what "
+        "they deleted may be back: a snapshot that is whole is better.",
+        (Argument("table", TABLE.doc, required=True, alias="tableId"),),
+        _remove_missing_manifests,
+        "result string",
+        engines="Flink",
+    ),
+    Procedure(
         "repair_earliest_snapshot",
         "Lets the history begin with a snapshot that follows a gap.",
         (TABLE, Argument("snapshot_id", "the snapshot", "bigint", required=True)),
         _repair_earliest,
         "previous_earliest_snapshot_id bigint not null, current_earliest_snapshot_id bigint not null",
-    ),
-    Procedure(
-        "compact_database",
-        "Compacts tables of databases.",
-        (
-            Argument("including_databases", "a regular expression for whole names", default=".*"),
-            Argument("including_tables", "a regular expression for whole `db.table`", default=".*"),
-            Argument("excluding_tables", "a regular expression for `db.table` that are left out"),
-            OPTIONS,
-        ),
-        _compact_database,
-        "result string",
-        _check_patterns,
     ),
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import NotFoundError
 from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
 from bucketlake.sql.tables.create_table import OtherProvider, TableCreation
@@ -17,6 +18,8 @@ from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
+
+_SPARK_CATALOG = "spark_catalog"
 
 
 def create(cursor: Cursor) -> Statement | None:
@@ -163,19 +166,29 @@ class _Use:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         parts = self.parts
-        if len(parts) == 1 and parts[0].lower() in CATALOG_NAMES and not lake.catalog.database_exists(parts[0]):
-            lake.current_database = names.DEFAULT_DATABASE
+        first, bare = parts[0].lower(), len(parts) == 1 and not lake.catalog.database_exists(parts[0])
+        if (first == _SPARK_CATALOG and (bare or len(parts) == 2)) or (
+            lake.in_spark_catalog and first not in CATALOG_NAMES
+        ):
+            lake.spark.sql(f"USE {'.'.join(quoted(part) for part in parts)}")
+            lake.in_spark_catalog = True
+            return
+        if bare and first in CATALOG_NAMES:
+            lake.current_database, lake.in_spark_catalog = names.DEFAULT_DATABASE, False
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]
         if not lake.catalog.database_exists(database):
             raise NotFoundError(
                 "no such database", database=database, remedy="CREATE DATABASE first, or SHOW DATABASES"
             )
-        lake.current_database = database
+        lake.current_database, lake.in_spark_catalog = database, False
 
 
 def use(cursor: Cursor) -> Statement:
-    """USE [DATABASE | SCHEMA | NAMESPACE] db: a database of the lake."""
+    """USE [DATABASE | SCHEMA | NAMESPACE] db: a database of the lake; `spark_catalog[.db]`: names are Spark's own.
+
+    So they stay until a USE says `bucketlake` or `paimon`.
+    """
     cursor.expect("USE")
     if len(cursor.tokens) > 2:
         accept_database(cursor)

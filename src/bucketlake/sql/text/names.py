@@ -51,6 +51,13 @@ def parts_of(text: str) -> tuple[str, ...]:
 
 def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
     """The lake table that a statement is to create, change or write, whether or not it exists."""
+    if lake.in_spark_catalog and len(parts) < 3:
+        catalog = CATALOG_NAMES[0]
+        raise InvalidError(
+            "names are those of Spark's catalog now",
+            name=".".join(parts),
+            remedy=f"USE {catalog}.{lake.current_database} first, or name the table {catalog}.db.table",
+        )
     if len(parts) == 1:
         return LakeName(lake.current_database, parts[0])
     if len(parts) == 2:
@@ -65,6 +72,8 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
 
     Temp views hide lake tables of the same unqualified name; lake tables hide Spark's."""
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
+        return None
+    if lake.in_spark_catalog and len(parts) < 3:
         return None
     if len(parts) == 1 and is_temp_view(lake, parts[0]):
         return None

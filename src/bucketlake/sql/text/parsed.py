@@ -28,6 +28,7 @@ class Statement(Protocol):
 
 Parse = Callable[[Cursor], Statement | None]
 """Reads a statement; None for one that is Spark's. InvalidError or UnsupportedError for what cannot be meant."""
+_OF_THE_SESSION = ("USE", "SET", "RESET", "CALL")  # ours whichever catalog is the current one
 NO_TABLE = names.LakeName("", "")  # of statements that are about no table that is there
 
 
@@ -48,7 +49,8 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
     if found is None:
         return foreign()
     if cursor.subject is None:
-        return found.run(lake, NO_TABLE)
+        spoken = cursor.tokens[0].value.upper() in _OF_THE_SESSION or not lake.in_spark_catalog
+        return found.run(lake, NO_TABLE) if spoken else foreign()
     name = names.find(lake, cursor.subject)
     if name is None and names.is_sparks(lake, cursor.subject):
         return foreign()

@@ -1,0 +1,62 @@
+"""What a table's handles offer about its health: whether it is whole, mending, advice, and where its bytes are.
+
+The same methods stand on a table without Spark and on one of a lake, which looks at files by tasks.
+
+Spec: docs/maintenance.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bucketlake.history import History
+from bucketlake.ops.check.findings import Finding, Report
+from bucketlake.ops.check.fsck import FsckRequest, Progress, Run, fsck, run_here
+from bucketlake.ops.check.repair import Repair, RepairRequest, repair
+from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.scan.partition_choice import chosen_partitions
+
+
+class Health(History):
+    """Methods of a handle on a table that look at its state as a whole."""
+
+    def _checks(self) -> Run:
+        """How units of a check are run."""
+        return run_here
+
+    def fsck(
+        self,
+        level: str = "metadata",
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        snapshot: int | None = None,
+        on_progress: Progress | None = None,
+    ) -> Report:
+        """Check that the table is whole: its findings, each with cause, consequence and remedy.
+
+        `level`: "metadata", "footers", "keys" or "rows", each with all before. The files looked at are those of the
+        newest snapshot, or of `snapshot`, in all partitions or in `partitions`, named by all or some partition columns.
+        `on_progress(rows, bytes, units done, units)`. A damaged file is a finding. Errors: InvalidError, NotFoundError
+        (snapshot), StorageError.
+        Spec: docs/maintenance.md#fsck
+        """
+        store = self._history()
+        request = FsckRequest(level, chosen_partitions(store, partitions, None), snapshot)
+        return fsck(store, request, self._checks(), on_progress)
+
+    def repair(
+        self, found: Report | Sequence[Finding] | None = None, allow: Sequence[str] = (), dry_run: bool = True
+    ) -> Repair:
+        """Mend what a check found (None: one is made, of all keys), in one commit; what is done about each finding.
+
+        `allow`: codes whose repair loses rows, or what else may be wanted. `dry_run`: only say what would be done.
+        Errors: InvalidError (`allow`), ConflictError, those of a commit.
+        Spec: docs/maintenance.md#repair
+        """
+        store = self._history(writing=True)
+        report = self.fsck("keys") if found is None else found
+        findings = report.findings if isinstance(report, Report) else report
+        done = repair(store, findings, RepairRequest(frozenset(allow), dry_run))
+        if done.snapshot is not None:
+            after_commit(store, done.snapshot)
+        return done

@@ -1,0 +1,256 @@
+"""Where every reader of a table begins: snapshots, tags and changelogs of all branches, and what says where they are.
+
+    find_roots(store, findings) -> [Root]       branches one after the other, each oldest first
+
+Faults of the roots themselves, of hints, schemas and consumers go to the findings.
+
+Spec: docs/maintenance.md#metadata
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from bucketlake.errors import BucketlakeError, CorruptError, StorageError
+from bucketlake.file_names import number_of
+from bucketlake.format.guard import decoding, integer, json_object
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.check.findings import Findings, Place, shown
+from bucketlake.ops.clean.removal import MAIN
+from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.table.store import Store, parallel
+from bucketlake.schema.schema import TableSchema, is_replaced, read_mapping
+from bucketlake.values import dataclass
+
+T = TypeVar("T")
+SNAPSHOT, TAG, CHANGELOG = "snapshot", "tag", "changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A snapshot, a tag or a changelog of a branch. `stray`: below the history."""
+
+    kind: str
+    name: str
+    branch: str
+    store: Store
+    snapshot: Snapshot
+    stray: bool = False
+
+    @property
+    def label(self) -> str:
+        """What findings call it."""
+        prefix = "" if self.branch == MAIN else f"branch {self.branch}, "
+        return f"{prefix}{self.kind} {self.name}"
+
+    def stands(self) -> bool:
+        """Whether it is still there: files of what expires meanwhile are not missing."""
+        paths = self.store.paths
+        path = {
+            SNAPSHOT: paths.snapshot(self.snapshot.id),
+            TAG: paths.tag(self.name) if self.kind == TAG else "",
+            CHANGELOG: paths.changelog(self.snapshot.id),
+        }[self.kind]
+        return self.store.env.storage.info(path) is not None
+
+
+def attempted(action: Callable[[], T]) -> T | BucketlakeError:
+    """What an action gives, or the error that says what is wrong with a file. StorageError is raised: try again."""
+    try:
+        return action()
+    except StorageError:
+        raise
+    except BucketlakeError as error:
+        return error
+
+
+def find_roots(store: Store, findings: Findings) -> list[Root]:
+    """All roots of the table, whichever branch the handle is of."""
+    found: list[Root] = []
+    for branch in (MAIN, *store.branches()):
+        found += _of_branch(store.on_branch(branch), branch, findings)
+    return found
+
+
+def _of_branch(store: Store, branch: str, findings: Findings) -> list[Root]:
+    schemas = _schemas(store, branch, findings)
+    snapshots = _decoded(store, store.paths.snapshot_dir, "snapshot-", store.find_snapshot, "snapshot-broken", findings)
+    changelogs = _decoded(
+        store, store.paths.changelog_dir, "changelog-", store.find_changelog, "changelog-broken", findings
+    )
+    tags = _tags(store, findings)
+    ids = store.snapshot_ids()
+    below = set(strays(ids))
+    for number in sorted(below):
+        cause = f"snapshots go on at {min(i for i in ids if i not in below)}, with a gap before"
+        findings.add("snapshot-zombie", cause, Place(store.paths.snapshot(number), snapshot=number, holder=branch))
+    _check_schemas_of([*snapshots, *tags.values()], schemas, store, findings)
+    _check_counts([one for one in snapshots if one.id not in below], store, findings)
+    history = [number for number in ids if number not in below]
+    _check_hints(store, ids, history, findings)
+    _check_changelog_hints(store, [one.id for one in changelogs], findings)
+    _check_consumers(store, history, {one.id for one in changelogs}, findings)
+    roots = [Root(SNAPSHOT, str(one.id), branch, store, one, one.id in below) for one in snapshots]
+    roots += [Root(TAG, name, branch, store, one) for name, one in tags.items()]
+    return roots + [Root(CHANGELOG, str(one.id), branch, store, one) for one in changelogs]
+
+
+def _numbers(store: Store, folder: str, prefix: str) -> list[int]:
+    names = [info.name for info in store.env.storage.list(folder) if info.name.startswith(prefix)]
+    found = [number_of(name.removeprefix(prefix)) for name in names]
+    return sorted(number for number in found if number is not None)
+
+
+def _decoded(
+    store: Store,
+    folder: str,
+    prefix: str,
+    find: Callable[[int], Snapshot | None],
+    code: str,
+    findings: Findings,
+) -> list[Snapshot]:
+    ids = _numbers(store, folder, prefix)
+    found = []
+    for number, one in zip(
+        ids, parallel(lambda i: attempted(lambda: find(i)), ids, store.manifest_threads), strict=True
+    ):
+        if isinstance(one, BucketlakeError):
+            findings.add(code, shown(one), Place(f"{folder}/{prefix}{number}", snapshot=number))
+        elif one is not None:
+            found.append(one)
+    return found
+
+
+def _tags(store: Store, findings: Findings) -> dict[str, Snapshot]:
+    found = {}
+    for name in store.tag_names():
+        tag = attempted(lambda name=name: store.find_tag(name))  # type: ignore[misc]
+        if isinstance(tag, BucketlakeError):
+            findings.add("tag-broken", shown(tag), Place(f"{store.paths.tag_dir}/tag-{name}", holder=f"tag {name}"))
+        elif tag is not None:
+            found[name] = tag
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- schemas
+
+
+def _schemas(store: Store, branch: str, findings: Findings) -> dict[int, TableSchema]:
+    folder = store.paths.schema_dir
+    ids = _numbers(store, folder, "schema-")
+    if not ids:
+        findings.add("branch-dead", "it has no schema", Place(folder, holder=f"branch {branch}"))
+    found: dict[int, TableSchema] = {}
+    for number in ids:
+        path = store.paths.schema(number)
+        one = attempted(lambda path=path, n=number: TableSchema.decode(store.env.storage.read(path), path, n))  # type: ignore[misc]
+        if isinstance(one, BucketlakeError):
+            findings.add("schema-broken", shown(one), Place(path))
+        else:
+            found[number] = one
+    for low, high in pairwise(ids):
+        if high != low + 1:
+            cause = f"schema {high} follows schema {low}"
+            findings.add("schema-chain", cause, Place(store.paths.schema(high)))
+    _check_chain(list(found.values()), store, findings)
+    return found
+
+
+def _check_chain(schemas: Sequence[TableSchema], store: Store, findings: Findings) -> None:
+    for past, present in pairwise(schemas):
+        place = Place(store.paths.schema(present.id))
+        if is_replaced(past, present):
+            continue
+        if present.highest_field_id < past.highest_field_id:
+            cause = f"the greatest id of a column falls from {past.highest_field_id} to {present.highest_field_id}"
+            findings.add("schema-chain", cause, place)
+        if present.primary_keys and past.primary_keys and present.partition_keys != past.partition_keys:
+            findings.add("schema-chain", "the partition columns differ from those of the schema before", place)
+        mapped = attempted(lambda a=past, b=present: read_mapping(a.fields, b.fields))  # type: ignore[misc]
+        if isinstance(mapped, BucketlakeError):
+            findings.add("schema-chain", shown(mapped), place)
+
+
+def _check_schemas_of(
+    snapshots: Sequence[Snapshot], schemas: dict[int, TableSchema], store: Store, findings: Findings
+) -> None:
+    named: dict[int, int] = {}
+    for snapshot in snapshots:
+        named.setdefault(snapshot.schema_id, snapshot.id)
+    broken = {finding.place.file for finding in findings.kept.get("schema-broken", ())}
+    for schema_id, snapshot_id in sorted(named.items()):
+        path = store.paths.schema(schema_id)
+        if schema_id not in schemas and path not in broken:
+            findings.add("schema-missing", f"snapshot {snapshot_id} names it", Place(path, snapshot=snapshot_id))
+
+
+# ---------------------------------------------------------------------------------------------- snapshots, hints
+
+
+def _check_counts(snapshots: Sequence[Snapshot], store: Store, findings: Findings) -> None:
+    for before, after in pairwise(snapshots):
+        wanted = before.total_record_count + after.delta_record_count
+        if after.id == before.id + 1 and after.total_record_count != wanted:
+            cause = f"it says {after.total_record_count} rows; {before.total_record_count} and "
+            cause += f"{after.delta_record_count} more make {wanted}"
+            findings.add("snapshot-count", cause, Place(store.paths.snapshot(after.id), snapshot=after.id))
+
+
+def hint_text(store: Store, path: str) -> str | None:
+    """What a hint holds, None if there is none."""
+    if store.env.storage.info(path) is None:
+        return None
+    return store.env.storage.read(path, 0, 64).decode("utf-8", "replace").strip()
+
+
+def _check_hints(store: Store, ids: Sequence[int], history: Sequence[int], findings: Findings) -> None:
+    latest, earliest = hint_text(store, store.paths.latest_hint), hint_text(store, store.paths.earliest_hint)
+    newest = str(ids[-1]) if ids else "none"
+    later = number_of(latest or "") or 0  # committed since the ids were listed
+    if latest is not None and latest != newest and not (ids and later > ids[-1] and store.has_snapshot(later)):
+        findings.add("hint-latest", f"it says {latest[:20]!r}, the newest is {newest}", Place(store.paths.latest_hint))
+    oldest = str(history[0]) if history else "none"
+    if earliest is not None and earliest not in (oldest, str(ids[0]) if ids else oldest):
+        cause = f"it says {earliest[:20]!r}, the oldest is {oldest}"
+        findings.add("hint-earliest", cause, Place(store.paths.earliest_hint))
+
+
+def _check_changelog_hints(store: Store, ids: Sequence[int], findings: Findings) -> None:
+    ends = (
+        (store.paths.changelog_earliest_hint, ids[0] if ids else None),
+        (store.paths.changelog_latest_hint, ids[-1] if ids else None),
+    )
+    for path, wanted in ends:
+        text = hint_text(store, path)
+        if text is not None and wanted is not None and text != str(wanted):
+            findings.add("hint-changelog", f"it says {text[:20]!r}, the end is {wanted}", Place(path))
+
+
+# ---------------------------------------------------------------------------------------------- consumers
+
+
+def _check_consumers(store: Store, ids: Sequence[int], changelogs: set[int], findings: Findings) -> None:
+    for info in store.env.storage.list(store.paths.consumer_dir):
+        if info.is_dir or not info.name.startswith("consumer-"):
+            continue
+        name = info.name.removeprefix("consumer-")
+        place = Place(info.path, holder=f"consumer {name}")
+        following = attempted(lambda path=info.path: _following(store, path))  # type: ignore[misc]
+        if isinstance(following, BucketlakeError):
+            findings.add("consumer-broken", shown(following), place)
+        elif following > (ids[-1] if ids else 0) + 1:
+            newest = ids[-1] if ids else "none"
+            findings.add("consumer-ahead", f"it waits for snapshot {following}, the newest is {newest}", place)
+        elif ids and following < ids[0] and following not in changelogs:
+            findings.add("consumer-behind", f"it waits for snapshot {following}, the oldest is {ids[0]}", place)
+
+
+def _following(store: Store, path: str) -> int:
+    data = store.env.storage.read(path)
+    with decoding("not a consumer", path):
+        following: Any = json_object(data).get("nextSnapshot")
+        if not integer(following):
+            raise CorruptError("not a consumer", path=path, next_snapshot=repr(following)[:100])
+        return int(following)

@@ -1,0 +1,1 @@
+"""Tables copied file by file, as they are."""

@@ -1,0 +1,129 @@
+"""One COMPACT snapshot of several independent compactions: those that others came before are left out of it.
+
+    publish_standing(store, user, groups, outcome) -> Partly(snapshot, lost, reason)
+
+The groups are looked at again on every base that the commit is tried on, all together first, and each by itself only
+where they cannot stand together: one that lost takes no other with it.
+
+Spec: docs/spec/maintenance.md#commits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from bucketlake.errors import ConflictError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
+from bucketlake.ops.commit.outcome import Outcome
+from bucketlake.ops.commit.publish import Publisher, Request, entry_name
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes, changes_of, compact_changes
+from bucketlake.ops.table.entries import bucket_key
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Partly:
+    """What became of groups: the snapshot, None where none of them stood, the places of those left out, and why."""
+
+    snapshot: Snapshot | None
+    lost: tuple[int, ...] = ()
+    reason: ConflictError | None = None
+
+
+class _Nothing(Exception):
+    """No group stands; nothing is written."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Plans the groups that stand on a base."""
+
+    store: Store
+    rules: Rules
+    name: CommitName
+    groups: Sequence[Changes]
+    lost: set[int] = field(default_factory=set)
+    reason: ConflictError | None = None
+
+    def plan(self, view: View) -> Changes:
+        """Those that stand; _Nothing where none does."""
+        self.lost, self.reason = set(), None
+        whole = changes_of(self.groups)
+        base = self._base(view, whole)
+        try:
+            check(self.rules, base, self.name, whole.table, whole.indexes)
+            return whole
+        except ConflictError as error:
+            self.reason = error
+        entries = _Places(() if base is None else base.entries)
+        for place, group in enumerate(self.groups):
+            own = None if base is None else replace(base, entries=entries.of(group))
+            try:
+                check(self.rules, own, self.name, group.table, group.indexes)
+            except ConflictError as error:
+                self.lost.add(place)
+                self.reason = error
+        kept = [group for place, group in enumerate(self.groups) if place not in self.lost]
+        if not kept:
+            raise _Nothing
+        return changes_of(kept)
+
+    def _base(self, view: View, changes: Changes) -> Base | None:
+        newest = view.snapshot
+        if newest is None:
+            return None
+        return Base(name_of(newest), view.entries(changes.partitions), view.indexes)
+
+
+class _Places:
+    """The live files that may speak against a group: those of its buckets that it takes away or marks, all of them
+    where levels must not overlap, and one that tells the partition's number of buckets."""
+
+    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
+        self._named = {entry_name(entry): entry for entry in entries}
+        self._buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+        self._numbers: dict[bytes, dict[int, ManifestEntry]] = {}
+        for entry in entries:
+            self._numbers.setdefault(entry.partition, {}).setdefault(entry.total_buckets, entry)
+            if entry.file.level > 0:
+                self._buckets.setdefault(bucket_key(entry), []).append(entry)
+
+    def of(self, group: Changes) -> tuple[ManifestEntry, ...]:
+        """The files that a check of a group must see."""
+        names = {entry_name(entry) for entry in group.table}
+        marked = [(e, part) for e in group.indexes for part in e.file.dv_ranges or ()]
+        names |= {(entry.partition, entry.bucket, part.data_file_name) for entry, part in marked}
+        found = [self._named[name] for name in names if name in self._named]
+        for key in {bucket_key(entry) for entry in group.table if entry.kind == FileKind.ADD and entry.file.level > 0}:
+            found += self._buckets.get(key, [])
+        for partition in group.partitions:
+            found += self._numbers.get(partition, {}).values()
+        return tuple({entry_name(entry): entry for entry in found}.values())
+
+
+def publish_standing(
+    store: Store, user: str, groups: Sequence[Sequence[CommitMessage]], outcome: Outcome | None = None
+) -> Partly:
+    """Publish the compactions of the groups that still stand; each group stands or falls as a whole.
+
+    The messages' files stay in any case: those of lost groups, and those of all where this raises and `outcome` is
+    free, are the caller's to remove. Errors: as `Publisher.publish`; no ConflictError for what a group meets.
+    """
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE
+    rules = Rules(key_range_of(store.schema.key_fields) if store.schema.primary_keys else None, unaware)
+    name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
+    changes = [changes_of(compact_changes(message) for message in group) for group in groups]
+    standing = _Standing(store, rules, name, changes)
+    try:
+        snapshot = Publisher(store).publish(Request(name, standing.plan), outcome)
+    except _Nothing:
+        return Partly(None, tuple(range(len(groups))), standing.reason)
+    return Partly(snapshot, tuple(sorted(standing.lost)), standing.reason)

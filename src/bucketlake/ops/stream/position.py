@@ -1,0 +1,59 @@
+"""Where a stream stands: the unit that it reads next, as offsets keep it.
+
+    {"version": 1, "snapshot": 7, "index": 2, "full": false, "seen": "manifest-list-…-1"}
+
+Spec: docs/spec/streaming.md#offsets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.values import dataclass
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The unit `index` of what a snapshot holds (`full`) or changed is read next. `seen`: the delta manifest list of
+    the snapshot that was read last, "" where none was: what tells a history that was rolled back and went on
+    otherwise."""
+
+    snapshot: int
+    index: int = 0
+    full: bool = False
+    seen: str = ""
+
+    @property
+    def last(self) -> int:
+        """The snapshot that was read last, in part or whole."""
+        return self.snapshot if self.full or self.index else self.snapshot - 1
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What positions are ordered by: all of a snapshot, then the changes of the next."""
+        return (self.snapshot, int(not self.full), self.index)
+
+    def as_offset(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "version": VERSION,
+            "snapshot": self.snapshot,
+            "index": self.index,
+            "full": self.full,
+            "seen": self.seen,
+        }
+
+    @classmethod
+    def of(cls, offset: Mapping[str, Any]) -> Position:
+        """The position that an offset holds. CorruptError; UnsupportedError for one of a later version."""
+        version, snapshot, index = (offset.get(key) for key in ("version", "snapshot", "index"))
+        numbers = [value for value in (version, snapshot, index) if isinstance(value, int) and value >= 0]
+        if len(numbers) != 3:
+            raise CorruptError("not an offset of a stream", offset=str(dict(offset))[:200])
+        if numbers[0] != VERSION:
+            raise UnsupportedError("an offset of a later version", version=numbers[0], remedy="use a newer bucketlake")
+        return cls(numbers[1], numbers[2], offset.get("full") is True, str(offset.get("seen") or ""))

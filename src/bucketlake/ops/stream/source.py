@@ -1,0 +1,328 @@
+"""A table read as a stream: where it starts, how far a batch goes, and which splits it holds. No Spark.
+
+    source = Source.of(store, view)
+    start = source.origin()                     by scan.mode, consumer-id and the other scan.* options
+    end = source.following(start, Limits.of(store.options))
+    source.batch(start, end)                    groups of splits: each is read by one task, in order
+    source.progress(end)                        the consumer, if there is one, stands there
+
+What lies between two positions never changes. Every key's versions, and the rows of a bucket of an append table that
+has buckets, are in one group, in the order in which they were committed.
+
+Spec: docs/spec/streaming.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.clean.consumers import advance_consumer
+from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
+from bucketlake.ops.stream.limits import Limits, Taken
+from bucketlake.ops.stream.position import Position
+from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store
+from bucketlake.predicate.tree import Predicate
+from bucketlake.values import dataclass
+
+IGNORE_EXPIRED = "read.stream.ignore-expired"
+KEPT_PLANS = 8  # of snapshots that a batch has ended in, or may go on with
+
+
+@dataclass
+class Source:
+    """One reader of a table's stream. `where`: leaves out files that hold no matching rows."""
+
+    store: Store
+    follow: Follow
+    where: Predicate | None = None
+    _plans: dict[tuple[int, bool], list[Split]] = field(default_factory=dict)
+    _waits_since: int | None = None
+
+    @classmethod
+    def of(cls, store: Store, where: Predicate | None = None) -> Source:
+        """The stream of a table by its options."""
+        return cls(store, Follow.of(store), where)
+
+    # ---- where it starts
+
+    def origin(self) -> Position:
+        """Where a new stream starts; a consumer that is there goes on where it stands."""
+        name = self.store.options.get("consumer-id")
+        known = None if name is None or self._starts_anew else self.store.consumers().get(name)
+        found = self._at(known) if known is not None else self._by_mode()
+        if name is not None and known is None:
+            self.progress(found)  # what it reads first must not expire before it has
+        return found
+
+    @property
+    def _starts_anew(self) -> bool:
+        return bool(self.store.options.get("consumer.ignore-progress"))
+
+    def _by_mode(self) -> Position:
+        mode = _mode(self.store)
+        latest = self.store.latest_snapshot()
+        if mode == "from-timestamp":
+            return self._since(_timestamp(self.store))
+        if mode == "from-snapshot":
+            return self._at(int(self.store.options.get("scan.snapshot-id")))
+        if mode == "from-snapshot-full":
+            return self._all_of(self.store.snapshot(int(self.store.options.get("scan.snapshot-id"))))
+        if mode == "from-creation-timestamp":
+            return self._since(int(self.store.options.get("scan.creation-time-millis")))
+        if latest is None:
+            return Position(1)
+        if mode == "latest":
+            return self._at(latest.id + 1)
+        if mode == "compacted-full":
+            compacted = (s for s in self.store.snapshots(newest_first=True) if s.commit_kind is CommitKind.COMPACT)
+            return self._all_of(next(compacted, latest))
+        return self._all_of(latest)
+
+    def _since(self, millis: int) -> Position:
+        """The first snapshot committed at a time or later."""
+        before, earliest = self.store.snapshot_at(millis - 1), self.store.earliest_snapshot()
+        if before is not None:
+            return self._at(before.id + 1)
+        return Position(1) if earliest is None else self._at(earliest.id)
+
+    def _at(self, snapshot: int) -> Position:
+        before = self.store.find_snapshot(snapshot - 1)
+        return Position(snapshot, seen="" if before is None else before.delta_manifest_list)
+
+    def _all_of(self, snapshot: Snapshot) -> Position:
+        return Position(snapshot.id, full=True, seen=snapshot.delta_manifest_list)
+
+    # ---- how far a batch goes
+
+    def following(self, start: Position, limits: Limits | None = None, until: int | None = None) -> Position:
+        """Where a batch ends that starts here; `start` itself where there is nothing yet. `until`: no snapshot after
+        this one. Without `limits`: everything that is there.
+
+        Errors: NotFoundError where the next snapshot has expired; InvalidError where the history that was read is no
+        more.
+        """
+        start = self._checked(start)
+        newest = self._newest(start, until)
+        if limits is not None and limits.bounds:
+            end = self._within(start, newest, limits)
+        elif start.full:
+            end = self._past(start)
+        else:
+            end = start if newest is None or newest.id < start.snapshot else _behind(newest)
+        if limits is not None and limits.min_rows is not None and self._too_few(start, end, limits):
+            return start
+        return end
+
+    def newest(self) -> int:
+        """The newest snapshot that a stream reads now; 0 without one."""
+        found = self._newest(Position(1), None)
+        return 0 if found is None else found.id
+
+    def _within(self, start: Position, newest: Snapshot | None, limits: Limits) -> Position:
+        """As far as the limits allow; not from the rows of a snapshot on to the changes of the next: a key's rows would
+        be read beside its changes."""
+        taken, at = Taken(limits), start
+        while at.full or (newest is not None and at.snapshot <= newest.id):
+            units = self._units(at)
+            for index in range(at.index, len(units)):
+                if not taken.take(units[index]):
+                    return self._inside(at, index)
+            whole, at = at.full, self._past(at)
+            if whole:
+                break
+        return at
+
+    def _too_few(self, start: Position, end: Position, limits: Limits) -> bool:
+        """Whether a batch waits for more rows: not for longer than it may."""
+        if start.place == end.place:
+            return False
+        now = self.store.env.clock.now_millis()
+        since = self._waits_since if self._waits_since is not None else now
+        rows = sum(unit.row_count for unit in self._between(start, end))
+        waits = rows < (limits.min_rows or 0) and now - since < (limits.max_delay or 0)
+        self._waits_since = since if waits else None
+        return waits
+
+    def _newest(self, start: Position, until: int | None) -> Snapshot | None:
+        """The newest snapshot that may be read."""
+        found = self.store.latest_snapshot()
+        delay = self.store.options.get("streaming.read.snapshot.delay")
+        if found is not None and delay is not None:
+            found = self.store.snapshot_at(self.store.env.clock.now_millis() - int(delay))
+        if found is not None and until is not None and found.id > until:
+            found = self.store.find_snapshot(until)
+        bound = self.store.options.get("scan.bounded.watermark")
+        if found is not None and bound is not None:
+            found = self._below(found, start, int(bound))
+        return found
+
+    def _below(self, newest: Snapshot, start: Position, bound: int) -> Snapshot | None:
+        """The newest snapshot before the first whose watermark is beyond a bound."""
+        for number in range(start.last, newest.id + 1):
+            found = self.store.find_snapshot(number)
+            if found is not None and found.watermark is not None and found.watermark > bound:
+                return self.store.find_snapshot(number - 1)
+        return newest
+
+    # ---- what a batch holds
+
+    def batch(self, start: Position, end: Position) -> list[tuple[Split, ...]]:
+        """The splits between two positions, in groups that are each read in order.
+
+        Errors: as `following`.
+        """
+        if start.place >= end.place:
+            return []
+        schema = self.store.schema
+        rows_alone = start.full and end.place <= Position(start.snapshot + 1).place
+        ordered = not rows_alone if schema.primary_keys else schema.bucket > 0
+        groups: dict[object, list[Split]] = {}
+        for unit in pruned(self.store, self._between(self._checked(start), end), self.where):
+            key = (unit.partition, unit.bucket) if ordered else len(groups)
+            groups.setdefault(key, []).append(unit)
+        return [tuple(found) for found in groups.values()]
+
+    def _between(self, start: Position, end: Position) -> list[Split]:
+        found: list[Split] = []
+        at = start
+        while at.place < end.place:
+            units = self._units(at)
+            same = (at.snapshot, at.full) == (end.snapshot, end.full)
+            found += units[at.index : end.index if same else None]
+            at = end if same else self._past(at)
+        return found
+
+    def _units(self, at: Position) -> list[Split]:
+        key = (at.snapshot, at.full)
+        if key not in self._plans:
+            if at.full:
+                units = held(self.store, Selection(self.store.snapshot(at.snapshot), self._created))
+            else:
+                units = changed(self.store, self._changes(at.snapshot), self.follow)
+            while len(self._plans) >= KEPT_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[key] = units
+        return self._plans[key]
+
+    @property
+    def _created(self) -> int | None:
+        """The earliest time of a file that a stream by file creation time starts with."""
+        wanted = _mode(self.store) == "from-file-creation-time"
+        return int(self.store.options.get("scan.file-creation-time-millis")) if wanted else None
+
+    def _changes(self, number: int) -> Snapshot:
+        found = self.store.find_changes(number)
+        if found is None:
+            raise self._expired(number)
+        return found
+
+    # ---- histories that expire or roll back
+
+    def _checked(self, at: Position) -> Position:
+        """The position, if what was read before it is still what the table went on from."""
+        last = self.store.find_snapshot(at.last)
+        if at.seen and last is not None and last.delta_manifest_list != at.seen:
+            raise InvalidError(
+                "the table was rolled back behind what the stream has read, and went on otherwise",
+                table=self.store.paths.root,
+                snapshot=at.last,
+                remedy=NO_MORE,
+            )
+        latest = self.store.latest_snapshot_id() or 0
+        if at.seen and latest < at.last:
+            raise InvalidError(
+                "the table was rolled back behind what the stream has read",
+                table=self.store.paths.root,
+                read=at.last,
+                newest=latest,
+                remedy=NO_MORE,
+            )
+        gone = at.snapshot <= latest and self.store.find_changes(at.snapshot) is None
+        if gone and not self.store.options.get(IGNORE_EXPIRED):
+            raise self._expired(at.snapshot)
+        if gone:
+            earliest = self.store.earliest_snapshot()
+            return at if earliest is None else self._at(earliest.id)
+        return at
+
+    def _expired(self, number: int) -> NotFoundError:
+        earliest = self.store.earliest_snapshot()
+        return NotFoundError(
+            f"The snapshot with id {number} has expired: the stream cannot go on without what it changed",
+            table=self.store.paths.root,
+            earliest=None if earliest is None else earliest.id,
+            newest=self.store.latest_snapshot_id(),
+            remedy=f"set '{IGNORE_EXPIRED}' = 'true' to go on with the earliest that is left, or {NO_MORE}; "
+            "a 'consumer-id' keeps what a stream needs",
+        )
+
+    def _past(self, at: Position) -> Position:
+        """Behind all units of the snapshot that a position is in."""
+        found = self.store.find_snapshot(at.snapshot)
+        return Position(at.snapshot + 1) if found is None else _behind(found)
+
+    def _inside(self, at: Position, index: int) -> Position:
+        found = self.store.find_snapshot(at.snapshot)
+        if index == 0 and not at.full:
+            return at
+        return Position(at.snapshot, index, at.full, "" if found is None else found.delta_manifest_list)
+
+    # ---- consumers
+
+    def progress(self, at: Position) -> None:
+        """Let the stream's consumer, if it has one, keep what comes from here on."""
+        name = self.store.options.get("consumer-id")
+        if name is not None:
+            advance_consumer(self.store, name, at.snapshot)
+
+
+_OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")
+
+
+def _behind(snapshot: Snapshot) -> Position:
+    return Position(snapshot.id + 1, seen=snapshot.delta_manifest_list)
+
+
+def _mode(store: Store) -> str:
+    """How a stream starts. InvalidError, UnsupportedError for what only batch reads can do."""
+    options = store.options
+    batch = [
+        key for key in (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version") if options.is_set(key)
+    ]
+    mode: str = options.get("scan.mode") or "default"
+    if batch or mode == "incremental":
+        raise UnsupportedError(
+            "a stream cannot start there",
+            option=batch[0] if batch else "scan.mode=incremental",
+            remedy="use scan.snapshot-id, scan.timestamp or scan.mode",
+        )
+    times = [key for key in ("scan.timestamp", "scan.timestamp-millis") if options.is_set(key)]
+    if mode == "default":
+        by_key = {
+            "scan.snapshot-id": "from-snapshot",
+            "scan.file-creation-time-millis": "from-file-creation-time",
+            "scan.creation-time-millis": "from-creation-timestamp",
+        }
+        given = [by_key[key] for key in by_key if options.is_set(key)] + ["from-timestamp"] * bool(times)
+        if len(given) > 1:
+            raise InvalidError("a stream starts at one place", given=given)
+        return given[0] if given else "latest-full"
+    needed = {
+        "from-snapshot": ("scan.snapshot-id",),
+        "from-snapshot-full": ("scan.snapshot-id",),
+        "from-file-creation-time": ("scan.file-creation-time-millis",),
+        "from-creation-timestamp": ("scan.creation-time-millis",),
+        "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
+    }.get(mode, ())
+    if needed and not any(options.is_set(key) for key in needed):
+        raise InvalidError(f"{needed[0]} must be set when startupMode is {mode.upper().replace('-', '_')}.")
+    return "latest-full" if mode == "full" else mode
+
+
+def _timestamp(store: Store) -> int:
+    millis = store.options.get("scan.timestamp-millis")
+    return int(millis) if millis is not None else epoch_of_text(str(store.options.get("scan.timestamp")))

@@ -1,0 +1,129 @@
+"""What a snapshot holds or changed, as units of which a batch of a stream takes some: in an order that follows from the
+snapshot alone, whatever options, conditions and split sizes the reader has now.
+
+Spec: docs/spec/streaming.md#units
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from bucketlake.errors import NotFoundError
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.scan.incremental import difference
+from bucketlake.ops.scan.pruning import Pruner
+from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
+from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.scan.splits import overlapping, split_of
+from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store
+from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import BucketMode
+from bucketlake.values import dataclass
+
+FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
+"""With these no two sections or files are packed into one split."""
+NO_MORE = "start anew, from what is there, under another checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Which snapshots tell changes, and by which files."""
+
+    changelog: bool  # by changelog files, else by the files that appends added
+    overwrites: bool = False  # overwrites tell what they took away and put in its place
+    appended: bool = False  # overwrites of append tables tell what they added
+
+    @classmethod
+    def of(cls, store: Store) -> Follow:
+        """What a table's options say."""
+        options, keyed = store.options, bool(store.schema.primary_keys)
+        overwrites, appended = (bool(options.get(f"streaming-read-{kind}overwrite")) for kind in ("", "append-"))
+        return cls(options.get("changelog-producer") != "none", overwrites and keyed, appended and not keyed)
+
+
+def held(store: Store, selection: Selection) -> list[Split]:
+    """The units of all rows of one snapshot."""
+    return sorted(plan(store.with_options(FINEST), Scan(selection=selection)).splits, key=_place)
+
+
+def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
+    """The units of what a snapshot changed, in each bucket in the order in which it came."""
+    if snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites:
+        before = store.find_snapshot(snapshot.id - 1)
+        if before is None:
+            raise NotFoundError("an overwrite is told by the snapshot before it", snapshot=snapshot.id, remedy=NO_MORE)
+        return sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
+    found = _told(store, snapshot, follow)
+    wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        wanted = replace(wanted, min_bucket=0)  # pending rows are told once they have a bucket
+    kept = wanted.apply(store, found)
+    return [split_of_changes(store, snapshot, group) for group in _groups(store, kept)]
+
+
+def split_of_changes(store: Store, snapshot: Snapshot, group: Sequence[ManifestEntry]) -> Split:
+    """One unit of changes."""
+    return replace(split_of(store, snapshot.id, list(group), raw=True), changes=True)
+
+
+def pruned(store: Store, units: Iterable[Split], where: Predicate | None) -> list[Split]:
+    """Those of the units that may hold matching rows."""
+    if where is None:
+        return list(units)
+    wanted = replace(entry_filter(store, Scan(where)), min_level=0, level=None, min_bucket=None)
+    pruner, keyed = Pruner(store, where), bool(store.schema.primary_keys)
+
+    def may_hold(unit: Split) -> bool:
+        if unit.before is not None or unit.parts:
+            return True
+        entries = wanted.apply(store, _entries(unit))
+        return bool(pruner.by_key(entries) if keyed else pruner.by_value(entries))
+
+    return [unit for unit in units if may_hold(unit)]
+
+
+def _entries(unit: Split) -> list[ManifestEntry]:
+    return [ManifestEntry(FileKind.ADD, unit.partition, unit.bucket, unit.total_buckets, file) for file in unit.files]
+
+
+def _place(unit: Split) -> tuple[object, ...]:
+    files = unit.files or (unit.before.files if unit.before is not None else ())
+    return (unit.partition, unit.bucket, *min(map(_age, files), default=()))
+
+
+def _age(file: DataFile) -> tuple[int, int, str]:
+    """What files of a bucket are ordered by: those of append tables without buckets have one sequence number only."""
+    return (file.min_sequence_number, file.creation_time or 0, file.file_name)
+
+
+def _told(store: Store, snapshot: Snapshot, follow: Follow) -> list[ManifestEntry]:
+    """The files that tell a snapshot's changes."""
+    if follow.changelog:
+        return changelog_entries(store, snapshot) if snapshot.commit_kind is not CommitKind.OVERWRITE else []
+    if snapshot.commit_kind not in (CommitKind.APPEND, CommitKind.OVERWRITE):
+        return []
+    found = delta_entries(store, snapshot)
+    # Changed rows of an append table are files written anew: an overwrite in all but its name.
+    overwrites = snapshot.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in found)
+    return [e for e in found if e.kind is FileKind.ADD] if follow.appended or not overwrites else []
+
+
+def _groups(store: Store, entries: Iterable[ManifestEntry]) -> list[list[ManifestEntry]]:
+    """The files of each unit: all versions of a key in one; bucket by bucket, oldest first."""
+    buckets: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in sorted(entries, key=lambda e: (e.partition, e.bucket, *_age(e.file))):
+        buckets.setdefault(bucket_key(entry), []).append(entry)
+    if not store.schema.primary_keys:
+        return [[entry] for found in buckets.values() for entry in found]
+    key_range = key_range_of(store.schema.key_fields)
+    groups = []
+    for found in buckets.values():
+        place = {id(entry): number for number, entry in enumerate(found)}
+        sections = [sorted(section, key=lambda e: place[id(e)]) for section in overlapping(found, key_range)]
+        groups += sorted(sections, key=lambda section: place[id(section[0])])
+    return groups

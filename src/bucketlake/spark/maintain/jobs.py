@@ -1,0 +1,150 @@
+"""Units of jobs as Spark tasks: balanced by size, several Spark jobs one behind the other, so that results flow back.
+
+Each Spark job is one `collect` of as many tasks as run at once; two are under way, so that the tasks of the next fill
+the slots that the last ones of the first leave. What a job brought is told at once, and may be committed while the next
+runs. Few bytes are worked through in the driver. Stopping interrupts what runs, by a tag.
+
+Spec: docs/spec/maintenance.md#spark
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from bucketlake.errors import BucketlakeError, StorageError
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.running import Call, Done, Flow, Runner, Task, Work, here
+from bucketlake.ops.table.memory import large_buffers
+from bucketlake.ops.table.store import Store
+from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.values import dataclass
+
+__all__ = ["DRIVER_BYTES", "balanced", "runner"]
+
+DRIVER_BYTES = 16 << 20  # what the driver works through by itself
+TASK_BYTES = 16 << 20  # that are worth a task
+WAVES = 8  # tasks for each that runs at once: results flow, and the last ones are small
+EVEN = 1.15  # times the mean: balanced enough
+UNDER_WAY = 2  # Spark jobs
+
+T = TypeVar("T")
+
+
+def runner(spark: SparkSession) -> Runner:
+    """How jobs run their units with this session."""
+
+    def run(tasks: Sequence[Task]) -> Flow:
+        if sum(task.size for task in tasks) <= DRIVER_BYTES:
+            return here(tasks)
+        ensure_package(spark)
+        tag = f"bucketlake-{tasks[0].store.env.clock.new_uuid()}"
+        limit = min(task.store.options.get("compaction.commit-size") for task in tasks)
+        waves = max(WAVES, -(-sum(task.size for task in tasks) // limit))
+        groups = balanced(list(enumerate(tasks)), parallelism(spark), lambda item: item[1].size, waves)
+        return Flow(_calls(spark, tag, groups), UNDER_WAY, lambda: _interrupt(spark, tag))
+
+    return run
+
+
+def balanced(items: Sequence[T], slots: int, size: Callable[[T], int], waves: int = WAVES) -> list[list[T]]:
+    """Items in groups for tasks, largest group first: up to `waves` for each of the slots, none much larger than
+    others as far as the items allow."""
+    total = sum(size(item) for item in items)
+    most = max(min(len(items), slots * waves, max(slots, total // TASK_BYTES)), 1)
+    best: list[list[T]] = []
+    found = float("inf")
+    for count in range(most, max(most - 2 * slots, most // 2, 0), -1):
+        groups = _packed(items, count, size)
+        sizes = [sum(size(item) for item in group) for group in groups]
+        uneven = max(sizes) * len(sizes) / max(sum(sizes), 1)
+        if uneven < found:
+            best, found = groups, uneven
+        if found <= EVEN:
+            break
+    return sorted(best, key=lambda group: sum(size(item) for item in group), reverse=True)
+
+
+def _packed(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
+    """So many groups, each item with the group that is the lightest so far, largest items first."""
+    groups: list[list[T]] = [[] for _ in range(count)]
+    heap = [(0, place) for place in range(count)]
+    for item in sorted(items, key=size, reverse=True):
+        weight, place = heap[0]
+        groups[place].append(item)
+        heapq.heapreplace(heap, (weight + size(item) + 1, place))
+    return [group for group in groups if group]
+
+
+Placed = tuple[int, Task]
+
+
+def _calls(spark: SparkSession, tag: str, groups: Sequence[list[Placed]]) -> list[Call]:
+    """A Spark job for as many groups as run at once."""
+    slots = max(parallelism(spark), 1)
+    chunks = [groups[start : start + slots] for start in range(0, len(groups), slots)]
+    return [Call(dict(chain.from_iterable(chunk)), partial(_run, spark, tag, chunk)) for chunk in chunks]
+
+
+def _run(spark: SparkSession, tag: str, groups: Sequence[list[Placed]]) -> list[Done]:
+    spark.addTag(tag)
+    try:
+        return run_tasks(spread(spark, [_shipped(group) for group in groups]), run_units)
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)
+
+
+def _interrupt(spark: SparkSession, tag: str) -> None:
+    with suppress(Exception):  # what cannot be broken off ends by itself
+        spark.interruptTag(tag)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shipment:
+    """What a task gets: each table and its work once, and units with their places and which table they are of."""
+
+    tables: list[tuple[Store, Work]]
+    units: list[tuple[int, int, Any]]
+
+
+def _shipped(group: Sequence[Placed]) -> _Shipment:
+    tables: dict[int, int] = {}
+    shipment = _Shipment([], [])
+    for place, task in group:
+        if task.job not in tables:
+            tables[task.job] = len(shipment.tables)
+            shipment.tables.append((task.store, task.work))
+        shipment.units.append((place, tables[task.job], task.unit))
+    return shipment
+
+
+def run_units(batches: Iterator[pa.RecordBatch]) -> Iterator[Done]:
+    """What every task does: the messages of its units, or their errors. Where the storage fails, or something that is
+    not ours, the task's own files are removed, and Spark tries again."""
+    done: list[Done] = []
+    stores: dict[int, Store] = {}
+    try:
+        with large_buffers():
+            for shipment in unpickled(batches):
+                for place, table, unit in shipment.units:
+                    store, work = shipment.tables[table]
+                    stores[place] = store
+                    try:
+                        done.append(Done(place, tuple(work(store, unit))))
+                    except StorageError:
+                        raise
+                    except BucketlakeError as error:
+                        done.append(Done(place, error=error))
+    except BaseException:
+        for one in done:
+            Commit(stores[one.place], "").abort(one.messages)
+        raise
+    yield from done

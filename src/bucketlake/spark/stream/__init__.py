@@ -1,0 +1,1 @@
+"""Structured Streaming: queries that read and write tables."""

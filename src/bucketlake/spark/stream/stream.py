@@ -1,0 +1,68 @@
+"""Streams from and into one table.
+
+Spec: docs/streaming.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from bucketlake.errors import InvalidError
+from bucketlake.options.options import option_keys
+from bucketlake.spark.datasource import source_of
+from bucketlake.spark.stream.sink import BatchDone, Sink, Written, check_mode
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
+
+
+def read(
+    spark: SparkSession,
+    table: Table,
+    columns: Sequence[str] | None,
+    where: str | None,
+    scan_options: Mapping[str, Any],
+) -> DataFrame:
+    """A streaming DataFrame of the table's rows and changes."""
+    options = {key: _text(value) for key, value in option_keys(scan_options).items() if value is not None}
+    if columns is not None:
+        options["columns"] = ",".join(columns)
+    if where is not None:
+        options["where"] = where
+    return spark.readStream.format(source_of(spark, table)).options(**options).load()
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How a query writes. `checkpoint`: the folder that keeps its progress, its own; `mode`: Spark's output mode;
+    `trigger`: as `DataStreamWriter.trigger` takes it ({"processingTime": "5 seconds"}, {"availableNow": True}, …);
+    `name`: of the query, unique among those that run; `told`: called after each batch."""
+
+    checkpoint: str
+    mode: str = "append"
+    trigger: Mapping[str, Any] | None = None
+    name: str | None = None
+    told: Callable[[BatchDone], None] | None = None
+
+
+def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -> StreamingQuery:
+    """Start a query that writes a streaming DataFrame into the table. What it cannot do is refused before it starts."""
+    if not frame.isStreaming:
+        raise InvalidError("not a streaming DataFrame", table=table.name, remedy="use write()")
+    table = table.for_writing()
+    check_mode(table, how.mode)
+    name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
+    sink = Sink(table, name, str(how.checkpoint), Written(how.mode, told=how.told), spark)
+    stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
+    if how.trigger is not None:
+        stream = stream.trigger(**how.trigger)
+    return stream.foreachBatch(sink).start()
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,99 @@
+"""CALL sys.compact_database: the tables of databases, one after the other or all of them by the same Spark jobs.
+
+Spec: docs/sql/procedures.md#compact_database
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.options.options import parse_duration
+from bucketlake.spark.maintain.compaction import Request
+from bucketlake.spark.maintain.several import compact_tables
+from bucketlake.sql.procedures.arguments import parse_options, pattern
+from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
+
+_MODES = ("divided", "combined")
+
+
+def _check(given: Arguments) -> None:
+    for name in ("including_databases", "including_tables", "excluding_tables"):
+        pattern(given, name, ".*")
+    for name in ("options", "table_options"):
+        parse_options(given.get(name, ""))
+    if given.get("mode", _MODES[0]).lower() not in _MODES:
+        raise InvalidError("unknown mode", mode=given["mode"], known=list(_MODES))
+    strategy = given.get("compact_strategy", "full").lower()
+    if strategy not in ("full", "minor"):
+        raise InvalidError(f"The compact strategy only supports 'full' or 'minor', but '{strategy}' is configured.")
+    if "partition_idle_time" in given:
+        parse_duration(given["partition_idle_time"])
+
+
+def _chosen(lake: Lake, given: Arguments) -> Iterator[str]:
+    """`db.table` of the tables that the patterns choose."""
+    databases, tables = pattern(given, "including_databases", ".*"), pattern(given, "including_tables", ".*")
+    excluded = pattern(given, "excluding_tables", "(?!)")
+    for database in filter(databases.fullmatch, lake.catalog.list_databases()):
+        names = (f"{database}.{name}" for name in lake.catalog.list_tables(database))
+        yield from (name for name in names if tables.fullmatch(name) and not excluded.fullmatch(name))
+
+
+def _compact_database(lake: Lake, given: Arguments) -> Rows:
+    options = {**parse_options(given.get("options", "")), **parse_options(given.get("table_options", ""))}
+    full = given.get("compact_strategy", "full").lower() == "full"
+    request = Request(full=full, idle=given.get("partition_idle_time"))
+    names = list(_chosen(lake, given))
+
+    def opened(name: str) -> LakeTable:
+        database, _, table = name.partition(".")
+        return lake.table(f"`{database}`.`{table}`").with_options(options)
+
+    combined = given.get("mode", "").lower() == "combined"
+    failed = compact_tables(lake.spark, names, lambda name: opened(name).table, request, combined)
+    for name, error in failed.items():
+        warnings.warn(f"{name} was not compacted: {error}", stacklevel=2)
+    done = len(names) - len(failed)
+    return [(f"Compact database finished. Success: {done}, Failed: {len(failed)}",)]
+
+
+PROCEDURES = (
+    Procedure(
+        "compact_database",
+        "Compacts tables of databases. One that fails stops no other.",
+        (
+            Argument("including_databases", "a regular expression for whole names", default=".*"),
+            Argument("including_tables", "a regular expression for whole `db.table`", default=".*"),
+            Argument("excluding_tables", "a regular expression for `db.table` that are left out"),
+            Argument("options", "options of the tables for this call: `k1=v1,k2=v2`"),
+            Argument(
+                "mode",
+                "`divided`: one table after the other; `combined`: units of all tables by the same Spark jobs",
+                default="divided",
+                engine="flink",
+            ),
+            Argument("table_options", "as `options`", engine="flink"),
+            Argument("partition_idle_time", "only partitions that no file came to for so long: `1 d`", engine="flink"),
+            Argument(
+                "compact_strategy",
+                "`full`: all files; `minor`: what each table's policy picks",
+                default="full",
+                engine="flink",
+            ),
+        ),
+        _compact_database,
+        "result string",
+        _check,
+        flink=(
+            *("including_databases", "mode", "including_tables", "excluding_tables", "table_options"),
+            *("partition_idle_time", "compact_strategy"),
+        ),
+    ),
+)

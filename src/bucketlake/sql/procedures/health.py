@@ -1,0 +1,88 @@
+"""CALL sys.fsck, sys.repair_table.
+
+Spec: docs/maintenance.md
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.check.fault import LEVELS
+from bucketlake.ops.check.findings import row_of
+from bucketlake.ops.scan.partition_choice import parse_specs
+from bucketlake.sql.procedures.arguments import flag, table_of, whole_number
+from bucketlake.sql.procedures.registry import PARTITIONS, TABLE, Argument, Arguments, Procedure, Rows
+
+if TYPE_CHECKING:
+    from bucketlake.ops.check.findings import Report
+    from bucketlake.spark.session import Lake
+
+_FINDINGS = (
+    "code string not null, severity string not null, level string not null, `partition` string, bucket int, "
+    "snapshot bigint, holder string, file string, `count` bigint not null, cause string not null, "
+    "consequence string not null, remedy string not null, repair string not null"
+)
+_LEVEL = Argument("level", "how deep: metadata, footers, keys, rows; each with all before", default="metadata")
+_SNAPSHOT = Argument("snapshot", "the snapshot whose files are looked at; the newest if left out", "bigint")
+
+
+def _check(given: Arguments) -> None:
+    level = given.get("level", "metadata").lower()
+    if level not in LEVELS:
+        raise InvalidError("no such level of checking", level=level, remedy=f"use one of {', '.join(LEVELS)}")
+    parse_specs(given.get("partitions", ""))
+
+
+def _report(lake: Lake, given: Arguments, usual: str) -> Report:
+    specs = parse_specs(given["partitions"]) if "partitions" in given else None
+    level = given.get("level", usual).lower()
+    return table_of(lake, given).fsck(level, specs or None, whole_number(given, "snapshot"))
+
+
+def _fsck(lake: Lake, given: Arguments) -> Rows:
+    return [row_of(finding) for finding in _report(lake, given, "metadata").findings]
+
+
+def _repair(lake: Lake, given: Arguments) -> Rows:
+    allow = [code.strip() for code in given.get("allow", "").split(",") if code.strip()]
+    report = _report(lake, given, "keys")
+    done = table_of(lake, given).repair(report, allow, flag({"dry_run": "true", **given}, "dry_run"))
+    snapshot = None if done.snapshot is None else done.snapshot.id
+    return [
+        (
+            action.finding.code,
+            *(action.finding.place.partition_text, action.finding.place.bucket, action.finding.place.file),
+            *(action.finding.cause, action.mend or None, action.state, snapshot),
+        )
+        for action in done.actions
+    ]
+
+
+PROCEDURES = (
+    Procedure(
+        "fsck",
+        "Checks that a table is whole: a row a fault, with its place, cause, consequence and remedy.",
+        (TABLE, _LEVEL, PARTITIONS, _SNAPSHOT),
+        _fsck,
+        _FINDINGS,
+        check=_check,
+        engines="",
+    ),
+    Procedure(
+        "repair_table",
+        "Mends what a check finds, in one commit that can be rolled back; what would lose rows has to be named.",
+        (
+            TABLE,
+            Argument("level", "how deep to check: metadata, footers, keys, rows", default="keys"),
+            PARTITIONS,
+            Argument("allow", "codes of faults whose repair loses rows, or what else may be wanted: `code1,code2`"),
+            Argument("dry_run", "only say what would be done", "boolean", default="true"),
+        ),
+        _repair,
+        "code string not null, `partition` string, bucket int, file string, cause string not null, mend string, "
+        "state string not null, snapshot bigint",
+        check=_check,
+        engines="",
+    ),
+)

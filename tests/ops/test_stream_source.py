@@ -1,0 +1,304 @@
+"""Tables read as streams: what a reader that stops, starts again and reads in small batches has in the end is what the
+table has, for every way in which a table tells its changes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.profile import seeds
+
+import bucketlake
+from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.stream.limits import Limits
+from bucketlake.ops.stream.position import Position
+from bucketlake.ops.stream.source import Source
+from bucketlake.table import Table
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.int64())])
+KEYED = {
+    "none": {"bucket": "2"},
+    "input": {"bucket": "2", "changelog-producer": "input"},
+    "lookup": {"bucket": "2", "changelog-producer": "lookup"},
+    "full-compaction": {"bucket": "2", "changelog-producer": "full-compaction"},
+    "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "5", "changelog-producer": "lookup"},
+}
+ALL = Limits()
+
+
+def make(tmp_path: Path, keyed: bool, options: dict[str, str]) -> Table:
+    catalog = bucketlake.open(str(tmp_path / "wh"))
+    catalog.create_database("db", ignore_if_exists=True)
+    return catalog.create_table("db.t", SCHEMA, primary_keys=["k"] if keyed else (), options=options)
+
+
+def rows_of(table: Table, **values: int) -> pa.Table:
+    return pa.table({"k": [values["k"]], "v": [values["v"]]}, schema=SCHEMA)
+
+
+class Reader:
+    """A stream's consumer that keeps its offset as JSON, as Spark's checkpoint does."""
+
+    def __init__(self, table: Table, **options: Any) -> None:
+        self.table = table.with_options(options)
+        self.told: list[tuple[str, int, int | None]] = []
+        source = Source.of(self.table.store)
+        self.offset = json.dumps(source.origin().as_offset())
+
+    def step(self, limits: Limits | None = ALL) -> int:
+        """Read one batch, in a process of its own; how many rows."""
+        source = Source.of(self.table.store)
+        start = Position.of(json.loads(self.offset))
+        end = source.following(start, limits)
+        first = [self._rows(group) for group in Source.of(self.table.store).batch(start, end)]
+        again = [
+            self._rows(group) for group in source.batch(start, Position.of(json.loads(json.dumps(end.as_offset()))))
+        ]
+        assert first == again, "a batch that is read again gives other rows"
+        self.offset = json.dumps(end.as_offset())
+        found = [row for group in first for row in group]
+        self.told += found
+        return len(found)
+
+    def read_all(self, limits: Limits | None = ALL) -> None:
+        while True:
+            before = self.offset
+            self.step(limits)
+            if self.offset == before:
+                return
+
+    def _rows(self, group: Any) -> list[tuple[str, int, int | None]]:
+        view = RowView("audit_log")
+        return [
+            (row["rowkind"], row["k"], row["v"])
+            for split in group
+            for batch in read_view(self.table.store, view, split)
+            for row in batch.to_pylist()
+        ]
+
+    @property
+    def state(self) -> dict[int, int | None]:
+        found: dict[int, int | None] = {}
+        for kind, key, value in self.told:
+            if kind in ("+I", "+U"):
+                found[key] = value
+            elif kind == "-D":
+                found.pop(key, None)
+        return found
+
+
+@pytest.mark.parametrize("producer", KEYED)
+@pytest.mark.parametrize("seed", seeds(2, 60))
+def test_a_reader_has_in_the_end_what_the_table_has(tmp_path: Path, producer: str, seed: int) -> None:
+    chance, table = random.Random(f"{producer} {seed}"), make(tmp_path, True, KEYED[producer])
+    readers = [Reader(table)]
+    for _ in range(12):
+        action = chance.random()
+        if action < 0.6:
+            keys = chance.sample(range(12), chance.randint(1, 6))
+            table.write_arrow(pa.table({"k": keys, "v": [chance.randint(0, 99) for _ in keys]}, schema=SCHEMA))
+        elif action < 0.75 and table.latest_snapshot() is not None:
+            table.delete(f"k IN ({chance.randint(0, 11)}, {chance.randint(0, 11)})")
+        elif action < 0.85:
+            table.compact()
+        for reader in readers:
+            if chance.random() < 0.5:
+                reader.step(chance.choice([None, ALL, Limits(max_files=1), Limits(max_rows=3), Limits(max_bytes=1)]))
+        if chance.random() < 0.2:
+            readers.append(Reader(table))
+    table.compact()
+    wanted = {row["k"]: row["v"] for row in table.to_arrow().to_pylist()}
+    for reader in readers:
+        reader.read_all(chance.choice([ALL, Limits(max_files=1)]))
+        assert reader.state == wanted
+
+
+@pytest.mark.parametrize("options", [{}, {"bucket": "2", "bucket-key": "k"}], ids=["unaware", "bucketed"])
+@pytest.mark.parametrize("seed", seeds(2, 60))
+def test_append_tables_give_every_row_once(tmp_path: Path, options: dict[str, str], seed: int) -> None:
+    chance, table = random.Random(seed), make(tmp_path, False, options)
+    reader, written = Reader(table), []
+    for number in range(12):
+        keys = [chance.randint(0, 3) for _ in range(chance.randint(1, 5))]
+        table.write_arrow(pa.table({"k": keys, "v": [number] * len(keys)}, schema=SCHEMA))
+        written += [("+I", key, number) for key in keys]
+        if chance.random() < 0.3:
+            table.compact()
+        if chance.random() < 0.5:
+            reader.step(chance.choice([ALL, Limits(max_files=1), Limits(max_rows=4)]))
+    reader.read_all(Limits(max_files=2))
+    assert sorted(reader.told) == sorted(written)
+    if options:
+        for key in range(4):
+            ages = [value for _, found, value in reader.told if found == key]
+            assert ages == sorted(ages), "the rows of a bucket come in another order"
+
+
+def test_where_a_stream_starts(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    assert Source.of(table.store).origin() == Position(1)
+    times = []
+    for key in range(4):
+        made = table.write_arrow(rows_of(table, k=key, v=key))
+        assert made is not None
+        times.append(made.time_millis)
+    table.compact()  # snapshot 5
+
+    def told(**options: Any) -> list[int]:
+        reader = Reader(table, **options)
+        reader.read_all()
+        return sorted(key for _, key, _ in reader.told)
+
+    assert told() == told(scan_mode="latest-full") == told(scan_mode="full") == [0, 1, 2, 3]
+    assert told(scan_mode="latest") == []
+    assert told(scan_mode="compacted-full") == [0, 1, 2, 3]
+    assert told(scan_snapshot_id=3) == told(scan_mode="from-snapshot", scan_snapshot_id=3) == [2, 3]
+    assert told(scan_mode="from-snapshot-full", scan_snapshot_id=3) == [0, 1, 2, 3]
+    assert told(scan_timestamp_millis=0) == [0, 1, 2, 3]
+    assert told(scan_timestamp_millis=times[-1] + 10**9) == []
+    assert told(scan_mode="from-file-creation-time", scan_file_creation_time_millis=10**15) == []
+    assert told(scan_snapshot_id=9) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"incremental_between": "1,2"}, "cannot start there"),
+        ({"scan_tag_name": "x"}, "cannot start there"),
+        ({"scan_snapshot_id": "1", "scan_timestamp_millis": "5"}, "one place"),
+        ({"scan_mode": "from-snapshot"}, "scan.snapshot-id"),
+        ({"scan_mode": "from-timestamp"}, "scan.timestamp-millis"),
+    ],
+)
+def test_starts_that_are_refused(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    with pytest.raises((UnsupportedError, InvalidError), match=says):
+        Source.of(table.with_options(options).store).origin()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"read.stream.maxRowsPerTrigger": "0"}, "less than one"),
+        ({"read.stream.minRowsPerTrigger": "5"}, "only one of"),
+        (
+            {
+                "read.stream.minRowsPerTrigger": "5",
+                "read.stream.maxTriggerDelayMs": "5",
+                "read.stream.maxRowsPerTrigger": "4",
+            },
+            "above",
+        ),
+    ],
+)
+def test_limits_that_contradict_each_other(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidError, match=says):
+        Limits.of(make(tmp_path, True, {"bucket": "1"}).with_options(options).options)
+
+
+def test_a_batch_waits_for_rows_but_not_for_ever(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    reader = Reader(table)
+    table.write_arrow(rows_of(table, k=1, v=1))
+    source, start = Source.of(table.store), Position.of(json.loads(reader.offset))
+    assert source.following(start, Limits(min_rows=2, max_delay=10**9)) == start
+    table.write_arrow(rows_of(table, k=2, v=1))
+    assert source.following(start, Limits(min_rows=2, max_delay=10**9)).snapshot == 3
+    assert source.following(start, Limits(min_rows=9, max_delay=0)).snapshot == 3
+
+
+def test_overwrites_are_told_if_asked(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    for value in (1, 2):
+        table.write_arrow(pa.table({"k": [1, value + 1], "v": [value] * 2}, schema=SCHEMA))
+    plain, told = Reader(table), Reader(table, streaming_read_overwrite="true")
+    table.write_arrow(rows_of(table, k=1, v=9), mode="overwrite")
+    for reader in (plain, told):
+        reader.read_all()
+    assert plain.state == {1: 2, 2: 1, 3: 2}
+    assert told.state == {1: 9}
+
+
+def test_overwrites_of_append_tables(tmp_path: Path) -> None:
+    table = make(tmp_path, False, {})
+    table.write_arrow(pa.table({"k": [1, 2], "v": [1, 1]}, schema=SCHEMA))
+    plain, told = Reader(table), Reader(table, streaming_read_append_overwrite="true")
+    table.delete("k = 1")  # writes the file's other row again
+    table.write_arrow(rows_of(table, k=3, v=3), mode="overwrite")
+    for reader in (plain, told):
+        reader.read_all()
+    assert sorted(plain.told) == [("+I", 1, 1), ("+I", 2, 1)]
+    assert sorted(told.told) == [("+I", 1, 1), ("+I", 2, 1), ("+I", 2, 1), ("+I", 3, 3)]
+
+
+def test_what_has_expired_is_not_passed_over_unless_asked(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    late = Reader(table)
+    late.read_all()
+    held = Reader(table, consumer_id="slow")
+    for key in range(1, 4):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert [snapshot.id for snapshot in table.snapshots()] == [1, 2, 3, 4]
+    held.read_all()
+    assert held.state == {0: 0, 1: 1, 2: 2, 3: 3}
+    source = Source.of(held.table.store)
+    source.progress(Position.of(json.loads(held.offset)))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert [snapshot.id for snapshot in table.snapshots()] == [4]
+    with pytest.raises(NotFoundError, match=r"(?s)snapshot with id 2 has expired.*ignore-expired"):
+        late.step()
+    going = Reader(table.with_options({"read.stream.ignore-expired": "true"}))
+    going.offset, going.told = late.offset, late.told
+    going.read_all()
+    assert going.state == {0: 0, 3: 3}
+
+
+def test_a_consumer_goes_on_where_it_stood(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    Source.of(Reader(table, consumer_id="me").table.store).progress(Position(2))
+    table.write_arrow(rows_of(table, k=1, v=1))
+    again = Reader(table, consumer_id="me")
+    again.read_all()
+    assert again.told == [("+I", 1, 1)]
+    anew = Reader(table, consumer_id="me", consumer_ignore_progress="true")
+    anew.read_all()
+    assert anew.state == {0: 0, 1: 1}
+
+
+def test_a_rollback_behind_the_reader_is_noticed(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    for key in range(3):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    reader = Reader(table)
+    reader.read_all()
+    table.rollback_to(1)
+    with pytest.raises(InvalidError, match="rolled back"):
+        reader.step()
+    for key in range(5, 9):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    with pytest.raises(InvalidError, match="rolled back"):
+        reader.step()
+
+
+def test_a_stream_ends_at_a_watermark_and_stays_behind(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    table.write_arrow(rows_of(table, k=0, v=0))
+    behind = Reader(table, scan_snapshot_id=1, streaming_read_snapshot_delay="1 h")
+    behind.read_all()
+    assert behind.told == []
+
+
+@pytest.mark.parametrize("offset", [{}, {"version": 1}, {"version": 1, "snapshot": -1, "index": 0}, {"snapshot": "1"}])
+def test_offsets_that_are_none(offset: dict[str, Any]) -> None:
+    with pytest.raises(CorruptError):
+        Position.of(offset)
+    with pytest.raises(UnsupportedError, match="later version"):
+        Position.of({"version": 2, "snapshot": 1, "index": 0})

@@ -1,0 +1,39 @@
+"""Which worker runs what: all that needs the peers in one of them, all of Spark Connect in one, else a file at a time.
+
+So there is one Flink and one Connect server, which are warm soon. What takes longest comes first, lest a worker ends
+alone with it: the peers' tests, then files in the order of LONG, then the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PEERS = ("tests/interop/", "tests/peers/", "tests/corpus/test_picks.py")
+LONG = (*("tests/sql/test_generated.py", "tests/spark/test_cluster.py"),)
+
+
+def share_of(test: str) -> str:
+    """What a test's node id is run together with."""
+    file = test.partition("::")[0]
+    if file.startswith(PEERS):
+        return "peers"
+    return "connect" if "[connect" in test else file
+
+
+def place_of(test: str) -> int:
+    """The place of a test's share in the order."""
+    file = test.partition("::")[0]
+    if file.startswith(PEERS):
+        return 0
+    return LONG.index(file) + 1 if file in LONG else len(LONG) + 1
+
+
+def scheduler(config: Any, log: Any) -> Any:
+    """xdist's for files, of shares instead."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Shares(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return share_of(nodeid)
+
+    return Shares(config, log)

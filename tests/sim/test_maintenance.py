@@ -1,0 +1,540 @@
+"""One table and everybody at it: writers, compactors, a rescaler, an expirer, a tagger, rollbacks and an orphan cleaner,
+interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
+
+Each snapshot's rows follow from those of the snapshot that it was made on and from what its commit means. Every snapshot
+and tag that is left must hold just these rows, before and after a last compaction and a last cleaning: no row is lost,
+none comes back, no live file is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.profile import number, often
+from tests.sim.clock import FakeClock
+from tests.sim.schedule import Scheduler
+from tests.sim.storage import (
+    FAIL_AFTER,
+    FAIL_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    FaultStorage,
+    Killed,
+    MapStorage,
+    Raised,
+)
+from tests.sim.tables import create_table, make_store
+
+from bucketlake.env.env import FileInfo
+from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.change.append_rows import delete_rows
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.commit import publish
+from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.compact.compaction import Compaction, compaction_job
+from bucketlake.ops.compact.coordinator import CoordinatedPlan, Coordinator
+from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.postpone_compact import PendingPlan
+from bucketlake.ops.compact.running import inline
+from bucketlake.ops.progress import Progress
+from bucketlake.ops.refs.rollback import find_version, rollback
+from bucketlake.ops.refs.tags import create_tag, delete_tag
+from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.rewrite.rebucket import move
+from bucketlake.ops.table import store as stores
+from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.ops.write.postpone_write import write_counted
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.table import Table
+from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
+
+DAY = 86_400_000
+FIELDS = (
+    DataField(0, "pt", INT.with_nullable(False)),
+    DataField(1, "k", BIGINT.with_nullable(False)),
+    DataField(2, "a", INT),
+    DataField(3, "b", INT),
+)
+SEEDS = range(number("BUCKETLAKE_SIM_FIRST", 0, 0), number("BUCKETLAKE_SIM_SEEDS", 12, 10_000))
+Key = tuple[int, int]
+Rows = Mapping[Key, tuple[int | None, int | None]]
+
+VECTORS = {"deletion-vectors.enabled": "true"}
+SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
+SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
+PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table. `late`: rows are seen once they are compacted only."""
+
+    name: str
+    bucket: int
+    keys: tuple[str, ...] = ("pt", "k")
+    options: Mapping[str, str] = field(default_factory=dict)
+    late: bool = False
+
+    @property
+    def engine(self) -> str:
+        return self.options.get("merge-engine", "deduplicate") if self.keys else "append"
+
+
+KINDS = (
+    Kind("fixed", 2),
+    Kind("fixed, vectors", 2, options=SEEN),
+    Kind("fixed, vectors seen late", 1, options=VECTORS, late=True),
+    Kind("fixed, lookup", 2, options={"changelog-producer": "lookup"}),
+    Kind("fixed, full-compaction", 1, options={"changelog-producer": "full-compaction"}),
+    Kind("fixed, partial-update", 2, options={"merge-engine": "partial-update"}),
+    Kind("fixed, aggregation", 2, options=SUMS),
+    Kind("fixed, first-row", 2, options={"merge-engine": "first-row"}, late=True),
+    Kind("dynamic", -1),
+    Kind("dynamic, aggregation", -1, options=SUMS),
+    Kind("across partitions", -1, ("k",)),
+    Kind("postpone", -2, options=PENDING),
+    Kind("append", -1, ()),
+    Kind("append, vectors", -1, (), VECTORS),
+    Kind("append, buckets", 2, (), {"bucket-key": "k"}),
+    Kind("append, buckets, vectors", 2, (), {"bucket-key": "k", **VECTORS}),
+)
+
+
+class Stamped(dict[str, bytes]):
+    """Files that know when they were written."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock, self.times = clock, dict[str, int]()
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        self.times[path] = self.clock.millis
+        super().__setitem__(path, data)
+
+
+class TimedStorage(MapStorage):
+    """Files have times; `published` is told of snapshots."""
+
+    def __init__(self, clock: FakeClock, published: Callable[[str, bytes], None]) -> None:
+        self.files: Stamped = Stamped(clock)
+        self._published = published
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        done = super().put_if_absent(path, data)
+        if done and "/snapshot/snapshot-" in path:
+            self._published(path, data)
+        return done
+
+    def _timed(self, info: FileInfo) -> FileInfo:
+        return replace(info, modified_millis=self.files.times.get(info.path, 0))
+
+    def info(self, path: str) -> FileInfo | None:
+        found = super().info(path)
+        return None if found is None else self._timed(found)
+
+    def list(self, path: str) -> list[FileInfo]:
+        return [self._timed(info) for info in super().list(path)]
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        return (self._timed(info) for info in list(super().walk(path)))
+
+
+class JumpingClock(FakeClock):
+    """Now and then it jumps, ahead by minutes, or back."""
+
+    def __init__(self, seed: int, on_sleep: Callable[[], None]) -> None:
+        super().__init__(seed, on_sleep)
+        self.jumps = random.Random(seed + 7)
+
+    def now_millis(self) -> int:
+        if self.jumps.random() < 0.01:
+            self.millis += self.jumps.choice([1_000, 60_000, 600_000, -1_000, -120_000])
+        return super().now_millis()
+
+
+HERE = threading.local()
+
+
+@dataclass
+class World:
+    """What every commit meant: rows by the snapshot's uuid, and who was made on whom."""
+
+    kind: Kind
+    rows: dict[str, Rows] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
+    rolled_back: bool = False
+    doubtful: set[str] = field(
+        default_factory=set
+    )  # put where a rollback had just freed the name, and what stands on it
+
+    def note(self, name: Any, base: Snapshot | None, made: Snapshot) -> None:
+        before = {} if base is None else self.rows[base.uuid or ""]
+        self.parents[made.uuid or ""] = None if base is None else base.uuid
+        what = getattr(HERE, "what", None)
+        if name.kind is not CommitKind.COMPACT and what is not None:
+            before = meaning(self.kind, before, *what)
+        self.rows[made.uuid or ""] = before
+        if base is not None and base.uuid in self.doubtful:
+            self.doubtful.add(made.uuid or "")
+
+    def check(self, store: Store, found: Snapshot, where: str, **travel: Any) -> None:
+        if found.uuid in self.doubtful:
+            return  # a writer that slept through a rollback is told that it is unknown what became of its commit
+        try:
+            rows = Table(store, "t").to_arrow(**travel).to_pylist()
+        except NotFoundError as error:
+            raise AssertionError(f"{where}: {error}") from error
+        seen = Counter((row["pt"], row["k"], row["a"], row["b"]) for row in rows)
+        wanted = Counter((*key, *values) for key, values in self.rows[found.uuid or ""].items())
+        assert seen == wanted, f"{where}: lost {wanted - seen}, too many {seen - wanted}"
+
+    def line(self, newest: Snapshot | None) -> set[str]:
+        """The snapshots that this one stands on."""
+        at = None if newest is None else newest.uuid
+        found: set[str] = set()
+        while at is not None:
+            found.add(at)
+            at = self.parents[at]
+        return found
+
+
+def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
+    """The rows after a commit."""
+    if operation == "delete":
+        return {key: row for key, row in state.items() if key[1] not in what}
+    if operation == "drop":
+        return {key: row for key, row in state.items() if key[0] != what}
+    if operation != "append":
+        return state
+    if kind.keys == ("k",):  # a key has one row, wherever it was
+        new = {key[1] for key in what}
+        return {key: row for key, row in state.items() if key[1] not in new} | what
+    if kind.engine == "first-row":
+        return {**what, **state}
+    if kind.engine in ("deduplicate", "append"):
+        return {**state, **what}
+    merged = dict(state)
+    for key, (a, b) in what.items():
+        old = merged.get(key, (None, None))
+        if kind.engine == "partial-update":
+            merged[key] = (old[0] if a is None else a, old[1] if b is None else b)
+        else:
+            sums = [value for value in (old[0], a) if value is not None]
+            most = [value for value in (old[1], b) if value is not None]
+            merged[key] = (sum(sums) if sums else None, max(most) if most else None)
+    return merged
+
+
+@dataclass
+class Actor:
+    """One process; a kill ends it, an interrupt only what it is doing."""
+
+    name: str
+    store: Store
+    world: World
+    random: random.Random
+    serial: list[int]
+    done: Counter[str] = field(default_factory=Counter)
+    acknowledged: list[Snapshot] = field(default_factory=list)
+    coordinator: Coordinator | None = None
+
+    def loop(self, actions: tuple[str, ...], times: int) -> None:
+        for step in range(times):
+            action = self.random.choice(actions)
+            HERE.what = None
+            try:
+                getattr(self, action)(f"{self.name}.{step}")
+                self.done[action] += 1
+            except (BucketlakeError, KeyboardInterrupt) as error:
+                self.done[type(error).__name__] += 1
+            except Killed:
+                self.done["Killed"] += 1
+                return
+
+    # ---- rows
+
+    def append(self, user: str) -> None:
+        rows: dict[Key, tuple[int | None, int | None]] = {}
+        for _ in range(self.random.randint(1, 6)):
+            if self.world.kind.engine == "append":
+                self.serial[0] += 1
+                key = self.random.randint(1, 2), self.serial[0]
+            else:
+                key = self.random.randint(1, 2), self.random.randint(0, 15)
+            rows[key] = tuple(self.random.choice([None, self.random.randint(0, 99)]) for _ in "ab")  # type: ignore[assignment]
+        if self.world.kind.keys == ("k",):
+            rows = dict({key[1]: (key, row) for key, row in rows.items()}.values())
+        HERE.what = ("append", rows)
+        self._write(user, rows, 0)
+
+    def delete(self, user: str) -> None:
+        if self.world.kind.engine == "append":
+            newest = self.store.latest_snapshot()
+            known = sorted(key for _, key in self.world.rows[newest.uuid or ""]) if newest is not None else []
+            if known:
+                chosen = self.random.sample(known, min(2, len(known)))
+                HERE.what = ("delete", set(chosen))
+                table = Table(self.store, "t")
+                delete_rows(self.store, table.predicate(f"k IN ({', '.join(map(str, chosen))})"))
+        elif self.world.kind.engine == "deduplicate":
+            keys = {self.random.randint(0, 15) for _ in range(3)}
+            HERE.what = ("delete", keys)
+            parts = (1,) if self.world.kind.keys == ("k",) else (1, 2)
+            self._write(user, {(part, key): (None, None) for part in parts for key in keys}, 3)
+
+    def _write(self, user: str, rows: Rows, kind: int) -> None:
+        columns = [[key[0] for key in rows], [key[1] for key in rows], *zip(*rows.values(), strict=True)]
+        schema = arrow_schema(FIELDS)
+        arrays = [pa.array(list(column), item.type) for column, item in zip(columns, schema, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        kinds = None
+        if self.world.kind.keys:
+            batch, kinds = (
+                batch.append_column(KIND_FIELD.name, pa.array([kind] * len(rows), pa.int8())),
+                KIND_FIELD.name,
+            )
+        task = prepare_write(self.store, self.store.latest_snapshot(), commit_user=user)
+        messages = write_counted(self.store, [batch], task, kinds)
+        done = Table(self.store, "t").commit(messages, user)
+        if done is not None:
+            self.acknowledged.append(done)
+
+    def drop(self, user: str) -> None:
+        part = self.random.randint(1, 2)
+        HERE.what = ("drop", part)
+        Commit(self.store, user).drop_partitions([{"pt": part}])
+
+    # ---- maintenance
+
+    def compact(self, user: str) -> None:
+        """A job, often with a commit for each unit, sometimes with a Ctrl-C after some."""
+        size = self.random.choice(["1 b", "2 kb", "8 gb"])
+        store = self.store.with_options({"compaction.commit-size": size})
+        stop = self.random.choice([0, 1, 2, 1000])
+
+        def tell(progress: Progress) -> None:
+            if progress.units > stop:
+                raise KeyboardInterrupt
+
+        if store.schema.bucket_mode is BucketMode.POSTPONE:
+            run_job(Job.of(store, PendingPlan(), on_progress=tell), inline)
+        run_job(compaction_job(store, Compaction(self.random.random() < 0.7), tell), inline)
+
+    def follow(self, user: str) -> None:
+        """The coordinator of tables without buckets, which remembers; other tables are compacted by their policy."""
+        if self.store.schema.bucket_mode is not BucketMode.UNAWARE:
+            run_job(compaction_job(self.store, Compaction(False)), inline)
+            return
+        self.coordinator = self.coordinator or Coordinator(self.store)
+        try:
+            run_job(Job.of(self.store, CoordinatedPlan(self.coordinator)), inline)
+        except BaseException:
+            self.coordinator.forget()
+            raise
+
+    def rescale(self, user: str) -> None:
+        if self.store.schema.bucket_mode is not BucketMode.FIXED or self.store.latest_snapshot() is None:
+            return
+        HERE.what = ("rescale", None)
+        wanted = RescaleRequest(self.random.choice([1, 2, 3, 4]) if self.world.kind.keys else 2)
+        rescale(self.store, wanted, run=lambda store, units: [made for unit in units for made in move(store, unit)])
+
+    def expire(self, user: str) -> None:
+        """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
+        most = self.random.randint(2, 5) if self.world.kind.bucket != -2 else 200
+        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=1)))
+
+    def tag(self, user: str) -> None:
+        name = f"tag{self.random.randint(0, 2)}"
+        if self.random.random() < 0.4:
+            delete_tag(self.store, name)
+        else:
+            ids = self.store.snapshot_ids()
+            create_tag(self.store, name, self.random.choice(ids) if ids else 1, if_absent=True)
+
+    def back(self, user: str) -> None:
+        tagged = [tag.id for tag in self.store.tags().values()]
+        target = find_version(self.store, self.random.choice([*self.store.snapshot_ids()[-3:], *tagged] or [1]))
+        self.world.rolled_back = True
+        rollback(self.store, target)
+
+    def clean(self, user: str) -> None:
+        """As `sys.remove_orphan_files`: what is older than a day."""
+        remove_orphans(self.store, self.store.env.clock.now_millis() - DAY, threads=1)
+
+
+WRITES = ("append", "append", "append", "delete")
+ROLES: dict[str, tuple[tuple[str, ...], int]] = {
+    "w0": (WRITES, 5),
+    "w1": ((*WRITES, "drop"), 5),
+    "c0": (("compact",), 4),
+    "c1": (("follow", "compact"), 4),
+    "x": (("rescale",), 2),
+    "e": (("expire",), 3),
+    "t": (("tag",), 4),
+    "o": (("clean",), 2),
+}
+
+
+class Serial:
+    """A pool of no threads."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> Serial:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    map = staticmethod(map)
+
+
+@contextmanager
+def watched(world: World) -> Iterator[None]:
+    """Tell the world of every snapshot that is about to be put, and let nothing run in threads of its own."""
+    real = publish.Publisher._snapshot
+
+    def spy(self: Any, request: Any, name: Any, base: Any, *rest: Any) -> Snapshot:
+        made = real(self, request, name, base, *rest)
+        world.note(name, base, made)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish.Publisher, "_snapshot", spy)
+        patch.setattr(stores, "ThreadPoolExecutor", Serial)
+        yield
+
+
+def schema_of(kind: Kind) -> TableSchema:
+    texts = {
+        "bucket": str(kind.bucket),
+        "scan.manifest.parallelism": "1",
+        "file-operation.thread-num": "1",
+        "commit.max-retries": "300",
+        "manifest.merge-min-count": "3",
+        "write-only": "true",
+        "compaction.min.file-num": "2",
+        **({"bucket.auto": "true"} if kind.bucket > 0 and kind.keys else {}),
+        **kind.options,
+    }
+    return TableSchema.create(FIELDS, ("pt",), kind.keys, texts)
+
+
+@dataclass
+class Run:
+    """One seed: a table, its world, and who is at it."""
+
+    seed: int
+    kind: Kind
+    faults: float
+    rolls_back: bool
+
+    def __post_init__(self) -> None:
+        clear_cache()
+        self.world = World(self.kind)
+        self.scheduler = Scheduler(self.seed)
+        self.clock = JumpingClock(self.seed, lambda: self.scheduler.pause())
+        self.inner = TimedStorage(self.clock, self.published)
+        self.store = create_table(self.inner, self.clock, schema_of(self.kind))
+        self.chance = random.Random(self.seed + 1)
+        self.revived: set[int] = set()
+        self.highest = 0
+        self.team: list[Actor] = []
+        self.serial = [0]
+
+    def published(self, path: str, data: bytes) -> None:
+        """A snapshot was put; its name may have been free again, after an expiry or a rollback."""
+        wanted = int(path.rsplit("-", 1)[1])
+        if wanted <= self.highest:
+            self.revived.add(wanted)
+            if self.world.rolled_back:
+                self.world.doubtful.add(json.loads(data)["uuid"])
+        self.highest = max(self.highest, wanted)
+
+    def plan(self, k: int, operation: str, path: str) -> str | Raised | None:
+        self.scheduler.pause()
+        if self.chance.random() >= self.faults:
+            return None
+        interrupts = [Raised(KeyboardInterrupt), Raised(KeyboardInterrupt, after=True)]
+        return self.chance.choices([FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER, *interrupts], [6, 3, 1, 1, 1, 1])[
+            0
+        ]
+
+    def round(self, roles: Mapping[str, tuple[tuple[str, ...], int]]) -> None:
+        self.scheduler = Scheduler(self.seed + len(self.team))
+        for place, (name, (actions, times)) in enumerate(roles.items()):
+            store = make_store(FaultStorage(self.inner, self.plan), self.clock, self.store.schema)
+            chance = random.Random(self.seed * 100 + place + len(self.team) * 1000)
+            actor = Actor(f"{name}-{len(self.team)}", store, self.world, chance, self.serial)
+            self.team.append(actor)
+            self.scheduler.spawn(name, lambda actor=actor, actions=actions, times=times: actor.loop(actions, times))  # type: ignore[misc]
+        self.scheduler.run()
+        for task in self.scheduler._tasks:
+            if task.error is not None:
+                raise AssertionError(f"{task.name}: {task.error!r}") from task.error
+
+    def check(self, where: str) -> None:
+        clear_cache()
+        store = make_store(self.inner, self.clock, self.store.schema)
+        ids = store.snapshot_ids()
+        below = {*strays(ids), *self.revived}
+        for found in ids if not self.kind.late else ids[-1:] if where == "compacted" else ():
+            if found not in below or found == ids[-1]:
+                self.world.check(store, store.snapshot(found), f"{where}, snapshot {found}", scan_snapshot_id=found)
+        for name, tag in store.tags().items() if not self.kind.late else ():
+            self.world.check(store, tag, f"{where}, {name}", scan_tag_name=name)
+        if not self.world.rolled_back:
+            line = self.world.line(store.latest_snapshot())
+            lost = [one.id for actor in self.team for one in actor.acknowledged if one.uuid not in line]
+            assert not lost, f"{where}: acknowledged commits are gone: {lost}"
+
+    def go(self) -> Counter[str]:
+        HERE.what = None
+        with watched(self.world):
+            roles = {**ROLES, **({"r": (("back",), 2)} if self.rolls_back else {})}
+            self.round({name: role for name, role in roles.items() if name != "o"})
+            self.check("after the first day")
+            self.clock.millis += 3 * DAY
+            self.round(roles)
+            self.check("after the second day")
+            HERE.what = None
+            store = make_store(self.inner, self.clock, self.store.schema)
+            Table(store, "t").compact(bucket_auto=False)
+            self.check("compacted")
+            if not self.revived:
+                remove_orphans(store, 1 << 60, threads=1)
+                self.check("cleaned")
+        return sum((actor.done for actor in self.team), Counter())
+
+
+def run(seed: int) -> Counter[str]:
+    """One seed decides the kind of table, too."""
+    kind = KINDS[seed % len(KINDS)]
+    faults = (0.0, 0.003, 0.01)[seed // len(KINDS) % 3]
+    rolls_back = seed // (3 * len(KINDS)) % 2 == 1
+    try:
+        return Run(seed, kind, faults, rolls_back).go() + Counter({kind.name: 1})
+    except (AssertionError, BucketlakeError, LookupError) as error:
+        raise AssertionError(f"seed {seed}, {kind.name}, faults {faults}, back {rolls_back}: {error}") from error
+
+
+def test_nobody_loses_a_row() -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        seen += run(seed)
+    assert min(seen[action] for actions, _ in ROLES.values() for action in actions) > often(100), seen

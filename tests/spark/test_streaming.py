@@ -1,0 +1,129 @@
+"""Structured Streaming from table to table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def tables(classic: Lake) -> Lake:
+    lake = classic
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    lake.sql("CREATE TABLE db.keyed (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='2')")
+    lake.sql("CREATE TABLE db.plain (id INT, v STRING)")
+    return lake
+
+
+def insert(lake: Lake, *rows: tuple[int, str]) -> None:
+    lake.sql("INSERT INTO db.source VALUES " + ", ".join(f"({key}, '{value}')" for key, value in rows))
+
+
+def run(lake: Lake, name: str, checkpoint: Path, **options: Any) -> None:
+    source = lake.table("db.source").read_stream(read_stream_maxFilesPerTrigger=1)
+    target = lake.table(f"db.{name}")
+    target.write_stream(source, str(checkpoint), trigger={"availableNow": True}, **options).awaitTermination()
+
+
+def rows(lake: Lake, name: str) -> list[tuple[int, str]]:
+    return sorted((row.id, row.v) for row in lake.table(f"db.{name}").read().collect())
+
+
+def test_from_table_to_table_once_over_restarts(tables: Lake, tmp_path: Path) -> None:
+    insert(tables, (1, "a"), (2, "a"))
+    insert(tables, (2, "b"), (3, "b"))
+    for name in ("keyed", "plain"):
+        run(tables, name, tmp_path / name)
+    insert(tables, (1, "c"))
+    for name in ("keyed", "plain", "plain"):
+        run(tables, name, tmp_path / name)
+    assert rows(tables, "keyed") == [(1, "c"), (2, "b"), (3, "b")]
+    assert rows(tables, "plain") == [(1, "a"), (1, "c"), (2, "a"), (2, "b"), (3, "b")]
+    users = {snapshot.commit_user for snapshot in tables.table("db.plain").snapshots()}
+    assert len(users) == 1
+
+
+def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    lake.sql("CREATE TABLE db.plain (id INT, v STRING)")
+    insert(lake, (1, "a"))
+    told: list[Any] = []
+    run(lake, "plain", tmp_path / "one", told=told.append)
+    older = shutil.copytree(tmp_path / "one", tmp_path / "older")
+    insert(lake, (2, "b"))
+    run(lake, "plain", tmp_path / "one", told=told.append)
+    assert [(done.batch, done.rows, done.again) for done in told] == [(0, 1, False), (1, 1, False)]
+    for name in os.listdir(tmp_path / "one" / "commits"):
+        if name.strip(".").removesuffix(".crc") == "1":
+            (tmp_path / "one" / "commits" / name).unlink()
+    run(lake, "plain", tmp_path / "one", told=told.append)
+    assert told[-1].again and told[-1].batch == 1
+    assert rows(lake, "plain") == [(1, "a"), (2, "b")]
+    insert(lake, (3, "c"))
+    with pytest.raises(StreamingQueryException, match="other rows"):
+        run(lake, "plain", older)
+    lake.sql("CREATE TABLE db.other (id INT, v STRING)")
+    with pytest.raises(StreamingQueryException, match="has not written to this table"):
+        run(lake, "other", tmp_path / "one")
+
+
+def test_changes_with_their_kinds(classic: Lake, tmp_path: Path) -> None:
+    lake = classic
+    lake.sql(
+        "CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key'='id','bucket'='1','changelog-producer'='lookup')"
+    )
+    table, told = lake.table("db.t"), []
+    lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'a')")
+
+    def take(frame: Any, number: int) -> None:
+        told.extend(tuple(row) for row in frame.collect())
+
+    def follow() -> None:
+        stream = table.read_stream(read_changelog=True).writeStream.foreachBatch(take)
+        query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    follow()
+    lake.sql("INSERT INTO db.t VALUES (1, 'b')")
+    lake.sql("DELETE FROM db.t WHERE id = 2")
+    follow()
+    assert sorted(told) == [("+I", 1, "a"), ("+I", 2, "a"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]
+
+
+def test_output_modes(classic: Lake, tmp_path: Path) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    lake.sql("CREATE TABLE db.counts (id INT NOT NULL, n BIGINT) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
+    lake.sql("CREATE TABLE db.whole (id INT, n BIGINT)")
+    insert(lake, (1, "a"), (1, "b"), (2, "a"))
+
+    def count(name: str, mode: str) -> list[tuple[int, int]]:
+        counts = lake.table("db.source").read_stream().groupBy("id").count().withColumnRenamed("count", "n")
+        table = lake.table(f"db.{name}")
+        query = table.write_stream(counts, str(tmp_path / name), mode=mode, trigger={"availableNow": True})
+        query.awaitTermination()
+        return sorted(tuple(row) for row in table.read().collect())
+
+    assert count("counts", "update") == count("whole", "complete") == [(1, 2), (2, 1)]
+    insert(lake, (1, "c"))
+    assert count("counts", "update") == count("whole", "complete") == [(1, 3), (2, 1)]
+    table = lake.table("db.whole")
+    with pytest.raises(UnsupportedError, match="primary key"):
+        table.write_stream(lake.table("db.source").read_stream(), str(tmp_path / "x"), mode="update")
+    with pytest.raises(InvalidError, match="not a streaming DataFrame"):
+        table.write_stream(table.read(), str(tmp_path / "x"))
+    batch = lake.spark.sql("SELECT 9 AS id, 9L AS n")
+    for number in (5, 5, 6):
+        table.write_batch(batch, "mine", number)
+    assert table.read().where("id = 9").count() == 2
