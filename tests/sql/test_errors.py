@@ -42,7 +42,7 @@ def test_pieces_are_found_in_the_users_text() -> None:
 
 CASES = {
     "SELECT id,\n  nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),
-    "SELECT id FROM db.t AS a, db.t AS b WHERE name = 1": ("AMBIGUOUS_REFERENCE", "name", "`a`.`name`"),
+    "SELECT 1 FROM db.t AS a, db.t AS b WHERE name = 1": ("AMBIGUOUS_REFERENCE", "name", "`a`.`name`"),
     "SELECT x.id FROM db.t": ("UNRESOLVED_COLUMN", "x.id", "`t`.`id`"),
     "SELECT * FROM (SELECT 1) q JOIN db.t ON q.one = nope": ("UNRESOLVED_COLUMN", "q.one", ""),
     "INSERT INTO db.t SELECT id, nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),

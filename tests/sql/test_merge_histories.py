@@ -202,7 +202,7 @@ def test_a_builder_says_what_it_is(lake: Lake) -> None:
     assert sorted(map(tuple, lake.sql("SELECT id, s.a, s.b FROM db.t").collect())) == [(2, 20, "y"), (3, 30, "new")]
     evolved = table.merge(changes, "t.id = c.id", source_alias="c").withSchemaEvolution().whenMatched().updateAll()
     evolved.merge()
-    assert lake.table("db.t").schema.field_names == ["id", "s", "n"]
+    assert list(lake.table("db.t").schema.field_names) == ["id", "s", "n"]
     for wrong, message in (
         (start, "without clauses"),
         (start.whenMatched().updateAll().whenMatched().delete(), "without a condition"),

@@ -31,7 +31,8 @@ def export(frame: DataFrame, target: str, form: FileFormat, overwrite: bool, war
     refuse_warehouse(target, warehouse)
     counted = Observation()
     writer = frame.observe(counted, F.count(F.lit(1)).alias("rows")).write.options(**options)
-    writer = writer.mode("overwrite" if overwrite else "errorifexists")
+    if overwrite:  # else a folder that is there is an error, to both kinds of Spark
+        writer = writer.mode("overwrite")
     writer.format(form.name.lower()).save(target)
     parts = [file for file in list_files(_session(frame), target) if file.name.startswith("part-")]
     return target, len(parts), int(counted.get["rows"])

@@ -33,7 +33,7 @@ class Read:
     name: str
     table: Table
     selection: Selection
-    columns: Sequence[str] | None
+    columns: tuple[str, ...] | None
     predicate: Predicate | None
 
 
@@ -42,7 +42,8 @@ def with_tables(spark: SparkSession, plan: DataFrame, reads: Sequence[Read]) -> 
     if plan.columns != ["plan"]:
         return plan
     text = "\n".join(str(row[0]) for row in plan.collect())
-    told = [line for read in dict.fromkeys(reads) for line in _told(read)]
+    different = {(read.name, read.table.name, read.columns, repr(read.predicate)): read for read in reads}
+    told = [line for read in different.values() for line in _told(read)]
     text = faults.without_made_names(text)
     if told:
         text = f"{text.rstrip()}\n\n== Lake Tables ==\n" + "\n".join(told) + "\n"

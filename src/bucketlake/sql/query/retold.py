@@ -15,7 +15,7 @@ from bucketlake.sql.text import faults
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read
 _MARKER = re.compile(r"\{t\d+\}")
-_VIEW = "_pyspark_" + 32 * "0"  # as long as the names that PySpark gives
+_VIEW, _REMOTE_VIEW = (head + 32 * "0" for head in ("_pyspark_", "_pyspark_connect_temp_view_"))  # as PySpark names
 
 
 class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
@@ -56,7 +56,8 @@ class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc
 def remember(error: Exception, bound: str, frames: bool) -> None:
     """Note on an error which text Spark read, before it leaves the place that knows."""
     if not hasattr(error, _READ):
-        text = _MARKER.sub(_VIEW, bound).replace("{{", "{").replace("}}", "}") if frames else bound
+        view = _REMOTE_VIEW if ".connect" in type(error).__module__ else _VIEW
+        text = _MARKER.sub(view, bound).replace("{{", "{").replace("}}", "}") if frames else bound
         setattr(error, _READ, text)
 
 
