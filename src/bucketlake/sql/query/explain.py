@@ -42,7 +42,7 @@ def with_tables(spark: SparkSession, plan: DataFrame, reads: Sequence[Read]) -> 
     if plan.columns != ["plan"]:
         return plan
     text = "\n".join(str(row[0]) for row in plan.collect())
-    different = {(read.name, read.table.name, read.columns, repr(read.predicate)): read for read in reads}
+    different = {(read.name, read.columns, repr(read.predicate), repr(read.selection)): read for read in reads}
     told = [line for read in different.values() for line in _told(read)]
     text = faults.without_made_names(text)
     if told:
