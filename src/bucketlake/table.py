@@ -216,7 +216,7 @@ class Table(Health):
     def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """As `planned`, of a read that `read.allow.fullScan` may refuse."""
         found = self.planned(predicate, selection)
-        fallback.refuse_full_scan(self.store, found)
+        fallback.forbid_full_scan(self.store, found)
         return found
 
     def partitions(self) -> list[dict[str, str]]:

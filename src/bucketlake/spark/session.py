@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -23,6 +24,7 @@ from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
+from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
@@ -31,11 +33,12 @@ SqlRunner = Callable[["Lake", str, Any], DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands before a lake, where it has SQL: its statements, its scripts, and tables made of DataFrames."""
+    """What stands before a lake, where it has SQL: statements, scripts, DataFrames saved as tables and merged."""
 
     sql: SqlRunner
     script: Callable[[Lake, str], DataFrame | None]
     save: Callable[[Lake, DataFrame, Saving], Snapshot | None]
+    merge: Callable[[Lake, LakeTable, MergeBuilder], Snapshot | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Lake:
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> LakeTable:
         """A table by `db.t` or `t`; `options` hold for this handle only. NotFoundError if there is none."""
         found = parse_name(name, self.current_database)
-        return LakeTable(self.spark, self.catalog.table(found.text, options))
+        merger = None if self._front is None else partial(self._front.merge, self)
+        return LakeTable(self.spark, self.catalog.table(found.text, options), merger)
 
     def sql(self, text: str, args: Any = None) -> DataFrame:
         """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language."""

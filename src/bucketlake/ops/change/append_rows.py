@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -148,7 +148,8 @@ def assign_values(schema: TableSchema, values: Mapping[str, Any]) -> Assign:
         raise InvalidError("an update that sets nothing", remedy="give column -> value")
     unknown = sorted(set(values) - set(schema.field_names))
     if unknown:
-        raise InvalidError("no such column", columns=unknown, remedy=f"choose from {list(schema.field_names)}")
+        remedy = did_you_mean(unknown[0], schema.field_names)
+        raise InvalidError("no such column", columns=unknown, columns_there=list(schema.field_names), remedy=remedy)
     fields = arrow_schema(schema.select(list(values)))
     scalars = {field.name: _scalar(values[field.name], field) for field in fields}
 
