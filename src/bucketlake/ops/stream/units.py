@@ -42,7 +42,8 @@ class Follow:
     def of(cls, store: Store) -> Follow:
         """What a table's options say."""
         options, keyed = store.options, bool(store.schema.primary_keys)
-        overwrites, appended = (bool(options.get(f"streaming-read-{kind}overwrite")) for kind in ("", "append-"))
+        overwrites = bool(options.get("streaming-read-overwrite"))
+        appended = bool(options.get("streaming-read-append-overwrite"))
         return cls(options.get("changelog-producer") != "none", overwrites and keyed, appended and not keyed)
 
 
