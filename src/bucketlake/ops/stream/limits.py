@@ -7,8 +7,10 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
-PREFIX = "read.stream."
-_NAMES = ("maxFilesPerTrigger", "maxBytesPerTrigger", "maxRowsPerTrigger", "minRowsPerTrigger", "maxTriggerDelayMs")
+MAX_FILES, MAX_BYTES = "read.stream.maxFilesPerTrigger", "read.stream.maxBytesPerTrigger"
+MAX_ROWS, MIN_ROWS = "read.stream.maxRowsPerTrigger", "read.stream.minRowsPerTrigger"
+MAX_DELAY = "read.stream.maxTriggerDelayMs"
+_KEYS = (MAX_FILES, MAX_BYTES, MAX_ROWS, MIN_ROWS, MAX_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,19 @@ class Limits:
             "minRowsPerTrigger",
             "maxTriggerDelayMs",
         )
-        given = {name: options.get(PREFIX + name) for name in names}
-        bad = {PREFIX + name: value for name, value in given.items() if value is not None and int(value) < 1}
+        given = {key: options.get(key) for key in _KEYS}
+        bad = {key: value for key, value in given.items() if value is not None and int(value) < 1}
         if bad:
             raise InvalidError("a limit of a stream is less than one", **{next(iter(bad)): next(iter(bad.values()))})
-        if (given["minRowsPerTrigger"] is None) != (given["maxTriggerDelayMs"] is None):
+        if (given[MIN_ROWS] is None) != (given[MAX_DELAY] is None):
             raise InvalidError(
-                "Can't provide only one of read.stream.minRowsPerTrigger and read.stream.maxTriggerDelayMs.",
+                f"Can't provide only one of {MIN_ROWS} and {MAX_DELAY}.",
                 remedy="set both: how many rows a batch waits for, and how long",
             )
-        least, most = given["minRowsPerTrigger"], given["maxRowsPerTrigger"]
+        least, most = given[MIN_ROWS], given[MAX_ROWS]
         if least is not None and most is not None and least > most:
-            raise InvalidError("read.stream.minRowsPerTrigger is above maxRowsPerTrigger", least=least, most=most)
-        return cls(*(given[name] for name in _NAMES))
+            raise InvalidError(f"{MIN_ROWS} is above {MAX_ROWS}", least=least, most=most)
+        return cls(*(given[key] for key in _KEYS))
 
     @property
     def bounds(self) -> bool:
