@@ -8,9 +8,18 @@ Constructors take a statement, `key=value` details and a remedy, and form the me
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from bucketlake.redaction import redact, redact_details
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A remedy that names what is nearest to an unknown name; None where nothing is near."""
+    spelled = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), spelled, 1)
+    return f"did you mean '{spelled[near[0]]}'?" if near else None
 
 
 class BucketlakeError(Exception):

@@ -181,6 +181,11 @@ class TablePaths:
         return f"{self.root}/statistics/{check_name(name, 'statistics file')}"
 
     @property
+    def load_history_dir(self) -> str:
+        """Where COPY INTO remembers what it has loaded, for all branches."""
+        return f"{self.root}/copy-into/history"
+
+    @property
     def key_index_dir(self) -> str:
         """Where the cached key index of a cross-partition table lies: Paimon's orphan cleaner does not look there."""
         return f"{self.meta_root}/key-index"

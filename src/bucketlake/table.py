@@ -216,7 +216,7 @@ class Table(Health):
     def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """As `planned`, of a read that `read.allow.fullScan` may refuse."""
         found = self.planned(predicate, selection)
-        fallback.refuse_full_scan(self.store, found)
+        fallback.forbid_full_scan(self.store, found)
         return found
 
     def partitions(self) -> list[dict[str, str]]:
@@ -437,7 +437,7 @@ class Table(Health):
         request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        job = clustering_job(table.store, request, full, chosen)
+        job = clustering_job(table.store, request, full, chosen, on_progress)
         if job is not None:
             return after_commit(table.store, perform(table.store, job), dedicated=True)
         full, chosen = full is not False, both(chosen, worth_compacting(table.store))
@@ -513,6 +513,9 @@ class Table(Health):
         if writing:
             self._check_writable()
         return self.store
+
+    def _called(self) -> str:
+        return self.name
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store

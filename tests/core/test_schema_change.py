@@ -176,6 +176,13 @@ def test_a_type_keeps_its_nullability():
     assert texts(strict)["v"] == "BIGINT NOT NULL"
 
 
+def test_a_bucket_key_keeps_its_type_once_rows_lie_by_it():
+    keyed = table({"bucket-key": "v"}, partition=(), primary=())
+    assert texts(after(UpdateColumnType("v", BIGINT), schema=keyed, has_snapshots=False))["v"] == "BIGINT"
+    with pytest.raises(InvalidError, match=r"Cannot update bucket key column: \[v\]"):
+        after(UpdateColumnType("v", BIGINT), schema=keyed, has_snapshots=True)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

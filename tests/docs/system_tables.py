@@ -32,10 +32,34 @@ In Python: `lake.table("db.t$files").read(where="bucket = 1", columns=["file_pat
 - Conditions on `snapshot_id`, `schema_id`, `tag_name`, `branch_name`, `partition`, `bucket`, `level`, `database_name` and `table_name` leave out files before they are read.
 - Values of keys and statistics are printed as Paimon holds them: a date is its number of days since 1970, a timestamp `2024-01-31T02:03`. Partitions are printed as SQL casts their values.
 
-Tables over rows (`t$ro`, `t$audit_log`, `t$binlog`): [system_tables.md](../system_tables.md). `t$row_tracking` is refused: tables without `row-tracking.enabled` have none, and those with it are not supported yet.
+`t$row_tracking` is refused: tables without `row-tracking.enabled` have none, and those with it are not supported yet.
 
 """
-TAIL = """## Metadata columns
+TAIL = """## Tables over rows
+
+A table's rows seen another way. Time travel, `OPTIONS` hints and branches (`` `t$branch_b$ro` ``) work as for the table.
+
+| name | what it shows |
+|---|---|
+| `t$ro` | the result of the last full compaction of each bucket: Spark's own scan, no merge. Append tables: the table |
+| `t$audit_log` | rows with their kind: `rowkind` is `+I`, `-U`, `+U` or `-D`; deletes are there |
+| `t$binlog` | the same, values as arrays; an update's two rows are one: `[before, after]` |
+
+### Reading changes
+
+```sql
+SELECT * FROM db.`t$audit_log` /*+ OPTIONS('incremental-between'='12,20') */;
+SELECT * FROM db.t /*+ OPTIONS('incremental-between'='12,20', 'incremental-between-scan-mode'='diff') */;
+SELECT * FROM db.t /*+ OPTIONS('incremental-between-timestamp'='2026-03-01 00:00:00,2026-03-02 00:00:00') */;
+```
+
+In Python: `t.read(incremental_between="12,20")`, and without Spark `table.to_arrow(incremental_between="12,20")`. The first snapshot is left out, the second taken in; two tags
+may stand for them. Tables with a changelog producer give their changelog, others what was written; `incremental-between-scan-mode` chooses `delta`, `changelog` or
+`diff`, the difference of the two states. A read of the table itself shows rows that came, not deletes: for these ask the audit log.
+
+What exactly comes: [spec/incremental.md](../spec/incremental.md).
+
+## Metadata columns
 
 Rows of a table have columns that `*` does not show: ask for them by name.
 

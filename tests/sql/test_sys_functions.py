@@ -29,6 +29,7 @@ def test_bucket_functions_give_the_tables_buckets(lake: Lake) -> None:
     assert rows(lake, "SELECT count_if(__paimon_bucket = sys.mod_bucket(3, id)) FROM db.m") == [(10,)]
     lake.sql("DELETE FROM db.m WHERE sys.mod_bucket(3, id) <> 0")
     assert rows(lake, "SELECT * FROM db.m") == [(-3,), (0,), (3,)]
+    assert rows(lake, "SHOW USER FUNCTIONS IN sys LIKE 'm*'") == [("paimon.sys.max_pt",), ("paimon.sys.mod_bucket",)]
     with pytest.raises(PySparkException, match="bucket number field must be integer type"):
         lake.sql("SELECT sys.bucket('a', 5)").collect()
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.lazy import exp, sqlglot, sqlglot_errors
 from bucketlake.predicate.numbers import (
     WHOLE,
@@ -194,7 +194,10 @@ class _Reader:
         name = node.name
         at = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.words.text)
         names = [item.name for item in self.fields]
-        return InvalidError("no such column", column=name, position=at.start() if at else None, columns=names)
+        place = at.start() if at else None
+        return InvalidError(
+            "no such column", column=name, position=place, columns=names, remedy=did_you_mean(name, names)
+        )
 
     def column(self, node: exp.Expression) -> DataField:
         if not isinstance(node, exp.Column):

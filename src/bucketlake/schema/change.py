@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
@@ -284,6 +284,8 @@ class _Draft:
         path, wanted = _path(change.column), change.type
         self.refuse_key(path, self.schema.partition_keys, f"Cannot update partition column: [{path[0]}]")
         self.refuse_key(path, self.schema.primary_keys, "Cannot update primary key")
+        if self.has_snapshots:  # rows lie where the hash of the old type put them
+            self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
 
         def cast(present: DataType) -> DataType:
             target = wanted.with_nullable(present.nullable) if change.keep_nullability else wanted
@@ -372,7 +374,8 @@ def _index(members: Sequence[DataField], name: str, table: str) -> int:
     for i, item in enumerate(members):
         if item.name == name:
             return i
-    raise NotFoundError("no such column", column=name, table=table, columns=[item.name for item in members])
+    names = [item.name for item in members]
+    raise NotFoundError("no such column", column=name, table=table, columns=names, remedy=did_you_mean(name, names))
 
 
 def _change_members(

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, validate
 from bucketlake.redaction import repr_of
 from bucketlake.schema.change import (
@@ -164,7 +164,8 @@ class TableSchema:
         """The column of this name; NotFoundError if there is none."""
         found = self._by_name.get(name)
         if found is None:
-            raise NotFoundError("no such column", column=name, columns=list(self.field_names))
+            names = list(self.field_names)
+            raise NotFoundError("no such column", column=name, columns=names, remedy=did_you_mean(name, names))
         return found
 
     def select(self, names: Sequence[str]) -> tuple[DataField, ...]:

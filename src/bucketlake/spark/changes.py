@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
@@ -173,7 +173,8 @@ def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dic
     for name, value in assignments.items():
         own = known.get(name.lower())
         if own is None:
-            raise InvalidError("no such column", column=name, columns=list(schema.field_names))
+            names = list(schema.field_names)
+            raise InvalidError("no such column", column=name, columns=names, remedy=did_you_mean(name, names))
         if own in found:
             raise InvalidError(f"Conflicting assignments for '{own}'", remedy="assign each column once")
         found[own] = value

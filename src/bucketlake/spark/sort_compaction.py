@@ -26,18 +26,18 @@ from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental
 from bucketlake.ops.cluster.job import (
     Job,
-    Progress,
     Run,
     parts_of,
-    put_in_order,
     sort_files,
     sort_here,
     sort_parts_here,
 )
+from bucketlake.ops.cluster.job import put_in_order as sort_files_in_order
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.plan import ClusterUnit
 from bucketlake.ops.cluster.ranges import bounds_of
 from bucketlake.ops.cluster.request import OrderRequest, clustering_job
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
 from bucketlake.ops.scan.scan import Plan
@@ -79,7 +79,7 @@ class Clustering:
     order: OrderRequest
     full: bool | None
     request: Request
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
     def is_asked(self, table: Table) -> bool:
         """Whether this is what a compaction of the table is."""
@@ -94,16 +94,21 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
     store = table.for_writing().store
     if asked.request.idle is not None and asked.order.is_asked:
         raise InvalidError("sort compact do not support 'partition_idle_time'.")
+    if asked.request.buckets is not None:
+        raise InvalidError("Specifying buckets is not supported for sort compact.", buckets=asked.request.buckets)
     wanted = partition_filter(spark, store, asked.request)
     job = clustering_job(store, asked.order, asked.full, wanted, asked.progress)
     if job is None:
         return None
     magnification(store)
+    return after_commit(store, put_in_order(spark, store, job), dedicated=True)
+
+
+def put_in_order(spark: SparkSession, store: Store, job: Job) -> Snapshot | None:
+    """Run a job with this session; the last snapshot, None where there was nothing to do."""
     if store.schema.primary_keys:
-        done = keyed.put_in_order(store, job, partition_sorter(spark))
-    else:
-        done = put_in_order(store, job, sorter(spark, job))
-    return after_commit(store, done, dedicated=True)
+        return keyed.put_in_order(store, job, partition_sorter(spark))
+    return sort_files_in_order(store, job, sorter(spark, job))
 
 
 def sorter(spark: SparkSession, job: Job) -> Run:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.health import Health
 from bucketlake.ops.check.fsck import Run
@@ -26,6 +29,7 @@ from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes, sort_compaction
 from bucketlake.spark.maintain import checks, compaction, orphans
+from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
 from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
@@ -33,13 +37,16 @@ from bucketlake.spark.write import writer
 from bucketlake.table import Table, TableFile
 from bucketlake.values import dataclass
 
+Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
+
 
 @dataclass(frozen=True)
 class LakeTable(Health):
-    """A handle on one table: the schema and options as it was opened. Immutable."""
+    """A handle on one table: the schema and options as it was opened. Immutable. `merger`: runs what `merge` says."""
 
     spark: SparkSession
     table: Table
+    merger: Merger | None = None
 
     # ---- what it is
 
@@ -65,11 +72,11 @@ class LakeTable(Health):
 
     def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> LakeTable:
         """The table with dynamic options laid over."""
-        return LakeTable(self.spark, self.table.with_options(options, **more))
+        return replace(self, table=self.table.with_options(options, **more))
 
     def refresh(self) -> LakeTable:
         """The table with its newest schema."""
-        return LakeTable(self.spark, self.table.refresh())
+        return replace(self, table=self.table.refresh())
 
     # ---- rows
 
@@ -168,6 +175,22 @@ class LakeTable(Health):
         """
         return changes.update(self.spark, self.table.with_options(options), assignments, where)
 
+    def merge(
+        self, source: DataFrame, on: Expression, alias: str | None = None, source_alias: str = "source"
+    ) -> MergeBuilder:
+        """A MERGE of a DataFrame's rows into this table, to be said by clauses and done by `.merge()`.
+
+        `on`: which rows match, SQL text or a Column. Columns are qualified by `alias`, by default the table's last
+        name, and `source_alias`: `t.merge(df, "t.id = source.id").whenMatched().updateAll().merge()`.
+        Spec: docs/sql/merge.md#dataframes
+        """
+        if self.merger is None:
+            raise UnsupportedError(
+                "this handle was made without SQL", remedy="take the table from bucketlake.connect()"
+            )
+        run = partial(self.merger, self)
+        return MergeBuilder(source, on, alias or self.name.rpartition(".")[2], source_alias, run)
+
     def compact(
         self,
         partitions: str | Sequence[Mapping[str, Any]] | None = None,
@@ -192,7 +215,7 @@ class LakeTable(Health):
         order = OrderRequest(order_by, options.pop("order_strategy", None))
         request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
         table = self.table.with_options(options)
-        clustered = sort_compaction.Clustering(order, full, request)
+        clustered = sort_compaction.Clustering(order, full, request, on_progress)
         if clustered.is_asked(table):
             return sort_compaction.compact(self.spark, table, clustered)
         return compaction.compact(self.spark, table, request, on_progress)
@@ -250,6 +273,9 @@ class LakeTable(Health):
     def _checks(self) -> Run:
         return checks.run_units(self.spark)
 
+    def _called(self) -> str:
+        return self.name
+
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)
 
@@ -277,7 +303,7 @@ class LakeTable(Health):
 
     def alter(self, *changes: SchemaChange) -> LakeTable:
         """Publish the next schema; the table as it is then."""
-        return LakeTable(self.spark, self.table.alter(*changes))
+        return replace(self, table=self.table.alter(*changes))
 
     def __repr__(self) -> str:
         return f"LakeTable({self.name!r})"

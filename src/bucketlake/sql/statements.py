@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from pyspark.errors import AnalysisException
+
+from bucketlake.errors import InvalidError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.rows import delete, insert_forms, merge, update
+from bucketlake.sql.query.retold import retold
+from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
-_UNDELIVERED = ("COPY",)
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -49,7 +51,13 @@ def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
         raise InvalidError(
             "SQL: expected one statement", found=len(statements), remedy="call sql once a statement, or use sql_script"
         )
-    result = _run(lake, statements[0], args)
+    try:
+        result = _run(lake, statements[0], args)
+    except AnalysisException as error:
+        found = retold(error, statements[0])
+        if found is None:
+            raise
+        raise found from None  # the one that Spark raised is of a text that the user did not write
     return result if result is not None else lake.spark.createDataFrame([], "result string").select()
 
 
@@ -69,25 +77,6 @@ def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
         foreign.refuse_unknown(lake, statement, tokens)
         return query.run(lake, statement, args)
     return execute(lake, statement, parse, lambda: query.run(lake, statement, args))
-
-
-@dataclass(frozen=True, slots=True)
-class _Undelivered:
-    """A statement that is not honoured on lake tables."""
-
-    word: str
-
-    def run(self, lake: Lake, name: names.LakeName) -> None:
-        raise UnsupportedError(f"{self.word} on a lake table", table=name.full, remedy="see README.md for what works")
-
-
-def _undelivered(cursor: Cursor) -> Statement:
-    word = cursor.next().value.upper()
-    if not (cursor.accept("INTO") or cursor.accept("FROM")):
-        cursor.accept("TABLE")
-    cursor.table()
-    cursor.at = len(cursor.tokens)
-    return _Undelivered(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,5 +144,5 @@ ROOMS: dict[str, Parse] = {
     "SHOW": show.show,
     "DESC": describe.describe,
     "DESCRIBE": describe.describe,
-    **dict.fromkeys(_UNDELIVERED, _undelivered),
+    "COPY": copy_into.parse,
 }

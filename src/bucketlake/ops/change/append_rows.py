@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -148,7 +148,8 @@ def assign_values(schema: TableSchema, values: Mapping[str, Any]) -> Assign:
         raise InvalidError("an update that sets nothing", remedy="give column -> value")
     unknown = sorted(set(values) - set(schema.field_names))
     if unknown:
-        raise InvalidError("no such column", columns=unknown, remedy=f"choose from {list(schema.field_names)}")
+        remedy = did_you_mean(unknown[0], schema.field_names)
+        raise InvalidError("no such column", columns=unknown, columns_there=list(schema.field_names), remedy=remedy)
     fields = arrow_schema(schema.select(list(values)))
     scalars = {field.name: _scalar(values[field.name], field) for field in fields}
 
@@ -212,12 +213,10 @@ class _Change:
             for message in self._messages(base):
                 attempt.made([message])
             messages = attempt.messages
-            if not messages:
-                return None
             own = commit
-            if self.means.check is not None:
+            if messages and self.means.check is not None:
                 own = Commit(self.store, new_commit_user(self.store), check=self.means.check(base))
-            return own.commit(messages, notes=notes, outcome=attempt.outcome)
+            return own.commit(messages, notes=notes, outcome=attempt.outcome)  # of nothing only where that is wanted
 
         return Attempts(self.store, commit.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(once)
 

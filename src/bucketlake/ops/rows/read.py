@@ -8,14 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -117,8 +116,7 @@ def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str
     there = set(known)
     for name in columns:
         if name not in there:
-            near = get_close_matches(name, known, 1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"choose from {known}"
+            remedy = did_you_mean(name, known) or f"choose from {known}"
             raise InvalidError("no such column", column=name, remedy=remedy)
     return list(columns)
 

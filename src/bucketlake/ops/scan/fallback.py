@@ -100,7 +100,7 @@ def partitions_of(store: Store, scan: Scan) -> frozenset[bytes]:
     return frozenset(entry.partition for entry in live_entries(store, snapshot, EntryFilter(partition=only)))
 
 
-def refuse_full_scan(store: Store, found: Plan) -> None:
+def forbid_full_scan(store: Store, found: Plan) -> None:
     """InvalidError where a read of a partitioned table leaves out no file and `read.allow.fullScan` is false."""
     if store.options.get("read.allow.fullScan") or not store.schema.partition_keys:
         return

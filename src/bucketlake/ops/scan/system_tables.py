@@ -5,7 +5,7 @@
     RowView.narrowed(store, scan)                     which files it reads
     read_view(store, view, split, columns, predicate) one split's rows, as the view shows them
 
-Spec: docs/spec/incremental.md#system-tables, docs/system_tables.md
+Spec: docs/spec/incremental.md#system-tables, docs/sql/system-tables.md
 """
 
 from __future__ import annotations

@@ -65,7 +65,12 @@ class AppendedMerge:
         files = live(store, splits)
         target = rows_with_places(self.spark, store, files, extra_columns(self.merge, store.schema))
         scope = Scope(
-            store.schema, self.rules, self.merge.target, {name: F.col(name) for name in (FILE, ROW_INDEX)}, False
+            store.schema,
+            self.rules,
+            self.merge.target,
+            {name: F.col(name) for name in (FILE, ROW_INDEX)},
+            False,
+            self.merge.given,
         )
         absent = {name: F.lit(None).cast("long") for name in (FILE, ROW_INDEX)}
         self._rows = rows = Stages(self.spark, self.merge, scope, absent, is_small(files)).rows(target, source)

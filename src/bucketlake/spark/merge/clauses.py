@@ -6,9 +6,12 @@ Texts are SQL of the user's, with blanks before them where the statement has oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from enum import Enum
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError
 from bucketlake.schema.schema import TableSchema
@@ -60,7 +63,8 @@ class Equality:
 @dataclass(frozen=True, slots=True)
 class Merge:
     """A MERGE. `target`, `source`: the names that qualify columns; `equalities`: parts of `on` that must all hold;
-    `only`: they are all of it. `words`: what a column may be named by anywhere in the statement, folded."""
+    `only`: they are all of it. `words`: what a column may be named by anywhere in the statement, folded;
+    `given`: Columns by the texts that stand for them."""
 
     target: str
     source: str
@@ -69,6 +73,11 @@ class Merge:
     equalities: tuple[Equality, ...] = ()
     only: bool = False
     words: str = ""
+    given: Mapping[str, Column] = field(default_factory=dict)
+
+    def expr(self, text: str) -> Column:
+        """A text as a column, or the Column that it stands for."""
+        return expression(text, self.given)
 
     def of(self, side: Side) -> list[Clause]:
         """The clauses about these rows, in order."""
@@ -79,6 +88,12 @@ class Merge:
         """Whether a row of the target may match one source row at most: not so where all that match are deleted."""
         matched = self.of(Side.MATCHED)
         return bool(matched) and not (len(matched) == 1 and matched[0].kind == DELETE and matched[0].condition is None)
+
+
+def expression(text: str, given: Mapping[str, Column]) -> Column:
+    """A text as a column, or the Column that it stands for."""
+    found = given.get(text.strip()) if given else None
+    return F.expr(text) if found is None else found
 
 
 def expanded(merge: Merge, schema: TableSchema, source: Sequence[str], rules: Rules) -> Merge:

@@ -81,7 +81,7 @@ class KeyedMerge:
         target, small = self._target(base, prune)
         moving = moves(self.schema, list(assigned(self.merge.clauses)))
         identity = self.schema.field_names if moving else self.schema.primary_keys
-        scope = Scope(self.schema, self.rules, self.merge.target)
+        scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         more = {OLD + name: scope.old(name) for name in identity}
         absent = {OLD + name: F.lit(None).cast(spark_type(self.schema.field(name).type)) for name in identity}
         rows = Stages(self.spark, self.merge, replace(scope, more=more), absent, small).rows(target, source)
@@ -185,8 +185,8 @@ class KeyedMerge:
     def _upsert(self, source: Held) -> Snapshot | None:
         nothing = self.spark.createDataFrame([], spark_schema(self.schema.fields)).alias(self.merge.target)
         own = source.frame.alias(self.merge.source)
-        _ = nothing.join(own, F.expr(self.merge.on), "inner").schema  # Spark says what is wrong with the condition
-        scope = Scope(self.schema, self.rules, self.merge.target)
+        _ = nothing.join(own, self.merge.expr(self.merge.on), "inner").schema  # Spark says what is wrong
+        scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         if not source.count:
             return None
         rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, members
-from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value
+from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
 from bucketlake.spark.types import quoted, spark_type, stored
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
@@ -31,13 +31,18 @@ _MOVED = "Can't update the primary key column: a row's new value differs from it
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`target`: the name of the target's columns in the frame; `more`: further columns to keep, name → column.
-    `deletes_rows`: a deleted row is written with all its values; else these are null."""
+    `deletes_rows`: a deleted row is written with all its values; else these are null. `given`: as `Merge.given`."""
 
     schema: TableSchema
     rules: Rules
     target: str
     more: Mapping[str, Column] = field(default_factory=dict)
     deletes_rows: bool = True
+    given: Mapping[str, Column] = field(default_factory=dict)
+
+    def expr(self, text: str) -> Column:
+        """A text of the statement as a column."""
+        return expression(text, self.given)
 
     def old(self, name: str) -> Column:
         """A column of the target."""
@@ -49,8 +54,8 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
 
     Errors: what Spark says of a text, InvalidError for values that their columns cannot take.
     """
-    types = _types(frame, clauses)
-    frame = frame.withColumn(_WHICH, _which(clauses))
+    types = _types(frame, clauses, scope)
+    frame = frame.withColumn(_WHICH, _which(clauses, scope))
     columns = [
         _chosen([_value(clause, item, scope, types) for clause in clauses], item).alias(item.name)
         for item in scope.schema.fields
@@ -59,23 +64,25 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
 
 
-def _types(frame: DataFrame, clauses: Sequence[Clause]) -> dict[str, T.DataType]:
+def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:
     """The type of each value by its text; lets Spark say what is wrong with any text."""
     texts = dict.fromkeys(value.text for clause in clauses for value in clause.values)
     conditions = dict.fromkeys(clause.condition for clause in clauses if clause.condition is not None)
-    probes = [F.expr(text).alias(f"v{place}") for place, text in enumerate(texts)]
-    checks = [F.when(F.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
+    probes = [scope.expr(text).alias(f"v{place}") for place, text in enumerate(texts)]
+    checks = [F.when(scope.expr(text), 1).alias(f"c{place}") for place, text in enumerate(conditions)]
     if not probes and not checks:
         return {}
     schema = frame.select(*probes, *checks).schema
     return {text: schema.fields[place].dataType for place, text in enumerate(texts)}
 
 
-def _which(clauses: Sequence[Clause]) -> Column:
+def _which(clauses: Sequence[Clause], scope: Scope) -> Column:
     """The place of the first clause that applies, -1 for none."""
     found: Column = F.lit(NONE)
     for place, clause in reversed(list(enumerate(clauses))):
-        found = F.lit(place) if clause.condition is None else F.when(F.expr(clause.condition), place).otherwise(found)
+        found = (
+            F.lit(place) if clause.condition is None else F.when(scope.expr(clause.condition), place).otherwise(found)
+        )
     return found
 
 
@@ -99,9 +106,9 @@ def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.
         return F.lit(None).cast(spark_type(item.type)) if clause.kind == INSERT else scope.old(item.name)
     kind = types[own[0].text]
     if len(own[0].path) == 1 and own[0].keeps and isinstance(kind, T.StructType) and item.type.root is Root.ROW:
-        value = _kept(F.expr(own[0].text), kind, scope.old(item.name), item, scope.rules)
+        value = _kept(scope.expr(own[0].text), kind, scope.old(item.name), item, scope.rules)
     elif len(own[0].path) == 1:
-        value = stored(F.expr(own[0].text), types[own[0].text], item, scope.rules)
+        value = stored(scope.expr(own[0].text), types[own[0].text], item, scope.rules)
     else:
         value = _members(scope.old(item.name), item, own, 1, scope, types)
     if clause.kind == UPDATE and item.name in scope.schema.primary_keys:
@@ -120,7 +127,7 @@ def _members(
         own = [value for value in values if value.path[depth] == member.name]
         part = base.getField(member.name)
         if own and len(own[0].path) == depth + 1:
-            part = stored(F.expr(own[0].text), types[own[0].text], member, scope.rules)
+            part = stored(scope.expr(own[0].text), types[own[0].text], member, scope.rules)
         elif own and member.type.root is Root.ROW:
             part = _members(part, member, own, depth + 1, scope, types)
         parts.append(part.cast(spark_type(member.type)).alias(member.name))

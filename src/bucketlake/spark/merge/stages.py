@@ -69,7 +69,7 @@ class Stages:
         parts: list[Held] = []
         pairs: Held | None = None
         if self.merge.of(Side.MATCHED):
-            both = left.join(right, F.expr(self.merge.on), "inner")
+            both = left.join(right, self.merge.expr(self.merge.on), "inner")
             scope = replace(self.scope, more={**self.scope.more, NUMBER: F.col(NUMBER)})
             pairs = hold(self.spark, outcome(both, self.merge.of(Side.MATCHED), scope), small=few)
             parts.append(pairs.without(NUMBER))
@@ -77,7 +77,7 @@ class Stages:
             few = source.few and (self.small if pairs is None else pairs.few)
             parts.append(hold(self.spark, self.inserted(self._unmatched(left, source, pairs)), small=few))
         if self.merge.of(Side.NOT_MATCHED_BY_SOURCE):
-            alone = left.join(right, F.expr(self.merge.on), "left_anti")
+            alone = left.join(right, self.merge.expr(self.merge.on), "left_anti")
             clauses = self.merge.of(Side.NOT_MATCHED_BY_SOURCE)
             parts.append(hold(self.spark, outcome(alone, clauses, self.scope), small=self.small))
         return Rows(tuple(parts), pairs)
@@ -86,7 +86,7 @@ class Stages:
         """The rows of the source that match none."""
         own = source.frame.alias(self.merge.source)
         if pairs is None:
-            return own.join(target, F.expr(self.merge.on), "left_anti")
+            return own.join(target, self.merge.expr(self.merge.on), "left_anti")
         if source.data is not None and pairs.data is not None:
             return source.less(self.spark, pairs.data.column(NUMBER)).alias(self.merge.source)
         numbers = pairs.frame.select(F.col(NUMBER).alias(_MATCHED))
@@ -131,6 +131,10 @@ def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.Stru
     fields = [*spark_schema(schema.fields).fields, *extra]
     target = spark.createDataFrame([], T.StructType(fields)).alias(merge.target)
     other = spark.createDataFrame([], source).alias(merge.source)
-    both = target.join(other, F.expr(merge.on), "inner")
+    both = target.join(other, merge.expr(merge.on), "inner")
     for side, frame in ((Side.MATCHED, both), (Side.NOT_MATCHED, other), (Side.NOT_MATCHED_BY_SOURCE, target)):
-        _ = outcome(frame, merge.of(side), Scope(schema, rules, merge.target)).schema if merge.of(side) else None
+        _ = (
+            outcome(frame, merge.of(side), Scope(schema, rules, merge.target, given=merge.given)).schema
+            if merge.of(side)
+            else None
+        )

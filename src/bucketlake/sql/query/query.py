@@ -20,8 +20,10 @@ from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.sql.query import hidden, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
+from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
+from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
 from bucketlake.sql.query.unknown import explained
 from bucketlake.sql.text import names, text
@@ -67,26 +69,36 @@ class Place:
     frame: DataFrame
 
 
-def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None) -> DataFrame:
-    """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written."""
+def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None, prune: bool = True) -> DataFrame:
+    """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written.
+    `prune`: tables leave out what the statement does not need."""
+    written, started = statement, place
     statement = text.plain_tables(text.plain_timestamps(statement))
     values = [*max_pt.pieces(lake, statement), *sys_functions.bucket_pieces(lake, statement)]
     if values:
         place = None if place is None else replace(place, start=moved(place.start, values))
         statement = text.splice(statement, values)
-    bound, frames = bind(lake, statement, place)
+    reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
+    bound, frames = bind(lake, statement, place, prune, reads)
     text_of = bound if frames else statement
     try:
-        return lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+        found = lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+        return with_tables(lake.spark, found, reads) if reads is not None and frames else found
     except AnalysisException as error:
-        found = explained(lake, error)
-        if found is None:
+        if frames and prune and str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
+            return run(lake, written, args, started, prune=False)  # Spark suggests the columns that it knows
+        known = explained(lake, error)
+        if known is None:
+            remember(error, text_of, bool(frames))
             raise
-        raise found from error
+        raise known from None  # its own message is about names that the user did not write
 
 
-def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, dict[str, DataFrame]]:
-    """The statement with lake tables replaced by `{t0}`, `{t1}`, …, and the DataFrame that each one stands for."""
+def bind(
+    lake: Lake, statement: str, place: Place | None = None, prune: bool = True, reads: list[Read] | None = None
+) -> tuple[str, dict[str, DataFrame]]:
+    """The statement with lake tables replaced by `{t0}`, `{t1}`, …, and the DataFrame that each one stands for; with
+    all columns and rows, unless `prune`. `reads` takes down what is read of which table."""
     tokens = text.tokenize(statement)
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
@@ -105,7 +117,7 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
     extra = _with_hidden(lake, references, statement, place)
     pieces += hidden.star_pieces(tokens, [hidden.Bound(r.start, r.exposed, extra[r.start]) for r in references])
     proved = None
-    if parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
+    if prune and parsed is not None and all(any(r.start < t.start < r.until for r in references) for t in found):
         proved = proof(parsed, Settings(lake.spark), statement)
     store = lake.table(references[0].name.full).table.store
     counts = proved is not None and place is None and not any(extra.values())
@@ -114,6 +126,8 @@ def bind(lake: Lake, statement: str, place: Place | None = None) -> tuple[str, d
         pieces.extend(counted[1])
         frames, names_of = {"t0": counted[0]}, ["t0"]
     else:
+        if reads is not None:
+            _take_down(lake, references, proved, reads)
         frames, names_of = on_newest(store, lambda: _frames(lake, references, proved, place, extra))
     for reference, name in zip(references, names_of, strict=True):
         pieces.extend(_bound(reference, name, plain))
@@ -158,6 +172,17 @@ def _frames(
                 frames[plans[key]] = pruned(lake.spark, table, selection, need)
         chosen.append(plans[key])
     return frames, chosen
+
+
+def _take_down(lake: Lake, references: Sequence[Reference], proved: Proof | None, reads: list[Read]) -> None:
+    """What a query reads of its tables."""
+    for reference in references:
+        table, selection = lake.table(reference.name.full).table.as_of(reference.options)
+        need = (
+            Need() if proved is None else _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
+        )
+        columns = None if need.columns is None else tuple(need.columns)
+        reads.append(Read(reference.name.full, table, selection, columns, need.predicate))
 
 
 def _counted(

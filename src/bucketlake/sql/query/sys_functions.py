@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.spark.bucket_functions import KINDS, ensure_functions
+from bucketlake.spark.write.bucket_functions import KINDS, ensure_functions
 from bucketlake.sql.text.text import Token, tokenize
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
 from bucketlake.spark.types import quoted, spark_type
@@ -179,7 +179,7 @@ def _listed(insert: Insert, own: list[str]) -> list[str]:
     known = {name.lower(): name for name in own}
     unknown = [name for name in insert.columns if name.lower() not in known]
     if unknown:
-        raise InvalidError("no such column", column=unknown[0], columns=own, remedy="use the table's column names")
+        raise InvalidError("no such column", column=unknown[0], columns=own, remedy=did_you_mean(unknown[0], own))
     listed = [known[name.lower()] for name in insert.columns]
     if len(set(listed)) != len(listed):
         raise InvalidError("INSERT names a column twice", columns=insert.columns, remedy="name each column once")

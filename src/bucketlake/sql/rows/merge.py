@@ -10,8 +10,8 @@ Spec: docs/sql/merge.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ from bucketlake.spark.table import LakeTable
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write.first_load import is_cheap
 from bucketlake.sql.query import query
-from bucketlake.sql.query.pushdown import Settings, Source, condition
+from bucketlake.sql.query.pushdown import Settings, condition
+from bucketlake.sql.query.pushdown import Source as Columns
 from bucketlake.sql.query.travel import travels
 from bucketlake.sql.rows.target import Target, column_path, parse_target
 from bucketlake.sql.text import names
@@ -58,7 +59,7 @@ from bucketlake.sql.text.text import Cursor, blank, option_hints
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.schema.schema import TableSchema
@@ -70,7 +71,7 @@ _SUBQUERY = ("SELECT", "WITH")
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class Text:
     """An expression, and where it starts in the statement."""
 
     text: str
@@ -78,19 +79,19 @@ class _Text:
 
 
 @dataclass(frozen=True, slots=True)
-class _When:
+class When:
     """A WHEN clause as written. `columns`: names assigned; None with `values`: `*`."""
 
     side: Side
     kind: int
-    condition: _Text | None = None
+    condition: Text | None = None
     columns: tuple[tuple[str, ...], ...] | None = ()
-    values: tuple[_Text, ...] = ()
+    values: tuple[Text, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """`query`: the statement that gives its rows. `parts`: the table's name, where it is one."""
+class Source:
+    """What is merged. `query`: the statement that gives its rows. `parts`: the table's name, where it is one."""
 
     query: str
     name: str
@@ -112,7 +113,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _Named:
     """The columns of one table in a text. `qualifiers`: names of the table; `others`: the other table's columns, which
     an unqualified name may mean as well."""
 
@@ -136,21 +137,26 @@ class _Columns:
 
 @dataclass(slots=True)
 class MergeInto:
-    """A parsed MERGE. `evolves`: WITH SCHEMA EVOLUTION."""
+    """A parsed MERGE. `evolves`: WITH SCHEMA EVOLUTION; `given`: Columns by the names that stand for
+    them in texts."""
 
     statement: str
     target: Target
-    source: _Source
-    on: _Text
-    clauses: tuple[_When, ...]
+    source: Source
+    on: Text
+    clauses: tuple[When, ...]
     evolves: bool = False
+    given: Mapping[str, Column] = field(default_factory=dict)
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """At most one commit.
 
         Spec: docs/spec/row_changes.md#merge
         """
-        table = self.target.table(lake, name)
+        self.apply(lake, self.target.table(lake, name))
+
+    def apply(self, lake: Lake, table: LakeTable) -> Snapshot | None:
+        """Merge into a table; the snapshot, None where nothing was to change."""
         schema = table.schema
         refuse_merge(schema)
         if any(clause.kind == DELETE for clause in self.clauses):
@@ -162,13 +168,12 @@ class MergeInto:
         merge = self._planned(table, source.names, rules)
         writable, known = table.table.for_writing(), self._known(lake, table, source.names)
         if table.schema.primary_keys:
-            KeyedMerge(lake.spark, writable, merge, rules).run(
+            return KeyedMerge(lake.spark, writable, merge, rules).run(
                 lambda base: self._take(lake, table, base),
                 lambda held: matching(merge, table.schema, held, known),
             )
-        else:
-            prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
-            AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
+        prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
+        return AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
         merge = expanded(self._merge(table.schema, columns, rules), table.schema, columns, rules)
@@ -194,7 +199,7 @@ class MergeInto:
             future = apply(table.schema, changes, table=table.name)
             merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
             check(table.spark, merge, future, source, rules)
-        return LakeTable(table.spark, table.table.evolved(given, rules.sensitive)) if given else table, rules
+        return replace(table, table=table.table.evolved(given, rules.sensitive)) if given else table, rules
 
     def _brings(self, field: StructField, schema: TableSchema, rules: Rules) -> bool:
         """Whether a column of the source may become one of the table: with a star each may, else those assigned to."""
@@ -232,6 +237,7 @@ class MergeInto:
             )
         equalities, only = self._equalities(schema, target, columns, rules)
         texts = [self.on, *(text for clause in self.clauses for text in (clause.condition, *clause.values) if text)]
+        words = [text.text for text in texts] + (list(schema.field_names) if self.given else [])
         return Merge(
             target,
             self.source.name,
@@ -239,10 +245,11 @@ class MergeInto:
             tuple(self._clause(clause, schema) for clause in self.clauses),
             tuple(equalities),
             only,
-            " ".join(text.text for text in texts).lower(),
+            " ".join(words).lower(),
+            self.given,
         )
 
-    def _clause(self, clause: _When, schema: TableSchema) -> Clause:
+    def _clause(self, clause: When, schema: TableSchema) -> Clause:
         condition = None if clause.condition is None else self._padded(clause.condition)
         if clause.columns is None:
             return Clause(clause.side, clause.kind, condition, star=True)
@@ -257,7 +264,7 @@ class MergeInto:
         ]
         return Clause(clause.side, clause.kind, condition, tuple(values))
 
-    def _padded(self, text: _Text) -> str:
+    def _padded(self, text: Text) -> str:
         """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name."""
         end = text.start + len(text.text)
         cut = blank(self.statement[:end], [(0, text.start)])
@@ -270,8 +277,8 @@ class MergeInto:
     ) -> tuple[list[Equality], bool]:
         """The comparisons of target columns in the condition that must all hold, and whether they are all of it."""
         whole = () if self.target.alias is not None else self.target.parts
-        mine = _Columns(schema.field_names, ((target,), whole), columns, rules)
-        theirs = _Columns(columns, ((self.source.name,), self.source.parts), schema.field_names, rules)
+        mine = _Named(schema.field_names, ((target,), whole), columns, rules)
+        theirs = _Named(columns, ((self.source.name,), self.source.parts), schema.field_names, rules)
         found: list[Equality] = []
         only = True
         for part in _conjuncts(self.on.text):
@@ -291,7 +298,7 @@ class MergeInto:
         others = {name.lower() for name in columns}
         fields = [item for item in table.schema.fields if item.name.lower() not in others]
         name = self.target.alias if self.target.alias is not None else self.target.parts[-1]
-        qualified = Source(None, name, table.schema.fields)
+        qualified = Columns(None, name, table.schema.fields)
         settings = Settings(lake.spark)
         text = self._padded(self.on)
         if len(fields) == len(table.schema.fields) or _all_qualified(self.on.text, others):
@@ -335,11 +342,12 @@ def _merge(cursor: Cursor, ctes: str) -> MergeInto:
         clauses.append(_when(cursor))
     if not clauses:
         cursor.fail("MERGE needs a WHEN clause")
-    _check_order(cursor, clauses)
+    check_order(clauses)
     return MergeInto(cursor.text, target, source, on, tuple(clauses), evolves)
 
 
-def _check_order(cursor: Cursor, clauses: list[_When]) -> None:
+def check_order(clauses: Sequence[When]) -> None:
+    """InvalidError where a clause without a condition hides one after it."""
     for side in Side:
         own = [clause for clause in clauses if clause.side is side]
         if any(clause.condition is None for clause in own[:-1]):
@@ -349,7 +357,7 @@ def _check_order(cursor: Cursor, clauses: list[_When]) -> None:
             )
 
 
-def _source(cursor: Cursor, ctes: str) -> _Source:
+def _source(cursor: Cursor, ctes: str) -> Source:
     """Read what stands between USING and ON."""
     start = cursor.at
     if cursor.accept("("):
@@ -358,7 +366,7 @@ def _source(cursor: Cursor, ctes: str) -> _Source:
         end = cursor.tokens[cursor.at - 2].end
         alias, columns = _alias(cursor)
         body = f"{ctes} SELECT * FROM ({inner})" if ctes else _in_place(cursor, start + 1, end)
-        return _Source(body, alias or _only_table(inner) or _NAMELESS, (), columns)
+        return Source(body, alias or _only_table(inner) or _NAMELESS, (), columns)
     parts = cursor.name()
     if cursor.accept("("):
         cursor.expression(")")
@@ -370,7 +378,7 @@ def _source(cursor: Cursor, ctes: str) -> _Source:
     until = following.start if following is not None else len(cursor.text)
     hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if named <= hint.start < until]
     text = cursor.text[cursor.tokens[start].start : named] + "".join(cursor.text[h.start : h.end] for h in hints)
-    return _Source(f"{ctes} SELECT * FROM {text}", alias or parts[-1], () if alias else parts, columns)
+    return Source(f"{ctes} SELECT * FROM {text}", alias or parts[-1], () if alias else parts, columns)
 
 
 def _step_over_travel(cursor: Cursor) -> None:
@@ -412,12 +420,12 @@ def _only_table(text: str) -> str | None:
     return (table.alias or table.name) if isinstance(table, exp.Table) else None
 
 
-def _expression(cursor: Cursor, *stops: str) -> _Text:
+def _expression(cursor: Cursor, *stops: str) -> Text:
     token = cursor.peek()
-    return _Text(cursor.expression(*stops), token.start if token is not None else 0)
+    return Text(cursor.expression(*stops), token.start if token is not None else 0)
 
 
-def _when(cursor: Cursor) -> _When:
+def _when(cursor: Cursor) -> When:
     cursor.expect("WHEN")
     side = Side.MATCHED
     if cursor.accept("NOT", "MATCHED"):
@@ -431,26 +439,26 @@ def _when(cursor: Cursor) -> _When:
     if side is Side.NOT_MATCHED:
         cursor.expect("INSERT")
         if cursor.accept("*"):
-            return _When(side, INSERT, condition, None)
+            return When(side, INSERT, condition, None)
         columns = tuple(cursor.bracketed(cursor.name))
         cursor.expect("VALUES")
         values = tuple(cursor.bracketed(lambda: _expression(cursor, ",", ")")))
         if len(columns) != len(values):
             cursor.fail(f"INSERT names {len(columns)} columns and gives {len(values)} values")
-        return _When(side, INSERT, condition, columns, values)
+        return When(side, INSERT, condition, columns, values)
     if cursor.accept("DELETE"):
-        return _When(side, DELETE, condition)
+        return When(side, DELETE, condition)
     cursor.expect("UPDATE")
     cursor.expect("SET")
     if cursor.accept("*"):
         if side is Side.NOT_MATCHED_BY_SOURCE:
             cursor.fail("UPDATE SET * needs a source row")
-        return _When(side, UPDATE, condition, None)
+        return When(side, UPDATE, condition, None)
     pairs = cursor.listed(lambda: _assignment(cursor))
-    return _When(side, UPDATE, condition, tuple(name for name, _ in pairs), tuple(value for _, value in pairs))
+    return When(side, UPDATE, condition, tuple(name for name, _ in pairs), tuple(value for _, value in pairs))
 
 
-def _assignment(cursor: Cursor) -> tuple[tuple[str, ...], _Text]:
+def _assignment(cursor: Cursor) -> tuple[tuple[str, ...], Text]:
     name = cursor.name()
     cursor.expect("=")
     return name, _expression(cursor, ",", "WHEN")
@@ -509,7 +517,7 @@ def _names(text: str) -> tuple[str, ...]:
     return parts if cursor.done else ()
 
 
-def _qualifiers(text: _Text, parts: tuple[str, ...]) -> list[tuple[int, int]]:
+def _qualifiers(text: Text, parts: tuple[str, ...]) -> list[tuple[int, int]]:
     """Where `db.` stands before the last name of a table, in the statement."""
     tokens = Cursor(text.text).tokens
     size = 2 * len(parts)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.spark.read.hidden import hidden_fields
@@ -247,7 +247,8 @@ def column_path(schema: TableSchema, target: Target, written: tuple[str, ...], v
     ):
         parts = parts[1:]
     if not parts or not {parts[0], parts[0].lower()} & known.keys():
-        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names))
+        remedy = did_you_mean((parts or written)[0], schema.field_names)
+        raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names), remedy=remedy)
     path = [known.get(parts[0]) or known[parts[0].lower()]]
     kind = schema.field(path[0]).type
     for part in parts[1:]:

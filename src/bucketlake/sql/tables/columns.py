@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 
-from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.errors import InvalidError, NotFoundError, did_you_mean
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataType, Root
 
@@ -49,8 +48,7 @@ def _member(members: dict[str, DataType], step: str, sensitive: Sensitive, path:
         raise InvalidError("a name means several columns", column=".".join(path), columns=alike)
     if alike:
         return alike[0]
-    near = get_close_matches(step, members, 1)
-    remedy = f"did you mean '{near[0]}'?" if near else None
+    remedy = did_you_mean(step, members)
     raise NotFoundError("no such column", column=".".join(path), columns=list(members), remedy=remedy)
 
 

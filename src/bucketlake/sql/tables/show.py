@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_sql
 from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.write.bucket_functions import KINDS
+from bucketlake.sql.query import max_pt
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
 from bucketlake.sql.tables.rows import frame
@@ -104,7 +107,29 @@ _SHOWN: list[tuple[tuple[str, ...], Callable[[Cursor], Statement | None]]] = [
     (("PARTITIONS",), _partitions_shown),
     (("TBLPROPERTIES",), _properties_shown),
     (("CURRENT", "NAMESPACE"), lambda cursor: _CurrentNamespace()),
+    (("FUNCTIONS",), lambda cursor: _functions(cursor)),
+    (("USER", "FUNCTIONS"), lambda cursor: _functions(cursor)),
+    (("ALL", "FUNCTIONS"), lambda cursor: _functions(cursor)),
 ]
+
+
+def _functions(cursor: Cursor) -> Statement | None:
+    """Those of `sys`; all others are Spark's."""
+    if not _accept_in(cursor):
+        return None
+    database = tuple(part.lower() for part in cursor.name())
+    if database[-1] != "sys" or database[:-1] not in ((), *((name,) for name in CATALOG_NAMES)):
+        return None
+    return _ShowFunctions(_pattern(cursor))
+
+
+@dataclass(frozen=True, slots=True)
+class _ShowFunctions:
+    pattern: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        found = _matching((*KINDS, max_pt.NAME), self.pattern)
+        return frame(lake, "function string", [(f"{CATALOG}.sys.{function}",) for function in found])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""COPY INTO: files into a table, and rows out into files."""

@@ -1,0 +1,213 @@
+"""COPY INTO a table: files read by Spark, checked value by value, written as one commit, then remembered as loaded.
+
+    list → leave out what was loaded → read with each row's file → count what is wrong, by file → write → remember
+
+Texts (CSV, JSON) are read as they are and cast: what cannot be cast is an error of its row, as is a malformed record.
+
+Spec: docs/sql/copy-into.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from bucketlake.errors import InvalidError
+from bucketlake.ops.table.loads import SourceFile, loaded, record_loaded
+from bucketlake.schema.schema import TableSchema
+from bucketlake.spark.assignment import Rules
+from bucketlake.spark.copy.formats import FileFormat
+from bucketlake.spark.copy.sources import list_files, literal_path
+from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.write.writer import WriteRequest, write
+from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+ABORT, CONTINUE, SKIP_FILE = "ABORT_STATEMENT", "CONTINUE", "SKIP_FILE"
+RESULT = T.StructType(
+    [
+        T.StructField("file_name", T.StringType(), False),
+        T.StructField("status", T.StringType(), False),
+        T.StructField("rows_loaded", T.LongType(), False),
+        T.StructField("rows_parsed", T.LongType(), False),
+        T.StructField("errors_seen", T.LongType(), False),
+        T.StructField("first_error", T.StringType(), True),
+    ]
+)
+_FILE, _CORRUPT, _BAD = "__bucketlake_file", "__bucketlake_corrupt", "__bucketlake_bad"
+_CAST = "Source data contains values that cannot be converted to the target type."
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a COPY INTO asks for. `columns`: those that the files give, None: all of the table."""
+
+    source: str
+    format: FileFormat
+    columns: Sequence[str] | None = None
+    pattern: str | None = None
+    force: bool = False
+    on_error: str = ABORT
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a file holds: rows, how many of them are malformed or cannot be cast, and the first that is said of one."""
+
+    rows: int = 0
+    errors: int = 0
+    first: str | None = None
+
+
+def load(spark: SparkSession, table: Table, request: Load) -> list[tuple[object, ...]]:
+    """Load files in one commit; a row of `RESULT` a file.
+
+    Errors: InvalidError (options, columns, values that do not fit under ABORT_STATEMENT), NotFoundError (folder), and
+    those of a write. Nothing is loaded then.
+    """
+    options = request.format.reader_options()
+    rules = Rules.of(spark)
+    columns = _target_columns(table.schema, request.columns, rules)
+    files = list_files(spark, request.source, request.pattern)
+    skipped = set() if request.force else loaded(table.store, files)
+    wanted = [file for file in files if file not in skipped]
+    result: list[tuple[object, ...]] = []
+    if wanted:
+        result = _Run(spark, table, request, columns, rules).run(wanted, options)
+    return result + [(file.name, "SKIPPED", 0, 0, 0, None) for file in files if file in skipped]
+
+
+def _target_columns(schema: TableSchema, given: Sequence[str] | None, rules: Rules) -> list[str]:
+    """The table's columns that the files give, in the order given."""
+    if given is None:
+        return list(schema.field_names)
+    fold: Callable[[str], str] = str if rules.sensitive else str.lower
+    known = {fold(name): name for name in schema.field_names}
+    found: list[str] = []
+    for name in given:
+        own = known.get(fold(name))
+        if own is None:
+            listed = ", ".join(schema.field_names)
+            raise InvalidError(f"Column '{name}' does not exist in target table. Available columns: {listed}")
+        if own in found:
+            raise InvalidError(f"Duplicate columns in column list: {name}")
+        found.append(own)
+    for item in schema.fields:
+        if item.name not in found and not item.type.nullable and item.default is None:
+            raise InvalidError(f"Non-nullable column '{item.name}' is not in the column list and has no default value")
+    return found
+
+
+@dataclass
+class _Run:
+    """One load of files that were not loaded yet."""
+
+    spark: SparkSession
+    table: Table
+    request: Load
+    columns: Sequence[str]
+    rules: Rules
+    _values: dict[str, Column] = field(default_factory=dict, init=False)
+
+    def run(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> list[tuple[object, ...]]:
+        """Read, check, write, remember."""
+        frame = self._read(files, options)
+        self._values = {name: self._value(name, frame) for name in self.columns}
+        # Each row is read once: the count and what is written are of the same bytes.
+        frame = frame.withColumn(_BAD, self._wrong(frame)).persist()
+        try:
+            seen = self._seen(frame)
+            return self._load(frame, files, seen)
+        finally:
+            frame.unpersist()
+
+    def _read(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> DataFrame:
+        """The files' columns under the names that they have, each row's file, and what is malformed."""
+        paths, name = [literal_path(file.path) for file in files], self.request.format.name
+        file = F.col("_metadata.file_name").alias(_FILE)
+        if name == "PARQUET":
+            frame = self.spark.read.options(**options).parquet(*paths)
+            return frame.select("*", file, F.lit(None).cast("string").alias(_CORRUPT))
+        given = self.columns if name == "JSON" else [f"_c{place}" for place in range(len(self.columns))]
+        fields = [T.StructField(column, T.StringType()) for column in given]
+        fields.append(T.StructField(_CORRUPT, T.StringType()))
+        mode = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        reader = self.spark.read.options(**{**options, **mode}).schema(T.StructType(fields))
+        frame = reader.json(paths) if name == "JSON" else reader.csv(paths)
+        texts = [self._text(F.col(quoted(own))).alias(column) for own, column in zip(given, self.columns, strict=True)]
+        return frame.select(*texts, file, _CORRUPT)
+
+    def _text(self, column: Column) -> Column:
+        """A text of a file, null where the format says so."""
+        nulls = [*self.request.format.null_if, *([""] if self.request.format.empty_is_null else [])]
+        return F.when(~F.coalesce(column.isin(nulls), F.lit(False)), column) if nulls else column
+
+    def _source(self, name: str, frame: DataFrame) -> str | None:
+        """The frame's column for one of the table's."""
+        fold: Callable[[str], str] = str if self.rules.sensitive else str.lower
+        return next((own for own in frame.columns if fold(own) == fold(name)), None)
+
+    def _value(self, name: str, frame: DataFrame) -> Column:
+        """A column's value in the table's type; null where it cannot be cast."""
+        kind, source = spark_type(self.table.schema.field(name).type), self._source(name, frame)
+        if source is None:
+            return F.lit(None).cast(kind)
+        column = F.col(quoted(source))
+        if frame.schema[source].dataType == kind:
+            return column
+        return column.try_cast(kind) if self.rules.ansi else column.cast(kind)
+
+    def _wrong(self, frame: DataFrame) -> Column:
+        """The first column whose value cannot be cast, null where all can."""
+        found: Column = F.lit(None).cast("string")
+        for name in reversed(self.columns):
+            source = self._source(name, frame)
+            if source is not None:
+                lost = F.col(quoted(source)).isNotNull() & self._values[name].isNull()
+                found = F.when(lost, F.lit(source)).otherwise(found)
+        return F.when(F.col(_CORRUPT).isNull(), found)
+
+    def _seen(self, frame: DataFrame) -> dict[str, _Seen]:
+        """By file's name, in one pass."""
+        wrong = F.col(_CORRUPT).isNotNull() | F.col(_BAD).isNotNull()
+        rows = frame.groupBy(_FILE).agg(
+            F.count(F.lit(1)),
+            F.count(F.when(wrong, 1)),
+            F.first(_CORRUPT, ignorenulls=True),
+            F.first(_BAD, ignorenulls=True),
+        )
+        found: dict[str, _Seen] = {}
+        for name, count, errors, corrupt, column in rows.collect():
+            cast = None if column is None else f"Cast failure in column '{column}'. {_CAST}"
+            found[name] = _Seen(count, errors, cast if corrupt is None else f"Malformed record: {corrupt}")
+        return found
+
+    def _load(
+        self, frame: DataFrame, files: Sequence[SourceFile], seen: Mapping[str, _Seen]
+    ) -> list[tuple[object, ...]]:
+        failed = [name for name, one in seen.items() if one.errors]
+        if failed and self.request.on_error == ABORT:
+            raise InvalidError(f"ON_ERROR = ABORT_STATEMENT: {seen[min(failed)].first}", file=min(failed))
+        whole = self.request.on_error == SKIP_FILE
+        good = {name: 0 if whole and one.errors else one.rows - one.errors for name, one in seen.items()}
+        snapshot_id = 0
+        if any(good.values()):
+            if failed:
+                frame = frame.where(F.col(_CORRUPT).isNull() & F.col(_BAD).isNull())
+            if failed and whole:
+                frame = frame.where(~F.col(_FILE).isin(failed))
+            rows = frame.select(*[value.alias(name) for name, value in self._values.items()])
+            done = write(self.spark, self.table, rows, WriteRequest())
+            snapshot_id = 0 if done is None else done.id
+        kept = [file for file in files if good.get(file.name, 0) or not seen.get(file.name, _Seen()).errors]
+        record_loaded(self.table.store, [(file, good.get(file.name, 0)) for file in kept], snapshot_id)
+        return [_row(file, seen.get(file.name, _Seen()), good.get(file.name, 0)) for file in files]
+
+
+def _row(file: SourceFile, one: _Seen, good: int) -> tuple[object, ...]:
+    status = "LOADED" if not one.errors else "PARTIALLY_LOADED" if good else "LOAD_FAILED"
+    return (file.name, status, good, one.rows, one.errors, one.first)

@@ -1,0 +1,102 @@
+"""What Spark says of a statement, told again of the text that the user wrote: every such error leaves through here.
+
+It stays Spark's error to those who look for that, with its condition, and is ours as well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.sql.text import faults
+
+_READ = "bucketlake_text"  # on an error: the text that Spark read
+_MARKER = re.compile(r"\{t\d+\}")
+_VIEW, _REMOTE_VIEW = (head + 32 * "0" for head in ("_pyspark_", "_pyspark_connect_temp_view_"))  # as PySpark names
+
+
+class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
+    """A statement that Spark cannot make sense of. `place`: where in the user's text, from 0; None where unknown."""
+
+    place: int | None = None
+    _condition: str | None = None
+    _state: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def getMessage(self) -> str:
+        """The message."""
+        return str(self.args[0])
+
+    def getCondition(self) -> str | None:
+        """Spark's name for the error."""
+        return self._condition
+
+    def getSqlState(self) -> str | None:
+        """SQLSTATE."""
+        return self._state
+
+    def getMessageParameters(self) -> dict[str, str]:
+        """None are kept: they may name what the user did not write."""
+        return {}
+
+    def getQueryContext(self) -> list[Any]:
+        """None is kept: it is of another text."""
+        return []
+
+
+class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc]
+    """A statement that Spark cannot read."""
+
+
+def remember(error: Exception, bound: str, frames: bool) -> None:
+    """Note on an error which text Spark read, before it leaves the place that knows."""
+    if not hasattr(error, _READ):
+        view = _REMOTE_VIEW if ".connect" in type(error).__module__ else _VIEW
+        text = _MARKER.sub(view, bound).replace("{{", "{").replace("}}", "}") if frames else bound
+        setattr(error, _READ, text)
+
+
+def retold(error: AnalysisException, statement: str) -> StatementError | None:
+    """The error as one about the user's statement; None for one that is ours already."""
+    if isinstance(error, BucketlakeError):
+        return None
+    told = faults.read_message(_text(error))
+    read = told.text if told.text is not None else getattr(error, _READ, None)
+    place, length = _place(error, told, statement, read)
+    kind = StatementSyntaxError if isinstance(error, ParseException) else StatementError
+    shown = "" if place is None else f"\n\n{faults.pointed(statement, place, length)}"
+    made = kind(told.what + shown)
+    made.place, made._condition, made._state = place, error.getCondition(), error.getSqlState()
+    return made
+
+
+def _text(error: AnalysisException) -> str:
+    """The message without a trace of the JVM."""
+    return str(getattr(error, "_desc", None) or getattr(error, "_message", None) or error)
+
+
+def _place(error: PySparkException, told: faults.Told, statement: str, read: str | None) -> tuple[int | None, int]:
+    """Where in the statement, and how many signs."""
+    for context in _contexts(error):
+        piece, start = str(context.fragment()), int(context.startIndex())
+        found = faults.place_of(statement, piece, start, read)
+        if piece and found is not None:
+            return found, len(piece.split("\n")[0])
+    if told.line is None or told.position is None:
+        return None, 0
+    text = statement if read is None else read
+    offset = faults.offset_of(text, told.line, told.position)
+    piece = faults.token_at(text, offset)
+    return faults.place_of(statement, piece, offset, read), len(piece)
+
+
+def _contexts(error: PySparkException) -> list[Any]:
+    try:
+        return [one for one in error.getQueryContext() if one.contextType().name == "SQL"]
+    except AttributeError:
+        return []

@@ -1,0 +1,120 @@
+"""`docs/sql/README.md`: what of Paimon's Spark documents works here. `python -m tests.docs.sql_index` writes it.
+
+Statements are listed here, under the words that open them in the code; a test asks that none is left out. All else is
+read from the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bucketlake.catalog_tables import CATALOG_TABLES
+from bucketlake.ops.scan.system_tables import ROW_VIEWS
+from bucketlake.ops.system.registry import SYSTEM_TABLES
+from bucketlake.options.engines import CONNECTOR_KEYS
+from bucketlake.options.options import OPTIONS
+from bucketlake.spark.read.hidden import COLUMNS
+from bucketlake.spark.write.bucket_functions import KINDS
+from bucketlake.sql.procedures.catalogue import PROCEDURES
+
+PAGE = Path(__file__).parents[2] / "docs" / "sql" / "README.md"
+HEAD = """# SQL
+
+`lake.sql(…)` takes every statement of Spark SQL, over lake tables, temp views and Spark's own tables alike, and the statements of Apache Paimon's Spark connector; Flink's spellings of tables too. A user of the connector replaces
+`spark.sql` by `lake.sql`. This page lists what the connector's documents name, with its state here; it is made of the code.
+
+Pages: [tables](ddl.md), [INSERT](insert.md), [MERGE](merge.md), [COPY INTO](copy-into.md), [tags and branches](tags.md), [procedures](procedures.md), [system tables and metadata columns](system-tables.md), [functions](functions.md),
+[DataFrames](../dataframes.md).
+
+## Errors
+
+An error speaks of the statement as it was written: Spark's own are told again with line, column and a caret in that text, without plans and made names, and stay Spark's classes
+(`AnalysisException`, `ParseException`) with their condition. Unknown tables, columns, procedures, arguments, options and system tables come with the nearest name. A statement about a lake table that is known to nobody is refused by
+name. Errors of rows (`CAST_INVALID_INPUT`) that a DataFrame raises when it is collected are Spark's as they are.
+
+```
+lake.sql("SELECT id, nme FROM db.t")
+[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `nme` cannot be resolved. Did you mean one of the following? [`name`, `id`]. SQLSTATE: 42703
+
+line 1, column 12:
+SELECT id, nme FROM db.t
+           ^^^
+```
+"""
+# (words that open it, as written, state, page)
+Statement = tuple[str, str, str, str]
+WORKS = "works"
+# fmt: off
+STATEMENTS: tuple[Statement, ...] = (
+    ("CREATE", "`CREATE DATABASE`, `CREATE TABLE` [`PARTITIONED BY`, `TBLPROPERTIES`, `LOCATION`], `… AS SELECT`, `… LIKE`", WORKS, "ddl.md"),
+    ("CREATE", "`CREATE [OR REPLACE] TEMPORARY VIEW`", WORKS + "; pins its snapshot", "ddl.md"),
+    ("CREATE", "`CREATE VIEW`, `CREATE FUNCTION`", "refused by name: a file system catalog holds none", "ddl.md"),
+    ("REPLACE", "`REPLACE TABLE`, `CREATE OR REPLACE TABLE`, with `AS SELECT`", WORKS, "ddl.md"),
+    ("DROP", "`DROP TABLE`, `DROP DATABASE`, `DROP VIEW`", WORKS, "ddl.md"),
+    ("ALTER", "`ALTER TABLE … SET / UNSET TBLPROPERTIES`, `ADD / RENAME / DROP / ALTER COLUMN`, `RENAME TO`", WORKS, "ddl.md"),
+    ("ALTER", "`ALTER TABLE … ADD / DROP PARTITION`", WORKS, "ddl.md"),
+    ("ALTER", "`ALTER TABLE … CREATE / REPLACE / RENAME / DELETE TAG`", WORKS, "tags.md"),
+    ("ALTER", "`ALTER DATABASE`", WORKS, "ddl.md"),
+    ("COMMENT", "`COMMENT ON TABLE / COLUMN / DATABASE`", WORKS, "ddl.md"),
+    ("TRUNCATE", "`TRUNCATE TABLE [PARTITION]`", WORKS, "ddl.md"),
+    ("INSERT", "`INSERT INTO`, `INSERT OVERWRITE [PARTITION]`, `REPLACE WHERE`, `BY NAME`", WORKS, "insert.md"),
+    ("WITH", "`WITH … INSERT`, `WITH … MERGE`", WORKS, "insert.md"),
+    ("FROM", "`FROM … INSERT …`", WORKS, "insert.md"),
+    ("UPDATE", "`UPDATE`", WORKS, "../spec/row_changes.md#update"),
+    ("DELETE", "`DELETE FROM`", WORKS, "../spec/row_changes.md#delete"),
+    ("MERGE", "`MERGE [WITH SCHEMA EVOLUTION] INTO`", WORKS, "merge.md"),
+    ("COPY", "`COPY INTO` a table, `COPY INTO` a folder", WORKS, "copy-into.md"),
+    ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
+    ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
+    ("DESC", "`DESC`, `DESC EXTENDED`, `DESC DATABASE`", WORKS, "ddl.md"),
+    ("DESCRIBE", "`DESCRIBE … PARTITION`", WORKS, "ddl.md"),
+    ("ANALYZE", "`ANALYZE TABLE … COMPUTE STATISTICS [FOR COLUMNS]`", WORKS, "ddl.md"),
+    ("CACHE", "`CACHE TABLE`", WORKS, "ddl.md"),
+    ("UNCACHE", "`UNCACHE TABLE`", WORKS, "ddl.md"),
+    ("REFRESH", "`REFRESH TABLE`", WORKS + ": every statement reads the newest snapshot anyhow", "ddl.md"),
+    ("USE", "`USE db`", WORKS, "ddl.md"),
+    ("SET", "`SET spark.paimon.… = …`, Flink's `SET 'k' = 'v'`", WORKS, "insert.md#options"),
+    ("RESET", "`RESET spark.paimon.…`", WORKS, "insert.md#options"),
+    ("SELECT", "`SELECT`, with `VERSION AS OF`, `TIMESTAMP AS OF`, `/*+ OPTIONS('k'='v') */`, table functions", WORKS, "../spec/pushdown.md"),
+    ("MSCK", "`MSCK REPAIR TABLE`", "refused by name: partitions are what rows say", ""),
+)
+
+
+def page() -> str:
+    """The page's text."""
+    lines = [HEAD, "## Statements", "", "| statement | state | more |", "|---|---|---|"]
+    for _, form, state, link in STATEMENTS:
+        more = f"[{link.split('/')[-1].split('#')[0]}]({link})" if link else ""
+        lines.append(f"| {form} | {state} | {more} |")
+    lines += ["", "## Procedures", "", "| procedure | of | state |", "|---|---|---|"]
+    for one in PROCEDURES.values():
+        state = f"[{WORKS}](procedures.md#{one.name})" if one.run is not None else f"refused: {one.missing}"
+        lines.append(f"| `sys.{one.name}` | {one.engines or 'ours'} | {state} |")
+    lines += ["", "## Tables, columns and functions", "", "| kind | names |", "|---|---|"]
+    lines += [f"| {kind} | {', '.join(f'`{name}`' for name in names)} |" for kind, names in _names()]
+    lines += ["", "## Options of the connector", "", "| option | state | meaning |", "|---|---|---|"]
+    for key in sorted(CONNECTOR_KEYS):
+        row = OPTIONS[key]
+        lines.append(f"| `{key}` | {_state(key)} | {row.doc} |")
+    lines.append("")
+    lines.append("Options of tables, each with its effect: [schema](../spec/schema.md#options).")
+    return "\n".join(lines) + "\n"
+
+
+def _names() -> Iterator[tuple[str, list[str]]]:
+    yield "system tables of a table", [f"t${name}" for name in sorted([*SYSTEM_TABLES, *ROW_VIEWS])]
+    yield "system tables of the catalog", [f"sys.{name}" for name in sorted(CATALOG_TABLES)]
+    yield "metadata columns", list(COLUMNS)
+    yield "functions", [f"sys.{name}" for name in (*KINDS, "max_pt")]
+
+
+def _state(key: str) -> str:
+    effect = OPTIONS[key].effect
+    if effect == "honoured":
+        return "honoured"
+    return f"without effect: {effect.why}" if effect == "kept" else f"refused: {effect.remedy or 'not supported'}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,187 @@
+"""COPY INTO: files into tables, rows into files, as Paimon's connector has it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+CSV = "FILE_FORMAT = (TYPE = CSV)"
+Row = tuple[object, ...]
+
+
+def rows(lake: Lake, statement: str) -> list[Row]:
+    return sorted((tuple(row) for row in lake.sql(statement).collect()), key=repr)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "given [1]"
+    made.mkdir()
+    return made
+
+
+def table(lake: Lake, columns: str = "id INT, name STRING", options: str = "'bucket' = '-1'") -> None:
+    lake.sql(f"CREATE OR REPLACE TABLE db.t ({columns}) TBLPROPERTIES ({options})")
+
+
+def copy(lake: Lake, folder: Path, clauses: str = CSV, columns: str = "") -> list[Row]:
+    return rows(lake, f"COPY INTO db.t {columns} FROM '{folder}' {clauses}")
+
+
+def test_files_are_loaded_once(lake: Lake, folder: Path) -> None:
+    table(lake)
+    (folder / "a.csv").write_text("1,Alice\n2,Bob\n")
+    (folder / "b.csv").write_text("3,Carol\n")
+    (folder / "_hidden").write_text("9,no\n")
+    (folder / "below").mkdir()
+    (folder / "below" / "c.csv").write_text("9,no\n")
+    assert copy(lake, folder) == [("a.csv", "LOADED", 2, 2, 0, None), ("b.csv", "LOADED", 1, 1, 0, None)]
+    assert lake.table("db.t").latest_snapshot().id == 1  # type: ignore[union-attr]
+    assert copy(lake, folder) == [("a.csv", "SKIPPED", 0, 0, 0, None), ("b.csv", "SKIPPED", 0, 0, 0, None)]
+    (folder / "b.csv").write_text("4,Dave\n5,Eve\n")
+    assert [row[:3] for row in copy(lake, folder)] == [("a.csv", "SKIPPED", 0), ("b.csv", "LOADED", 2)]
+    assert [row[:3] for row in copy(lake, folder, f"{CSV} PATTERN = 'a.*\\.csv' FORCE = TRUE")] == [
+        ("a.csv", "LOADED", 2)
+    ]
+    assert [row[0] for row in rows(lake, "SELECT id FROM db.t")] == [1, 1, 2, 2, 3, 4, 5]
+    kept = sorted((Path(lake.table("db.t").path) / "copy-into" / "history").iterdir())
+    assert len(kept) == 4
+    record = json.loads(kept[0].read_text())
+    assert set(record) == {"filePath", "fileSize", "lastModified", "loadedAt", "snapshotId", "rowsLoaded"}
+    for path in kept:
+        os.utime(path, (0, 0))
+    assert lake.table("db.t").remove_orphan_files(older_than="2020-01-01").paths == ()
+
+
+def test_forms_of_csv_and_json(classic: Lake, folder: Path) -> None:
+    cases = [
+        ("1|Alice\n", "(type = csv, field_delimiter = '|')", [(1, "Alice")]),
+        ("id,name\n1,Alice\n", "(TYPE = CSV, SKIP_HEADER = 1)", [(1, "Alice")]),
+        ('1,"Alice ""the great"""\n', "(TYPE = CSV, QUOTE = '\"', ESCAPE = '\"')", [(1, 'Alice "the great"')]),
+        ("1,NULL\n2,\\N\n", "(TYPE = CSV, NULL_IF = ('NULL', '\\N'))", [(1, None), (2, None)]),
+        ('1,""\n', "(TYPE = CSV, EMPTY_FIELD_AS_NULL = TRUE)", [(1, None)]),
+        ('{"name":"Alice","id":"1","x":2}\n{"id":2.0}\n', "(TYPE = JSON)", None),
+        ('[{"id":1,"name":"a"},\n{"id":2}]', "(TYPE = JSON, MULTI_LINE = TRUE)", [(1, "a"), (2, None)]),
+        ('{"id":"1","name":"NULL"}\n', "(TYPE = JSON, NULL_IF = ('NULL'))", [(1, None)]),
+    ]
+    for number, (text, form, expected) in enumerate(cases):
+        table(classic)
+        (folder / "data").write_text(text)
+        os.utime(folder / "data", (number, number))
+        if expected is None:
+            with pytest.raises(InvalidError, match="ABORT_STATEMENT: Cast failure in column 'id'"):
+                copy(classic, folder, f"FILE_FORMAT = {form}")
+            assert rows(classic, "SELECT * FROM db.t") == []
+            continue
+        copy(classic, folder, f"FILE_FORMAT = {form}")
+        assert rows(classic, "SELECT * FROM db.t") == expected, form
+
+
+def test_columns_are_named(classic: Lake, folder: Path) -> None:
+    table(classic, "id INT, name STRING, age INT, status STRING DEFAULT 'active'")
+    (folder / "data.csv").write_text("Alice,1\n")
+    copy(classic, folder, CSV, "(NAME, id)")
+    assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice", None, "active")]
+    for columns, message in (
+        ("(id, ID)", "Duplicate columns"),
+        ("(id, nope)", "Column 'nope' does not exist in target table. Available columns: id, name, age, status"),
+    ):
+        with pytest.raises(InvalidError, match=message):
+            copy(classic, folder, CSV, columns)
+    table(classic, "id INT, k INT NOT NULL, name STRING")
+    with pytest.raises(InvalidError, match="Non-nullable column 'k' is not in the column list"):
+        copy(classic, folder, CSV, "(name, id)")
+
+
+def test_parquet_goes_out_and_comes_back(lake: Lake, folder: Path) -> None:
+    table(lake, "id INT, name STRING, score DOUBLE")
+    lake.sql("INSERT INTO db.t VALUES (1, 'Alice', 95.5), (2, 'Bob', 87.3), (3, NULL, NULL)")
+    out = folder / "out"
+    told = rows(lake, f"COPY INTO '{out}' FROM db.t FILE_FORMAT = (TYPE = PARQUET, COMPRESSION = GZIP)")
+    assert told == [(str(out), len(list(out.glob("part-*.parquet"))), 3)]
+    lake.sql("CREATE TABLE db.u (score DOUBLE, id BIGINT, more STRING)")
+    loaded = rows(lake, f"COPY INTO db.u FROM '{out}' FILE_FORMAT = (TYPE = PARQUET)")
+    assert sum(row[2] for row in loaded) == 3  # type: ignore[misc]
+    assert rows(lake, "SELECT * FROM db.u") == [(87.3, 2, None), (95.5, 1, None), (None, 3, None)]
+
+
+def test_errors_of_rows(classic: Lake, folder: Path) -> None:
+    table(classic)
+    (folder / "good.csv").write_text("1,Alice\n2,Bob\n")
+    (folder / "mixed.csv").write_text("3,Carol\nabc,Dave\n4,Eve,more\n5\n")
+    (folder / "bad.csv").write_text("x,y\n")
+    with pytest.raises(InvalidError, match="ON_ERROR = ABORT_STATEMENT: "):
+        copy(classic, folder)
+    assert classic.table("db.t").latest_snapshot() is None
+    whole = {row[0]: row for row in copy(classic, folder, f"{CSV} ON_ERROR = SKIP_FILE")}
+    assert whole["good.csv"] == ("good.csv", "LOADED", 2, 2, 0, None)
+    assert whole["mixed.csv"][1:5] == ("LOAD_FAILED", 0, 4, 3)
+    assert rows(classic, "SELECT id FROM db.t") == [(1,), (2,)]
+    found = {row[0]: row for row in copy(classic, folder, f"{CSV} ON_ERROR = CONTINUE")}
+    assert found["good.csv"][1] == "SKIPPED"
+    assert found["mixed.csv"][1:5] == ("PARTIALLY_LOADED", 1, 4, 3)
+    assert str(found["mixed.csv"][5]).startswith("Malformed record: ")
+    assert found["bad.csv"][1:5] == ("LOAD_FAILED", 0, 1, 1)
+    assert str(found["bad.csv"][5]).startswith("Cast failure in column 'id'")
+    assert rows(classic, "SELECT id FROM db.t") == [(1,), (2,), (3,)]
+    again = {row[0]: row[1] for row in copy(classic, folder, f"{CSV} ON_ERROR = CONTINUE")}
+    assert again == {"good.csv": "SKIPPED", "mixed.csv": "SKIPPED", "bad.csv": "LOAD_FAILED"}
+
+
+def test_exports(classic: Lake, folder: Path) -> None:
+    table(classic)
+    classic.sql("INSERT INTO db.t VALUES (1, 'Alice'), (2, 'Bob')")
+    out = folder / "out"
+    query = "(SELECT id, count(*) AS n FROM db.t WHERE id IN (1, 2) GROUP BY id)"
+    assert rows(classic, f"COPY INTO '{out}' FROM {query} FILE_FORMAT = (TYPE = CSV, HEADER = TRUE)")[0][2] == 2
+    assert sorted("".join(p.read_text() for p in out.glob("part-*")).split()) == ["1,1", "2,1", "id,n"]
+    with pytest.raises(PySparkException, match="ALREADY_EXISTS"):
+        classic.sql(f"COPY INTO '{out}' FROM db.t {CSV}")
+    told = rows(classic, f"COPY INTO '{out}' FROM (VALUES (1, 'a')) FILE_FORMAT = (TYPE = JSON) OVERWRITE = TRUE")
+    assert told == [(str(out), 1, 1)]
+    assert [json.loads(p.read_text()) for p in out.glob("part-*")] == [{"col1": 1, "col2": "a"}]
+    for text in (
+        "DROP TABLE db.t",
+        "INSERT INTO db.t VALUES (3, '')",
+        "WITH a AS (SELECT 1) INSERT INTO db.t SELECT 1, ''",
+    ):
+        with pytest.raises(InvalidError, match="only supports read-only queries"):
+            classic.sql(f"COPY INTO '{folder}/x' FROM ({text}) {CSV}")
+    with pytest.raises(InvalidError, match="where tables lie"):
+        classic.sql(f"COPY INTO 'file:{classic.table('db.t').path}/x' FROM db.t {CSV} OVERWRITE = TRUE")
+    assert len(rows(classic, "SELECT * FROM db.t")) == 2
+
+
+REFUSED = {
+    "FILE_FORMAT = (TYPE = ORC)": "Unsupported file format type: ORC. Supported types",
+    "FILE_FORMAT = (FIELD_DELIMITER = ',')": "FILE_FORMAT must include TYPE",
+    "FILE_FORMAT = (TYPE = CSV, TYPE = CSV)": "Duplicate FILE_FORMAT option",
+    "FILE_FORMAT = (TYPE = CSV, QUOTES = TRUE)": "Unsupported FILE_FORMAT options for import: QUOTES.*did you mean QUOTE",
+    "FILE_FORMAT = (TYPE = JSON, FIELD_DELIMITER = ',')": "Unsupported FILE_FORMAT options",
+    "FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 2)": "SKIP_HEADER supports only 0 or 1",
+    "FILE_FORMAT = (TYPE = CSV, MODE = PERMISSIVE)": "MODE cannot be specified",
+    "FILE_FORMAT = (TYPE = CSV) PATTERN = '['": "PATTERN is no regular expression",
+    "FILE_FORMAT = (TYPE = CSV) ON_ERROR = SKIP_FILE_3": "ON_ERROR = SKIP_FILE_3",
+    "FILE_FORMAT = (TYPE = CSV) ON_ERROR = CONTINUE FORCE = TRUE": "unexpected text",
+}
+
+
+def test_what_is_refused(classic: Lake, folder: Path) -> None:
+    table(classic)
+    for clauses, message in REFUSED.items():
+        with pytest.raises((InvalidError, UnsupportedError), match=message):
+            copy(classic, folder, clauses)
+    with pytest.raises(InvalidError, match="Unsupported FILE_FORMAT options for export"):
+        classic.sql(f"COPY INTO '{folder}/x' FROM db.t FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 1)")
+    with pytest.raises(InvalidError, match="requires a non-empty query"):
+        classic.sql(f"COPY INTO '{folder}/x' FROM () {CSV}")
+    with pytest.raises(NotFoundError, match="no such folder"):
+        copy(classic, folder / "nowhere")
+    assert copy(classic, folder) == []

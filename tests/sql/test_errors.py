@@ -1,0 +1,106 @@
+"""Errors speak of the user's text: line, column and caret there, no made names, no plans, the nearest names."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException, ParseException
+
+from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.spark.session import Lake
+from bucketlake.sql.query.retold import StatementError
+from bucketlake.sql.text import faults
+
+VIEW = "_pyspark_0123456789abcdef0123456789abcdef"
+
+
+def test_messages_lose_what_the_user_did_not_write() -> None:
+    plan = f"'Project ['nam]\n+- SubqueryAlias {VIEW}\n"
+    told = faults.read_message(
+        f"[X] `nam` is not there. SQLSTATE: 42703; line 2 pos 7;\n{plan}\n\nJVM stacktrace:\norg.x"
+    )
+    assert told == faults.Told("[X] `nam` is not there. SQLSTATE: 42703", 2, 7)
+    assert faults.read_message(f"[X] wrong. SQLSTATE: 42803;\n{plan}") == faults.Told("[X] wrong. SQLSTATE: 42803")
+    sql = f"SELECT 1 FROM {VIEW} AS `t` WHERE"
+    told = faults.read_message(
+        f"\n[P] at end. SQLSTATE: 42601 (line 1, pos {len(sql)})\n\n== SQL ==\n{sql}\n{'-' * 9}^^^\n"
+    )
+    assert (told.what, told.position, (told.text or "").strip()) == ("[P] at end. SQLSTATE: 42601", len(sql), sql)
+    assert faults.read_message(f"no {VIEW} AS `t` here, nor {VIEW}").what == "no `t` here, nor the table"
+
+
+def test_pieces_are_found_in_the_users_text() -> None:
+    own, read = "SELECT a FROM db.t JOIN x ON a = b", f"SELECT a FROM {VIEW} AS `t` JOIN x ON a = b"
+    second = read.rindex("a =")
+    assert faults.place_of(own, "a", 7, read) == 7
+    assert faults.place_of(own, "a", second, read) == own.rindex("a =")
+    assert faults.place_of(own, "b", read.rindex("b"), read) == len(own) - 1
+    assert faults.place_of("DELETE FROM t WHERE a = a", "a", 40, "SELECT a AS a, b FROM t WHERE (a = a)") is None
+    assert faults.place_of(own, "nothing", 3, read) is None
+    assert faults.place_of("SELECT 1 FROM ; ", "", 30, read[:20]) == len("SELECT 1 FROM")
+    assert faults.pointed("a\n\tbc d", 3, 2) == "line 2, column 2:\n\tbc d\n\t^^"
+
+
+CASES = {
+    "SELECT id,\n  nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),
+    "SELECT 1 FROM db.t AS a, db.t AS b WHERE name = 1": ("AMBIGUOUS_REFERENCE", "name", "`a`.`name`"),
+    "SELECT x.id FROM db.t": ("UNRESOLVED_COLUMN", "x.id", "`t`.`id`"),
+    "SELECT * FROM (SELECT 1) q JOIN db.t ON q.one = nope": ("UNRESOLVED_COLUMN", "q.one", ""),
+    "INSERT INTO db.t SELECT id, nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),
+    "UPDATE db.t SET name = nme WHERE id = 1": ("UNRESOLVED_COLUMN", "nme", "`name`"),
+    "DELETE FROM db.t WHERE idd = 1": ("UNRESOLVED_COLUMN", "idd", "`id`"),
+    "MERGE INTO db.t USING (SELECT 1 AS k) s ON t.idd = s.k WHEN MATCHED THEN DELETE": (
+        "UNRESOLVED_COLUMN",
+        "t.idd",
+        "`t`.`id`",
+    ),
+    "SELECT id FROM db.t WHERE = 1": ("PARSE_SYNTAX_ERROR", "=", ""),
+    "DELETE FROM db.t WHERE id = = 1": ("PARSE_SYNTAX_ERROR", "= 1", ""),
+    "CREATE TEMPORARY VIEW v AS SELECT nme FROM db.t": ("UNRESOLVED_COLUMN", "nme", "`name`"),
+}
+
+
+def test_statements_are_pointed_at(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    for statement, (condition, piece, suggested) in CASES.items():
+        with pytest.raises(AnalysisException) as raised:
+            lake.sql(statement).collect()
+        message = str(raised.value)
+        assert isinstance(raised.value, StatementError), statement
+        assert str(raised.value.getCondition()).startswith(condition), statement
+        assert isinstance(raised.value, ParseException) == (condition == "PARSE_SYNTAX_ERROR")
+        assert "_pyspark" not in message
+        assert "SubqueryAlias" not in message
+        assert suggested in message, statement
+        place = statement.rindex(piece)
+        line, column = statement.count("\n", 0, place) + 1, place - (statement.rfind("\n", 0, place) + 1) + 1
+        assert raised.value.place == place, statement
+        assert f"line {line}, column {column}:\n{statement.splitlines()[line - 1]}\n" in message, message
+    for statement, near in (
+        ("SELECT * FROM db.tt", "'t'"),
+        ("UPDATE db.t SET nam = 1", "'name'"),
+        ("INSERT INTO db.t (id, nme) VALUES (1, 'x')", "'name'"),
+        ("ALTER TABLE db.t DROP COLUMN nme", "'name'"),
+        ("CALL sys.compat('db.t')", "compact"),
+        ("SELECT * FROM db.`t$snapshot`", "$snapshots"),
+    ):
+        with pytest.raises(BucketlakeError, match="did you mean") as known:
+            lake.sql(statement)
+        assert near in str(known.value), statement
+    with pytest.raises(InvalidError, match="did you mean 'name'"):
+        lake.catalog.table("db.t").to_arrow(where="nme = 1")
+
+
+def test_explain_says_what_is_read(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE db.t (id INT, name STRING, p INT) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'id,p', 'bucket' = '1', 'write-only' = 'true')"
+    )
+    classic.sql("INSERT INTO db.t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    classic.sql("INSERT INTO db.t VALUES (1, 'x', 1)")
+    for mode in ("", "EXTENDED "):
+        plan = classic.sql(f"EXPLAIN {mode}SELECT name FROM db.t WHERE p = 1").collect()[0][0]
+        assert "Physical Plan" in plan
+        assert "_pyspark" not in plan
+        assert "db.t: snapshot 2, columns name, p\n  partitions: 1 of 3\n  files: 2 of 4\n" in plan
+        assert "  merged: 2 files in 1 splits\n" in plan
