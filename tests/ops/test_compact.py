@@ -132,7 +132,7 @@ def test_units_are_of_the_buckets_and_partitions_asked_for(catalog: Catalog) -> 
     assert len(due(table, full=True)) == 3
     with pytest.raises(InvalidError, match="Only partition predicate is supported"):
         table.compact(where="k > 1")
-    with pytest.raises(InvalidError, match=r"Partition keys \['k'\] are invalid"):
+    with pytest.raises(InvalidError, match=r"Partition keys \[k\] are invalid"):
         table.compact(partitions=[{"k": 1}])
 
 

@@ -132,7 +132,7 @@ def test_a_lake_maintains_itself(classic: bucketlake.Lake, monkeypatch: pytest.M
     monkeypatch.setattr(jobs, "DRIVER_BYTES", 0)
     upserts(classic, ", 'bucket' = '2', 'write-only' = 'true'")
     before = rows(classic)
-    rules = [{"action": "compact", "sorted_runs": 2, "tables": "db[.]t"}, {"action": "expire_snapshots"}]
+    rules = [{"action": "compact", "full": True, "tables": "db[.]t"}, {"action": "expire_snapshots"}]
     events = classic.maintain(rules, once=True)
     assert [(event.kind, event.action) for event in events if event.kind == "did"] == [("did", "compact")]
     assert rows(classic) == before and len(classic.table("db.t").files()) == 2
