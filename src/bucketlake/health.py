@@ -7,19 +7,26 @@ Spec: docs/maintenance.md
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bucketlake.history import History
+from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.findings import Finding, Report
 from bucketlake.ops.check.fsck import FsckRequest, Progress, Run, fsck, run_here
 from bucketlake.ops.check.repair import Repair, RepairRequest, repair
+from bucketlake.ops.check.usage import Usage, usage
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 
 
 class Health(History):
     """Methods of a handle on a table that look at its state as a whole."""
+
+    @abstractmethod
+    def _called(self) -> str:
+        """The table's name, as statements may write it."""
 
     def _checks(self) -> Run:
         """How units of a check are run."""
@@ -60,3 +67,15 @@ class Health(History):
         if done.snapshot is not None:
             after_commit(store, done.snapshot)
         return done
+
+    def advise(self) -> list[Advice]:
+        """What would make the table better, the most pressing first: measure, threshold, reason, and the command.
+
+        From metadata and the history that is there; no data file is read. Spec: docs/maintenance.md#advice
+        """
+        return advise_table(self._history(), self._called())
+
+    def usage(self) -> Usage:
+        """Where the bytes of the table's folder are, each counted once: live files, what tags, branches and older
+        snapshots hold, changelogs, indexes, metadata, orphans. Spec: docs/maintenance.md#space"""
+        return usage(self._history())

@@ -514,6 +514,9 @@ class Table(Health):
             self._check_writable()
         return self.store
 
+    def _called(self) -> str:
+        return self.name
+
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.profile import SOAK
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
@@ -226,7 +227,7 @@ def test_a_death_at_any_call_keeps_what_was_committed(keyed: bool) -> None:
     table = table_on(base, keyed=keyed)
     before = content(table)
     kept: set[int] = set()
-    for call in range(0, 2000, 7):
+    for call in range(0, 4000, 1 if SOAK else 37):
         clear_cache()
         inner = MapStorage()
         inner.files = dict(base.files)
@@ -244,7 +245,7 @@ def test_a_death_at_any_call_keeps_what_was_committed(keyed: bool) -> None:
         assert content(through(inner, table)) == before
         if not storage.dead:
             break
-    assert kept == set(range(PARTS + 1))
+    assert {0, PARTS} <= kept and (not SOAK or kept == set(range(PARTS + 1)))
 
 
 def test_a_unit_that_fails_stops_its_job_and_keeps_the_rest() -> None:

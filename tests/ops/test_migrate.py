@@ -258,6 +258,8 @@ def test_tables_that_cannot_hold_them(catalog: Catalog, folder: Path) -> None:
         catalog.migrate_folder(str(folder), "db.new", "parquet", draft("pt", bucket="1"))
     with pytest.raises(UnsupportedError, match="avro"):
         catalog.migrate_folder(str(folder), "db.new", "avro", PT)
+    with pytest.raises(UnsupportedError, match="depend on who wrote them"):
+        catalog.migrate_folder(str(folder), "db.new", "parquet", draft("pt", kind="TIMESTAMP_LTZ(6)"))
     with pytest.raises(NotFoundError, match="no such folder"):
         catalog.migrate_folder(str(folder / "no"), "db.new", "parquet", PT)
     with pytest.raises(InvalidError, match="lie in each other"):

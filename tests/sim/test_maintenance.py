@@ -1,5 +1,5 @@
-"""One table and everybody at it: writers, compactors, a rescaler, an expirer, a tagger, rollbacks and an orphan cleaner,
-interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
+"""One table and everybody at it: writers, compactors, a sorter, a rescaler, an expirer, a tagger, rollbacks and an
+orphan cleaner, interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
 
 Each snapshot's rows follow from those of the snapshot that it was made on and from what its commit means. Every snapshot
 and tag that is left must hold just these rows, before and after a last compaction and a last cleaning: no row is lost,
@@ -13,13 +13,14 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.profile import number, often
+from tests.profile import SOAK, number, often
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
 from tests.sim.storage import (
@@ -40,7 +41,8 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.change.append_rows import delete_rows
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
-from bucketlake.ops.commit import publish
+from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
+from bucketlake.ops.commit import publish, units
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
@@ -68,7 +70,8 @@ FIELDS = (
     DataField(2, "a", INT),
     DataField(3, "b", INT),
 )
-SEEDS = range(number("BUCKETLAKE_SIM_FIRST", 0, 0), number("BUCKETLAKE_SIM_SEEDS", 12, 10_000))
+FIRST = number("BUCKETLAKE_SIM_FIRST", 0, 0)
+SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLAKE_SIM_SEEDS", 6, 10_000))]
 Key = tuple[int, int]
 Rows = Mapping[Key, tuple[int | None, int | None]]
 
@@ -345,6 +348,16 @@ class Actor:
             self.coordinator.forget()
             raise
 
+    def sort(self, user: str) -> None:
+        """Rows of tables without buckets, and of dynamic ones, in the order of a column or along a curve."""
+        if self.store.schema.bucket_mode not in (BucketMode.UNAWARE, BucketMode.DYNAMIC):
+            return
+        HERE.what = ("sort", None)
+        order = self.random.choice([OrderRequest("a", "order"), OrderRequest("a,k", "zorder")])
+        job = clustering_job(self.store, order, None, None)
+        if job is not None and self.store.latest_snapshot() is not None:
+            perform(self.store, job)
+
     def rescale(self, user: str) -> None:
         if self.store.schema.bucket_mode is not BucketMode.FIXED or self.store.latest_snapshot() is None:
             return
@@ -354,8 +367,8 @@ class Actor:
 
     def expire(self, user: str) -> None:
         """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
-        most = self.random.randint(2, 5) if self.world.kind.bucket != -2 else 200
-        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=1)))
+        most, least = (self.random.randint(2, 5), 1) if self.world.kind.bucket != -2 else (200, 200)
+        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=least)))
 
     def tag(self, user: str) -> None:
         name = f"tag{self.random.randint(0, 2)}"
@@ -382,7 +395,7 @@ ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "w1": ((*WRITES, "drop"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
-    "x": (("rescale",), 2),
+    "x": (("rescale", "sort"), 3),
     "e": (("expire",), 3),
     "t": (("tag",), 4),
     "o": (("clean",), 2),
@@ -403,6 +416,14 @@ class Serial:
 
     map = staticmethod(map)
 
+    def submit(self, action: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(action(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+        return done
+
 
 @contextmanager
 def watched(world: World) -> Iterator[None]:
@@ -417,6 +438,7 @@ def watched(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish.Publisher, "_snapshot", spy)
         patch.setattr(stores, "ThreadPoolExecutor", Serial)
+        patch.setattr(units, "ThreadPoolExecutor", Serial)
         yield
 
 

@@ -128,6 +128,16 @@ def test_tables_together_and_what_ctrl_c_keeps(lake: bucketlake.Lake, monkeypatc
     assert rows(lake) == before
 
 
+def test_a_lake_maintains_itself(classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "DRIVER_BYTES", 0)
+    upserts(classic, ", 'bucket' = '2', 'write-only' = 'true'")
+    before = rows(classic)
+    rules = [{"action": "compact", "sorted_runs": 2, "tables": "db[.]t"}, {"action": "expire_snapshots"}]
+    events = classic.maintain(rules, once=True)
+    assert [(event.kind, event.action) for event in events if event.kind == "did"] == [("did", "compact")]
+    assert rows(classic) == before and len(classic.table("db.t").files()) == 2
+
+
 def test_buckets_of_the_procedure(classic: bucketlake.Lake) -> None:
     upserts(classic, ", 'bucket' = '4', 'write-only' = 'true'")
     classic.sql("CALL sys.compact(table => 'db.t', compact_strategy => 'full', buckets => '0-1')")

@@ -15,12 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.maintenance.rules import Event, Rule
+from bucketlake.ops.progress import OnProgress
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import options_of
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
+from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
@@ -106,6 +109,25 @@ class Lake:
         """
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
+
+    def maintain(
+        self,
+        rules: Sequence[Rule | Mapping[str, Any]] | None = None,
+        once: bool = False,
+        lease: str = "5 min",
+        on_event: Callable[[Event], None] | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> list[Event]:
+        """Maintain the tables of the warehouse by rules, until Ctrl-C or SIGTERM: compaction, expiry, orphans; of
+        several maintainers one leads, by a lease in the warehouse. `once`: one pass, no waiting. The events of the last
+        pass.
+
+        `rules`: `{"action": "compact", "tables": "db[.].*", "every": "1 min", "small_files": 20}` and the like, by
+        default those that fit most warehouses. `lease`: how long others wait for a maintainer that died.
+        Spec: docs/spec/maintenance.md#service
+        """
+        more = {"lease": lease, "on_event": on_event, "on_progress": on_progress}
+        return maintain_lake(self, rules, once, more)
 
     @property
     def _fronted(self) -> Front:

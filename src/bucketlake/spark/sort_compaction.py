@@ -29,11 +29,11 @@ from bucketlake.ops.cluster.job import (
     Progress,
     Run,
     parts_of,
-    put_in_order,
     sort_files,
     sort_here,
     sort_parts_here,
 )
+from bucketlake.ops.cluster.job import put_in_order as sort_files_in_order
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.plan import ClusterUnit
 from bucketlake.ops.cluster.ranges import bounds_of
@@ -99,11 +99,14 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
     if job is None:
         return None
     magnification(store)
+    return after_commit(store, put_in_order(spark, store, job), dedicated=True)
+
+
+def put_in_order(spark: SparkSession, store: Store, job: Job) -> Snapshot | None:
+    """Run a job with this session; the last snapshot, None where there was nothing to do."""
     if store.schema.primary_keys:
-        done = keyed.put_in_order(store, job, partition_sorter(spark))
-    else:
-        done = put_in_order(store, job, sorter(spark, job))
-    return after_commit(store, done, dedicated=True)
+        return keyed.put_in_order(store, job, partition_sorter(spark))
+    return sort_files_in_order(store, job, sorter(spark, job))
 
 
 def sorter(spark: SparkSession, job: Job) -> Run:

@@ -273,6 +273,9 @@ class LakeTable(Health):
     def _checks(self) -> Run:
         return checks.run_units(self.spark)
 
+    def _called(self) -> str:
+        return self.name
+
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)
 

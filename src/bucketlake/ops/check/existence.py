@@ -17,7 +17,16 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.check.findings import Findings, Place, shown
-from bucketlake.ops.check.inventory import MISSING, Hashes, Inventory, all_files, in_bucket, members, path_hashes
+from bucketlake.ops.check.inventory import (
+    MISSING,
+    Hashes,
+    Inventory,
+    all_files,
+    distinct,
+    in_bucket,
+    members,
+    path_hashes,
+)
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, attempted
 from bucketlake.ops.clean.orphans import DAY
@@ -183,7 +192,7 @@ def known_hashes(store: Store, reach: Reach) -> Hashes:
     """Hashes of all paths that the roots lead to."""
     paths, _, beside = reach.expected()
     names = [*reach.metadata, *(path for path in index_paths(store, reach))]
-    return np.unique(np.concatenate([paths, beside, path_hashes(names)]))
+    return distinct([paths, beside, path_hashes(names)])
 
 
 def index_paths(store: Store, reach: Reach) -> Iterable[str]:

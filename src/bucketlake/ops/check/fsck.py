@@ -124,7 +124,7 @@ def examine(store: Store, request: FsckRequest) -> State:
     check_chain(reach, findings)
     check_sequences(reach)
     layout = _chosen(store, reach, request)
-    check_layout(reach, layout)
+    check_layout(reach, layout, whole=request.partitions is None)
     return State(reach, there, layout, findings)
 
 

@@ -93,6 +93,9 @@ def members(known: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
     return np.asarray(known[places] == wanted, np.bool_)
 
 
-def union(parts: Sequence[Hashes]) -> Hashes:
-    """Distinct hashes of several arrays, ascending."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+def distinct(parts: Sequence[Hashes]) -> Hashes:
+    """The distinct hashes of several arrays, ascending. By sorting: numpy's own way through a table is slower."""
+    ordered = np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered if first.all() else ordered[first]

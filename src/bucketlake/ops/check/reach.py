@@ -22,7 +22,7 @@ from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.statistics import decode_statistics
 from bucketlake.ops.check.findings import Findings, Place, shown
-from bucketlake.ops.check.inventory import Hashes, Sizes, path_hashes
+from bucketlake.ops.check.inventory import Hashes, Sizes, distinct, members, path_hashes
 from bucketlake.ops.check.roots import CHANGELOG, Root, attempted
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
@@ -59,6 +59,7 @@ class Reach:
     metadata: dict[str, int] = field(default_factory=dict)  # path → the root that named it first
     dead: set[int] = field(default_factory=set)  # roots of which metadata is missing or broken
     _folders: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    _expected: tuple[Hashes, Sizes, Hashes] | None = None
     _deleted: Hashes = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def follow_all(self, roots: Sequence[Root]) -> None:
@@ -66,7 +67,7 @@ class Reach:
         for root in roots:
             self._follow(root)
         gone = [part.keys[~part.adds] for part in self.parts.values() if part is not None]
-        self._deleted = np.unique(np.concatenate([np.zeros(0, np.int64), *gone]))
+        self._deleted = distinct(gone)
 
     def _follow(self, root: Root) -> None:
         number, snapshot = len(self.roots), root.snapshot
@@ -252,10 +253,12 @@ class Reach:
 
     def expected(self) -> tuple[Hashes, Sizes, Hashes]:
         """(paths, recorded sizes) of data and changelog files that some root needs; paths of what lies beside them."""
+        if self._expected is not None:
+            return self._expected
         used = self._used()
         paths, sizes, beside = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for part in self._parts(data=True):
-            chosen = part.adds & np.isin(part.keys, used)
+            chosen = part.adds & members(used, part.keys)
             paths.append(part.paths[chosen])
             sizes.append(part.sizes[chosen])
             beside.append(part.beside[chosen[part.owners]])
@@ -264,7 +267,8 @@ class Reach:
             sizes.append(part.sizes[part.adds])
             beside.append(part.beside[part.adds[part.owners]])
         joined, first = np.unique(np.concatenate(paths), return_index=True)
-        return joined, np.concatenate(sizes)[first], np.unique(np.concatenate(beside))
+        self._expected = joined, np.concatenate(sizes)[first], distinct(beside)
+        return self._expected
 
     def _parts(self, *, data: bool) -> list[Part]:
         names = dict.fromkeys(name for _, own, changes in self.roots for name in (own if data else changes))
@@ -273,16 +277,16 @@ class Reach:
     def _used(self) -> Hashes:
         """Keys live in at least one root."""
         added = [part.keys[part.adds] for part in self._parts(data=True)]
-        every = np.unique(np.concatenate([np.zeros(0, np.int64), *added]))
-        doubtful = every[np.isin(every, self._deleted)]
-        certain = every[~np.isin(every, self._deleted)]
+        every = distinct(added)
+        again = members(self._deleted, every)
+        doubtful, certain = every[again], every[~again]
         if not len(doubtful):
             return certain
         kept = [certain]
         for names in dict.fromkeys(names for _, names, _ in self.roots):
             keys, counts = self.net(names, doubtful)
             kept.append(keys[counts > 0])
-        return np.unique(np.concatenate(kept))
+        return distinct(kept)
 
 
 def partition_text(store: Store, partition: bytes) -> str | None:

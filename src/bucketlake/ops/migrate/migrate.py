@@ -30,6 +30,7 @@ from bucketlake.errors import (
     CorruptError,
     InvalidError,
     NotFoundError,
+    UnsupportedError,
 )
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.manifest import DataFile
@@ -41,6 +42,7 @@ from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import BucketMode
+from bucketlake.types.model import Root, type_text
 from bucketlake.values import dataclass
 
 _IDENTIFIER = 1  # of the one commit that a journal's user makes
@@ -100,6 +102,7 @@ def migrate(
     """
     check_target(store, source)
     check_source(source)
+    _check_partitions(store)
     _refuse_overlap(store.paths.root, source.location)
     journal = _settled(storage, store, source)
     if journal is not None:  # it was committed before
@@ -154,6 +157,18 @@ def check_target(store: Store, source: Source) -> None:
             source=list(source.partition_keys),
             target=list(schema.partition_keys),
         )
+
+
+def _check_partitions(store: Store) -> None:
+    """UnsupportedError for partition columns whose folders do not tell their values by themselves."""
+    for item in store.schema.partition_fields:
+        if item.type.root in (Root.TIMESTAMP_LTZ, Root.BINARY, Root.VARBINARY):
+            raise UnsupportedError(
+                "partitions of this type cannot be migrated: their folders' names depend on who wrote them",
+                column=item.name,
+                type=type_text(item.type),
+                remedy="CREATE TABLE … AS SELECT copies the rows",
+            )
 
 
 def _refuse_overlap(root: str, location: str) -> None:

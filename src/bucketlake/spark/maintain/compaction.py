@@ -160,8 +160,8 @@ def compact(
 
     Errors: InvalidError (partitions, condition, buckets), UnsupportedError, ConflictError.
     """
-    job, placed = prepared(spark, table, request, on_progress)
-    return after_commit(job.store, run_job(job, runner(spark)) or placed, dedicated=True)
+    job, before = prepared(spark, table, request, on_progress)
+    return after_commit(job.store, run_job(job, runner(spark)) or before, dedicated=True)
 
 
 def prepared(
@@ -175,10 +175,10 @@ def prepared(
         fixed = store.schema.bucket_mode is BucketMode.FIXED
         buckets = parse_buckets(request.buckets, store.schema.bucket) if fixed else frozenset({0})
     job = compaction_job(store, Compaction(request.full, wanted, buckets), on_progress)
-    return job, _placed(spark, store, wanted, on_progress)
+    return job, placed(spark, store, wanted, on_progress)
 
 
-def _placed(
+def placed(
     spark: SparkSession, store: Store, wanted: PartitionFilter | None, on_progress: OnProgress | None
 ) -> Snapshot | None:
     """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets."""

@@ -12,33 +12,35 @@ from pyspark.sql import SparkSession
 
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.cluster.incremental import is_incremental
 from bucketlake.ops.compact.job import Job, run_jobs
-from bucketlake.ops.progress import OnProgress
-from bucketlake.spark.maintain.compaction import Request, compact, prepared
+from bucketlake.spark.maintain.compaction import Request, prepared
 from bucketlake.spark.maintain.jobs import runner
 
 if TYPE_CHECKING:
-    from bucketlake.table import Table
+    from bucketlake.spark.table import LakeTable
 
 
 def compact_tables(
     spark: SparkSession,
     names: Sequence[str],
-    opened: Callable[[str], Table],
-    request: Request,
+    opened: Callable[[str], LakeTable],
     combined: bool = False,
-    on_progress: OnProgress | None = None,
+    full: bool | None = None,
+    idle: str | None = None,
 ) -> dict[str, Exception]:
-    """Compact tables; what went wrong, by name: one that fails stops no other. `combined`: their units together,
-    largest first, each table with commits of its own. Interrupts are raised, with what is finished committed."""
+    """Compact tables as `LakeTable.compact` does; what went wrong, by name: one that fails stops no other. `combined`:
+    their units together, largest first, each table with commits of its own; those that are put in order by themselves.
+    Interrupts are raised, with what is finished committed."""
     failed: dict[str, Exception] = {}
     jobs: dict[str, tuple[Job, Snapshot | None]] = {}
     for name in names:
         try:
-            if combined:
-                jobs[name] = prepared(spark, opened(name), request, on_progress)
+            found = opened(name)
+            if combined and not is_incremental(found.table.store):
+                jobs[name] = prepared(spark, found.table, Request(full=full is not False, idle=idle))
             else:
-                compact(spark, opened(name), request, on_progress)
+                found.compact(full=full, idle=idle)
         except Exception as error:
             failed[name] = error
     run_jobs([job for job, _ in jobs.values()], runner(spark))

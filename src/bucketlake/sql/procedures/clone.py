@@ -37,7 +37,8 @@ def _check(given: Arguments) -> None:
             "a clone has the source's files: prefer_file_format is not supported",
             remedy="CALL sys.rewrite on the clone",
         )
-    if (whole_number(given, "parallelism") or 1) < 1:
+    threads = whole_number(given, "parallelism")
+    if threads is not None and threads < 1:
         raise InvalidError("parallelism must be greater than 0", parallelism=given["parallelism"])
     for name in ("catalog_conf", "target_catalog_conf", "target_table_conf"):
         parse_options(given.get(name, ""))

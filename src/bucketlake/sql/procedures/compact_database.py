@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.options import parse_duration
-from bucketlake.spark.maintain.compaction import Request
 from bucketlake.spark.maintain.several import compact_tables
 from bucketlake.sql.procedures.arguments import parse_options, pattern
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
@@ -48,8 +47,8 @@ def _chosen(lake: Lake, given: Arguments) -> Iterator[str]:
 
 def _compact_database(lake: Lake, given: Arguments) -> Rows:
     options = {**parse_options(given.get("options", "")), **parse_options(given.get("table_options", ""))}
-    full = given.get("compact_strategy", "full").lower() == "full"
-    request = Request(full=full, idle=given.get("partition_idle_time"))
+    strategy = given.get("compact_strategy")
+    full = None if strategy is None else strategy.lower() == "full"
     names = list(_chosen(lake, given))
 
     def opened(name: str) -> LakeTable:
@@ -57,7 +56,7 @@ def _compact_database(lake: Lake, given: Arguments) -> Rows:
         return lake.table(f"`{database}`.`{table}`").with_options(options)
 
     combined = given.get("mode", "").lower() == "combined"
-    failed = compact_tables(lake.spark, names, lambda name: opened(name).table, request, combined)
+    failed = compact_tables(lake.spark, names, opened, combined, full, given.get("partition_idle_time"))
     for name, error in failed.items():
         warnings.warn(f"{name} was not compacted: {error}", stacklevel=2)
     done = len(names) - len(failed)
@@ -83,8 +82,7 @@ PROCEDURES = (
             Argument("partition_idle_time", "only partitions that no file came to for so long: `1 d`", engine="flink"),
             Argument(
                 "compact_strategy",
-                "`full`: all files; `minor`: what each table's policy picks",
-                default="full",
+                "`full`: all files; `minor`: what each table's policy picks; by default as `sys.compact`",
                 engine="flink",
             ),
         ),

@@ -1,4 +1,4 @@
-"""CALL sys.fsck, sys.repair_table.
+"""CALL sys.fsck, sys.repair_table, sys.advise, sys.usage.
 
 Spec: docs/maintenance.md
 """
@@ -59,6 +59,17 @@ def _repair(lake: Lake, given: Arguments) -> Rows:
     ]
 
 
+def _advise(lake: Lake, given: Arguments) -> Rows:
+    return [
+        (one.topic, one.partition, float(one.measure), float(one.threshold), one.reason, one.command)
+        for one in table_of(lake, given).advise()
+    ]
+
+
+def _usage(lake: Lake, given: Arguments) -> Rows:
+    return [(one.kind, one.holder, one.files, one.bytes) for one in table_of(lake, given).usage().held]
+
+
 PROCEDURES = (
     Procedure(
         "fsck",
@@ -83,6 +94,23 @@ PROCEDURES = (
         "code string not null, `partition` string, bucket int, file string, cause string not null, mend string, "
         "state string not null, snapshot bigint",
         check=_check,
+        engines="",
+    ),
+    Procedure(
+        "advise",
+        "What would make a table better: each with measure, threshold, and the command that mends it.",
+        (TABLE,),
+        _advise,
+        "topic string not null, `partition` string, measure double not null, threshold double not null, "
+        "reason string not null, command string",
+        engines="",
+    ),
+    Procedure(
+        "usage",
+        "Where the bytes of a table's folder are, each counted once.",
+        (TABLE,),
+        _usage,
+        "kind string not null, holder string, files bigint not null, `bytes` bigint not null",
         engines="",
     ),
 )

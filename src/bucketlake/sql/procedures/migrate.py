@@ -19,6 +19,7 @@ from bucketlake.ops.migrate.folder import Draft, migrate_folder
 from bucketlake.ops.migrate.migrate import journal_of, refuse_rest
 from bucketlake.ops.migrate.source import Source, check_source, data_files, partition_keys_of
 from bucketlake.options.catalog import table_defaults
+from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import field_types
 from bucketlake.sql.procedures.arguments import flag, pairs_of, parse_options, whole_number
 from bucketlake.sql.procedures.registry import DONE, Argument, Arguments, Procedure, Rows
@@ -59,7 +60,8 @@ def _check(given: Arguments) -> None:
             remedy="CREATE TABLE … AS SELECT copies the rows",
         )
     _options(given)
-    if (whole_number(given, "parallelism") or 1) < 1:
+    threads = whole_number(given, "parallelism")
+    if threads is not None and threads < 1:
         raise InvalidError("parallelism must be greater than 0", parallelism=given["parallelism"])
 
 
@@ -140,7 +142,7 @@ def _check_files(lake: Lake, name: str, source: Source, read: list[str]) -> None
 
 def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Arguments, drop: bool) -> None:
     found = _spark_name(lake, parts)
-    goal = names.target(lake, names.parts_of(target)) if target else _own_name(lake, parts)
+    goal = _own_name(lake, names.parts_of(target) if target else parts)
     aside = f"{names.LakeName(goal.database, goal.table + _ASIDE).full}"
     if found is None:
         if target is None and not lake.catalog.table_exists(goal.full) and lake.catalog.table_exists(aside):
@@ -172,7 +174,16 @@ def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Argu
 
 
 def _own_name(lake: Lake, parts: tuple[str, ...]) -> names.LakeName:
-    return names.target(lake, parts[1:] if len(parts) == 3 and parts[0].lower() == _CATALOG else parts)
+    """The lake's table of a name, whichever catalog the session is in: a table of Spark's and what it becomes have the
+    same database and name."""
+    if len(parts) == 3 and parts[0].lower() in (_CATALOG, *CATALOG_NAMES):
+        parts = parts[1:]
+    if len(parts) == 1:
+        in_use = lake.spark.catalog.currentDatabase() if lake.in_spark_catalog else lake.current_database
+        return names.LakeName(in_use, parts[0])
+    if len(parts) == 2:
+        return names.LakeName(parts[0], parts[1])
+    raise InvalidError("not a table name", name=".".join(parts), remedy="write database.table")
 
 
 def _within(path: str, location: str) -> bool:
@@ -187,7 +198,7 @@ def _migrate_table(lake: Lake, given: Arguments) -> Rows:
         return DONE
     if "target_table" not in given:
         raise InvalidError("a folder has no table's name", folder=folder["path"], remedy="give target_table")
-    goal = names.target(lake, names.parts_of(given["target_table"])).full
+    goal = _own_name(lake, names.parts_of(given["target_table"])).full
     draft, threads = None, whole_number(given, "parallelism")
     location, kind = storage_for(folder["path"], lake.catalog.options)[1], folder["format"].lower()
     check_source(Source(location, kind))
@@ -200,7 +211,7 @@ def _migrate_table(lake: Lake, given: Arguments) -> Rows:
 
 
 def _migrate_file(lake: Lake, given: Arguments) -> Rows:
-    if not lake.catalog.table_exists(names.target(lake, names.parts_of(given["target_table"])).full):
+    if not lake.catalog.table_exists(_own_name(lake, names.parts_of(given["target_table"])).full):
         raise NotFoundError("no such table", table=given["target_table"], remedy="CREATE TABLE first, or migrate_table")
     return _migrate_table(lake, {**given, "table": given["source_table"]})
 
@@ -211,15 +222,15 @@ def _migrate_database(lake: Lake, given: Arguments) -> Rows:
     name = _quoted((_CATALOG, database))
     if not lake.spark.catalog.databaseExists(name):
         raise NotFoundError("no such database of Spark's own", database=database)
-    for found in lake.spark.catalog.listTables(name):
-        if found.isTemporary or found.tableType == "VIEW":
-            continue
+    views = {row.viewName for row in lake.spark.sql(f"SHOW VIEWS IN {name}").collect()}
+    tables = [row.tableName for row in lake.spark.sql(f"SHOW TABLES IN {name}").collect()]
+    for table in [table for table in tables if table not in views]:
         try:
-            _migrate(lake, (database, found.name), None, given, drop=True)
+            _migrate(lake, (database, table), None, given, drop=True)
             done += 1
         except BucketlakeError as error:
             failed += 1
-            warnings.warn(f"{database}.{found.name} was not migrated: {error}", stacklevel=2)
+            warnings.warn(f"{database}.{table} was not migrated: {error}", stacklevel=2)
     return [(f"migrate database is finished, success cnt: {done} , failed cnt: {failed}",)]
 
 

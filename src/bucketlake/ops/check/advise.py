@@ -1,0 +1,303 @@
+"""What would make a table better, from its metadata and its own history: each piece of advice with what was measured,
+the threshold, and the command that mends it.
+
+    advise_table(store, name) -> [Advice]      the most pressing first
+
+Spec: docs/maintenance.md#advice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from bucketlake.errors import NotFoundError
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.metadata.stats import decode_stats
+from bucketlake.lsm.compaction import CompactionRule
+from bucketlake.lsm.levels import key_range_of, sections
+from bucketlake.ops.check.usage import HISTORY, Usage, usage
+from bucketlake.ops.rescale.advise import BucketAdvice, advise
+from bucketlake.ops.rows.roll import TARGET_APPEND
+from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import BucketMode
+from bucketlake.types.model import Root
+from bucketlake.values import dataclass
+
+SMALL_FILES = 20  # below a quarter of the target, of one partition
+MERGED_SHARE = 0.5  # of the bytes must be merged to be read
+REWRITTEN = 8.0  # bytes compacted for each byte written
+SKEW = 2.0  # the largest bucket over the mean
+HISTORY_SHARE = 1.0  # bytes of older snapshots over those of the newest
+HELD_SHARE = 0.25  # of the table's bytes, by one tag or branch
+ORPHAN_SHARE = 0.1
+HOT_SHARE = 0.5  # of the rows written, in one of many partitions
+RIVALS_SHARE = 0.25  # of the commits that follow another writer's to the same bucket within a second
+STATISTICS_AGE = 0.5  # of the rows changed since statistics were taken
+OVERLAP = 0.8  # of the files that a value may be in, for every column
+RECENT = 100  # snapshots that are looked at
+FEW = 10  # files, partitions or commits that say nothing yet
+NEAR = 1000  # milliseconds
+PRUNED = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.CHAR, Root.VARCHAR, Root.DECIMAL)
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One piece of advice. `measure` beyond `threshold` gave rise to it; `command`: what mends it, None where nothing
+    does but a change of what is written."""
+
+    topic: str
+    partition: str | None
+    measure: float
+    threshold: float
+    reason: str
+    command: str | None
+
+    @property
+    def pressing(self) -> float:
+        """How far beyond the threshold."""
+        return self.measure / self.threshold if self.threshold else self.measure
+
+
+def advise_table(store: Store, name: str) -> list[Advice]:
+    """Advice on the newest snapshot and the recent history. Errors: those of reading metadata."""
+    snapshot = store.latest_snapshot()
+    if snapshot is None:
+        return []
+    look = _Look(store, name, snapshot)
+    return sorted(look.found(), key=lambda one: (-one.pressing, one.topic, one.partition or ""))
+
+
+class _Look:
+    def __init__(self, store: Store, name: str, snapshot: Snapshot) -> None:
+        self._store, self._snapshot = store, snapshot
+        self._name = "`.`".join(part.strip("`") for part in name.split("."))
+        self._keyed = bool(store.schema.primary_keys)
+        self._entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
+        self._recent = [one for one in store.snapshots_after(snapshot.id - RECENT) if one.id <= snapshot.id]
+
+    def found(self) -> Iterator[Advice]:
+        """All of it."""
+        for partition in advise(self._store):
+            yield from self._partition(partition)
+        yield from self._small()
+        yield from self._reading()
+        yield from self._writing()
+        yield from self._space(usage(self._store))
+        yield from self._options()
+        yield from self._statistics()
+        yield from self._pruning()
+
+    # ---- commands
+
+    def _call(self, procedure: str, **arguments: str | int) -> str:
+        texts = [f"{k} => {v}" if isinstance(v, int) else f"{k} => {_quoted(v)}" for k, v in arguments.items()]
+        return f"CALL sys.{procedure}({', '.join([f'table => {_quoted(self._table)}', *texts])})"
+
+    @property
+    def _table(self) -> str:
+        return f"`{self._name}`"
+
+    def _set(self, **options: str) -> str:
+        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
+        return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({pairs})"
+
+    def _of(self, text: str | None) -> dict[str, str | int]:
+        """The argument that names a partition."""
+        return {} if not text else {"partitions": text.replace("/", ",")}
+
+    # ---- buckets and files
+
+    def _partition(self, one: BucketAdvice) -> Iterator[Advice]:
+        text = "/".join(f"{name}={value}" for name, value in one.partition.items()) or None
+        if one.recommended != one.buckets:
+            away = max(one.recommended / one.buckets, one.buckets / one.recommended)
+            command = self._call("rescale", bucket_num=one.recommended, **self._of(text))
+            yield Advice("buckets", text, round(away, 2), 1.0, one.reason, command)
+        if one.skew > SKEW and one.buckets > 1 and one.bytes > _MB:
+            reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
+            yield Advice("skew", text, one.skew, SKEW, f"{reason}: few keys hold much of the data", None)
+        trigger = CompactionRule.of(self._store.options).run_trigger if self._keyed else 0
+        if self._keyed and one.sorted_runs > 2 * trigger:
+            reason = f"a bucket has {one.sorted_runs} sorted runs, compaction begins at {trigger}"
+            command = self._call("compact", **self._of(text))
+            yield Advice("sorted-runs", text, one.sorted_runs, 2 * trigger, reason, command)
+
+    def _small(self) -> Iterator[Advice]:
+        if self._keyed:
+            return
+        target = int(self._store.options.get("target-file-size") or TARGET_APPEND)
+        groups: dict[bytes, list[DataFile]] = {}
+        for entry in self._entries:
+            if entry.file.file_size < target // 4:
+                groups.setdefault(entry.partition, []).append(entry.file)
+        for partition, files in groups.items():
+            if len(files) > SMALL_FILES:
+                text = self._store.paths.partition_path(partition) or None
+                mean = sum(file.file_size for file in files) / len(files) / _MB
+                reason = f"{len(files)} files of {mean:,.1f} MB on average, {target / _MB:,.0f} MB are wanted"
+                command = self._call("compact", **self._of(text))
+                yield Advice("small-files", text, len(files), SMALL_FILES, reason, command)
+
+    def _buckets(self) -> dict[BucketKey, list[ManifestEntry]]:
+        groups: dict[BucketKey, list[ManifestEntry]] = {}
+        for entry in self._entries:
+            groups.setdefault(bucket_key(entry), []).append(entry)
+        return groups
+
+    def _reading(self) -> Iterator[Advice]:
+        """How much of the bytes a read must merge."""
+        whole = sum(entry.file.file_size for entry in self._entries)
+        if not self._keyed or not whole or len(self._entries) < FEW:
+            return
+        key_range = key_range_of(self._store.schema.key_fields)
+        merged = 0
+        for group in self._buckets().values():
+            for section in sections([entry.file for entry in group], key_range):
+                merged += sum(run.size for run in section) if len(section) > 1 else 0
+        share = merged / whole
+        if share > MERGED_SHARE:
+            reason = f"{share:.0%} of the bytes lie in files that overlap, and are merged by every read"
+            yield Advice("read-amplification", None, round(share, 3), MERGED_SHARE, reason, self._call("compact"))
+
+    # ---- history
+
+    def _writing(self) -> Iterator[Advice]:
+        written = compacted = rows = rivals = followed = 0
+        parts: dict[bytes, int] = {}
+        touched: dict[int, set[BucketKey]] = {}
+        for snapshot in self._recent:
+            try:
+                added = [e for e in delta_entries(self._store, snapshot) if e.kind == FileKind.ADD]
+            except NotFoundError:
+                continue  # expired meanwhile
+            size = sum(entry.file.file_size for entry in added)
+            if snapshot.commit_kind is CommitKind.COMPACT:
+                compacted += size
+                continue
+            written += size
+            touched[snapshot.id] = {bucket_key(entry) for entry in added}
+            for entry in added:
+                rows += entry.file.row_count
+                parts[entry.partition] = parts.get(entry.partition, 0) + entry.file.row_count
+        for one, two in pairwise([s for s in self._recent if s.id in touched]):
+            followed += 1
+            near = two.time_millis - one.time_millis < NEAR and one.commit_user != two.commit_user
+            rivals += near and bool(touched[one.id] & touched[two.id])
+        if written and len(self._recent) >= FEW and compacted / written > REWRITTEN:
+            reason = f"{compacted / _MB:,.1f} MB were compacted for {written / _MB:,.1f} MB written"
+            runs = CompactionRule.of(self._store.options).run_trigger
+            command = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
+            yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, command)
+        yield from self._hot(parts, rows, len(touched))
+        alone = bool(self._store.options.get("write-only"))
+        if followed >= FEW and not alone and rivals / followed > RIVALS_SHARE:
+            reason = f"{rivals} of {followed} commits follow another writer's to the same bucket within a second"
+            command = self._set(**{"write-only": "true"})
+            reason += ": let one job compact, so that commits do not lose to compactions"
+            yield Advice("writers", None, round(rivals / followed, 3), RIVALS_SHARE, reason, command)
+
+    def _hot(self, parts: dict[bytes, int], rows: int, commits: int) -> Iterator[Advice]:
+        count = len({entry.partition for entry in self._entries})
+        for partition, own in parts.items():
+            if count >= FEW and commits >= FEW and own / rows > HOT_SHARE:
+                text = self._store.paths.partition_path(partition)
+                reason = f"{own / rows:.0%} of the rows of the last {commits} writes went to one of {count} partitions"
+                mode = self._store.schema.bucket_mode
+                number = 2 * max((e.total_buckets for e in self._entries if e.partition == partition), default=1)
+                fixed = mode in (BucketMode.FIXED, BucketMode.POSTPONE) and number > 0
+                command = self._call("rescale", bucket_num=number, **self._of(text)) if fixed else None
+                yield Advice("hot-partition", text, round(own / rows, 3), HOT_SHARE, reason, command)
+
+    def _space(self, used: Usage) -> Iterator[Advice]:
+        total, live = used.total, used.live
+        held: dict[str, int] = {}
+        snapshots = 0
+        for one in used.held:
+            if one.kind == HISTORY and one.holder is not None:
+                if one.holder.startswith("snapshot "):
+                    snapshots += one.bytes
+                else:
+                    held[one.holder] = one.bytes
+        if live and snapshots > HISTORY_SHARE * live:
+            reason = f"older snapshots hold {snapshots / _MB:,.1f} MB that the newest does not need"
+            command = self._call("expire_snapshots", retain_max=max(1, len(self._recent) // 2))
+            yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, command)
+        for holder, size in held.items():
+            if size > HELD_SHARE * total:
+                kind, _, rest = holder.partition(" ")
+                own = rest if kind == "tag" else rest.split(", ")[0]
+                drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else None
+                reason = f"{holder} holds {size / _MB:,.1f} MB that nothing else needs"
+                yield Advice("held", None, round(size / total, 3), HELD_SHARE, reason, drop)
+        if total and used.orphans > ORPHAN_SHARE * total:
+            reason = f"{used.orphans / _MB:,.1f} MB lie in files that nothing refers to"
+            command = self._call("remove_orphan_files")
+            yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, command)
+
+    # ---- options and statistics
+
+    def _options(self) -> Iterator[Advice]:
+        options, schema = self._store.options, self._store.schema
+        for warning in schema.warnings:
+            yield Advice("options", None, 1, 0, warning, None)
+        if schema.bucket_mode is BucketMode.FIXED:
+            other = {e.total_buckets for e in self._entries if e.total_buckets > 0} - {schema.bucket}
+            if other:
+                reason = f"the option bucket is {schema.bucket}, files count {', '.join(map(str, sorted(other)))}"
+                command = self._call("rescale", bucket_num=schema.bucket)
+                yield Advice("options", None, len(other), 0, f"{reason}: writers refuse these partitions", command)
+        compacts = any(one.commit_kind is CommitKind.COMPACT for one in self._recent)
+        if options.get("write-only") and self._keyed and len(self._recent) >= FEW and not compacts:
+            reason = f"write-only is set, and none of the last {len(self._recent)} snapshots is a compaction"
+            yield Advice("options", None, len(self._recent), FEW, reason, self._call("compact"))
+        low, high = options.get("snapshot.num-retained.min"), options.get("snapshot.num-retained.max")
+        if low is not None and high is not None and low > high:
+            reason = f"snapshot.num-retained.min is {low}, above snapshot.num-retained.max, {high}"
+            command = self._set(**{"snapshot.num-retained.max": str(low)})
+            yield Advice("options", None, low, high, reason, command)
+
+    def _statistics(self) -> Iterator[Advice]:
+        if self._snapshot.total_record_count < FEW * 1000:
+            return
+        if self._snapshot.statistics is None:
+            command = f"ANALYZE TABLE {self._table} COMPUTE STATISTICS FOR ALL COLUMNS"
+            rows = self._snapshot.total_record_count
+            yield Advice("statistics", None, 1, STATISTICS_AGE, f"{rows:,} rows, and no statistics", command)
+
+    def _pruning(self) -> Iterator[Advice]:
+        """Whether a value of some column lies in few of the files, by the statistics recorded."""
+        schema = self._store.schema
+        files = [entry.file for entry in self._entries if entry.file.schema_id == schema.id]
+        files = [file for file in files if file.value_stats_cols is None and file.value_stats.null_counts]
+        named = [(n, f) for n, f in enumerate(schema.fields) if f.type.root in PRUNED]
+        named = [(n, f) for n, f in named if f.name not in schema.partition_keys]
+        if self._keyed or len(files) < FEW or not named:
+            return
+        sample = files[:: max(1, len(files) // 200)]
+        types = [field.type for field in schema.fields]
+        stats = [decode_stats(file.value_stats, types) for file in sample]
+        best, column = min((_overlap([s[n].min for s in stats], [s[n].max for s in stats]), f.name) for n, f in named)
+        if best > OVERLAP and not self._store.options.raw.get("file-index.bloom-filter.columns"):
+            reason = f"a value of {column}, the best column, may be in {best:.0%} of {len(files)} files"
+            reason += f"; then {self._call('rewrite_file_index')}"
+            command = self._set(**{"file-index.bloom-filter.columns": column})
+            yield Advice("pruning", None, round(best, 3), OVERLAP, reason, command)
+
+
+def _overlap(lows: Sequence[object], highs: Sequence[object]) -> float:
+    """The share of files that the smallest value of a file may be in, on average; 1 where bounds are not known."""
+    if any(one is None for one in (*lows, *highs)):
+        return 1.0
+    pairs = list(zip(lows, highs, strict=True))
+    hits = sum(low <= value <= high for value, _ in pairs for low, high in pairs)  # type: ignore[operator]
+    return hits / len(pairs) ** 2
+
+
+def _quoted(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,271 @@
+"""Tables that are whole have no findings; damage never crashes a check; repair beside writers; usage; advice."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests import corpus
+from tests.check.forged import (
+    file_of,
+    key_values,
+    live,
+    newest,
+    path_of,
+    read,
+    rows,
+    settle,
+    some,
+    table_of,
+    with_file,
+)
+from tests.hostile import tables as hostile
+from tests.profile import SOAK, examples
+
+import bucketlake
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.check import mending
+from bucketlake.ops.check.faults import FAULTS
+from bucketlake.ops.check.findings import MOST, Findings
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.sql.procedures import call
+from bucketlake.sql.text.text import Cursor
+from bucketlake.table import Table
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    hostile.make(folder)
+    return folder
+
+
+def folder_bytes(table: Table) -> int:
+    return sum(path.stat().st_size for path in Path(table.path).rglob("*") if path.is_file())
+
+
+# ---- whole tables
+
+
+def test_our_tables_are_whole_and_their_bytes_counted(tables: Path) -> None:
+    for name in hostile.TABLES:
+        table = bucketlake.open(tables).table(name)
+        steps: list[tuple[int, int, int, int]] = []
+        report = table.fsck("rows", on_progress=lambda *step: steps.append(step))
+        assert report.findings == (), name
+        assert report.files == len(table.files()) and steps[-1][2] == steps[-1][3]
+        assert table.usage().total == folder_bytes(table)
+
+
+def test_paimons_tables_are_whole(tmp_path: Path) -> None:
+    catalog = bucketlake.open(corpus.unpack(tmp_path))
+    for name in corpus.names():
+        table = catalog.table(f"corpus.{name}")
+        report = table.fsck("rows")
+        assert not report.errors, (name, report.errors)
+        assert not report.codes - {"foreign-file", "data-file-unread", "sequence-behind", "sequence-tie"}, (
+            name,
+            report,
+        )
+        if SOAK:
+            assert table.usage().total == folder_bytes(table), name
+            assert all(advice.measure > advice.threshold for advice in table.advise())
+
+
+def test_levels_and_partitions(tmp_path: Path) -> None:
+    table = table_of(tmp_path, bucket="1")
+    table.write_arrow(rows(("x", 1, "a"), ("y", 2, "b")))
+    for entry in live(table):
+        path = path_of(table, entry)
+        path.write_bytes(b"x" * path.stat().st_size)
+    assert table.fsck().findings == ()
+    assert len(table.fsck("footers").findings) == 2
+    (one,) = table.fsck("footers", partitions=[{"p": "x"}]).findings
+    assert (one.code, one.place.partition_text, one.place.bucket, one.repair) == ("data-file-broken", "p=x", 0, "named")
+    found = table.fsck("footers").to_arrow().to_pylist()
+    assert {row["code"] for row in found} == {"data-file-broken"} and {row["severity"] for row in found} == {"error"}
+    with pytest.raises(InvalidError):
+        table.fsck("deep")
+    with pytest.raises(NotFoundError):
+        table.fsck(snapshot=9)
+    assert table.fsck("keys", snapshot=1).snapshot == 1
+
+
+def test_findings_are_bounded() -> None:
+    found = Findings()
+    for number in range(MOST + 500):
+        found.add("orphan-file", f"{number} bytes")
+    listed = found.listed()
+    assert len(listed) == MOST + 1 and (listed[-1].count, listed[-1].cause) == (500, "500 more")
+
+
+# ---- damage
+
+
+def test_damaged_files_are_findings(tables: Path) -> None:
+    """Every file of every table, one after the other, with a few bytes changed, cut, or gone."""
+    rng = random.Random(17)
+    names = list(hostile.TABLES)
+    for _ in range(examples(40)):
+        table = bucketlake.open(tables).table(rng.choice(names))
+        path = rng.choice(sorted(p for p in Path(table.path).rglob("*") if p.is_file() and "schema" not in p.parts))
+        data = path.read_bytes()
+        try:
+            spoilt = damage_of(data, rng)
+            if spoilt is None:
+                path.unlink()
+            else:
+                path.write_bytes(spoilt)
+            clear_cache()
+            report = table.fsck("rows")
+            table.usage()
+            table.repair(report, [code for code, fault in FAULTS.items() if fault.loses])
+            clear_cache()
+            try:
+                table.refresh().to_arrow()
+            except BucketlakeError:
+                assert report.findings, path
+        finally:
+            path.write_bytes(data)
+            clear_cache()
+
+
+def damage_of(data: bytes, rng: random.Random) -> bytes | None:
+    kind = rng.randrange(3)
+    if kind == 0 or not data:
+        return None
+    if kind == 1:
+        return data[: rng.randrange(len(data))]
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+
+
+# ---- repair
+
+
+def test_repair_can_be_rolled_back(tmp_path: Path) -> None:
+    table = table_of(tmp_path, bucket="1")
+    table.write_arrow(some(0, 10))
+    table.write_arrow(some(5, 12, "b"))
+    settle(table, [with_file(entry, level=5) for entry in live(table)])
+    before = newest(table)
+    done = table.repair(dry_run=False)
+    assert done.snapshot is not None and done.snapshot.commit_kind is CommitKind.COMPACT
+    assert table.fsck("rows").findings == ()
+    table.rollback_to(before.id)
+    assert table.fsck("keys").codes == {"level-overlap"}
+    with pytest.raises(InvalidError):
+        table.repair(allow=["level-overlap"])
+    with pytest.raises(InvalidError):
+        table.repair(allow=["no-such-code"])
+
+
+def test_repair_gives_way_to_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another commit to the same buckets comes between: it is planned again, and nothing is lost."""
+    table = table_of(tmp_path, bucket="2")
+    table.write_arrow(some(0, 10))
+    table.compact()
+    wrong = [file_of(table, e, key_values(table, [(k, 50, 0, "w") for k in (1, 2)]), 0) for e in live(table)]
+    settle(table, [*live(table), *wrong])
+    report = table.fsck("keys")
+    assert "bucket-wrong" in report.codes
+    orphans = table.usage().orphans
+    changes, seen = mending.Draft.changes, []
+
+    def interrupted(draft: mending.Draft) -> object:
+        made = changes(draft)
+        if not seen:
+            seen.append(1)
+            table.compact()
+            table.write_arrow(some(20, 22, "late"))
+        return made
+
+    monkeypatch.setattr(mending.Draft, "changes", interrupted)
+    table.repair(report, dry_run=False)
+    expected = [("x", k, "w" if k in (1, 2) else f"a{k}") for k in range(10)]
+    assert read(table) == sorted([*expected, ("x", 20, "late20"), ("x", 21, "late21")])
+    assert table.fsck("rows").findings == ()
+    assert table.usage().orphans == orphans, "a lost attempt leaves nothing"
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first-row", "aggregation", "partial-update"])
+@pytest.mark.parametrize("more", [{}, {"deletion-vectors.enabled": "true"}, {"changelog-producer": "lookup"}])
+def test_repair_keeps_the_rows_of_every_engine(tmp_path: Path, engine: str, more: dict[str, str]) -> None:
+    if engine == "first-row" and more:
+        more = {}
+    given = {"bucket": "2", "write-only": "false", "merge-engine": engine, **more}
+    table = table_of(tmp_path, **given)
+    for start in range(0, 12, 3):
+        table.write_arrow(some(start, start + 8, f"m{start}-"))
+    table.compact()
+    wanted = read(table)
+    wrong = with_file(live(table)[0], min_sequence_number=90, max_sequence_number=3)
+    settle(table, [wrong, *live(table)[1:]])
+    assert table.fsck("keys").codes <= {"sequence-range", "sequence-outside"}
+    table.repair(dry_run=False)
+    assert table.fsck("rows").findings == ()
+    assert read(table) == wanted
+
+
+# ---- usage and advice
+
+
+def test_bytes_are_counted_once_whatever_happened(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    for number in range(examples(4)):
+        options = {"bucket": rng.choice(["1", "-1"]), "changelog-producer": rng.choice(["none", "input"])}
+        table = table_of(tmp_path / str(number), **options)
+        table.write_arrow(some(0, 5))
+        for step in range(8):
+            action = rng.randrange(6)
+            if action < 3:
+                table.write_arrow(some(step, step + 5, f"s{step}"))
+            elif action == 3:
+                table.compact()
+            elif action == 4:
+                table.create_tag(f"t{step}")
+            elif f"b{step - 1}" not in table.branches():
+                table.create_branch(f"b{step}")
+        table.expire_snapshots(retain_max=3, retain_min=1)
+        stray = path_of(table, live(table)[0]).with_name("data-nobody-0.parquet")
+        stray.write_bytes(b"12345")
+        used = table.usage()
+        parts = (used.live, used.history, used.changelog, used.index, used.metadata, used.orphans, used.foreign)
+        assert sum(parts) == used.total == folder_bytes(table)
+        assert used.orphans == 5
+        assert used.live == sum(entry.file.file_size for entry in live(table))
+        assert used.to_arrow().column("bytes").to_pylist() == [one.bytes for one in used.held]
+
+
+def test_advice_names_commands_that_exist(tmp_path: Path) -> None:
+    append = table_of(tmp_path / "a", (), bucket="-1")
+    for number in range(22):
+        append.write_arrow(rows(*[("x" if number else f"p{k}", k, f"v{k}") for k in range(50)]))
+    scattered = table_of(tmp_path / "s", (), (), bucket="-1")
+    for number in range(12):
+        scattered.write_arrow(rows(("a", 0, "v"), ("a", number + 9, "w")))
+    keyed = table_of(tmp_path / "k", bucket="4")
+    for number in range(12):
+        keyed.write_arrow(some(0, 3, f"n{number}"))
+    keyed.create_tag("old", 1)
+    keyed.write_arrow(rows(("x", 1, "z")), mode="overwrite")
+    stray = path_of(keyed, live(keyed)[0]).with_name("data-nobody-0.parquet")
+    stray.write_bytes(b"x" * 100_000)
+    found = {one.topic: one for one in (*append.advise(), *scattered.advise(), *keyed.advise())}
+    assert {"small-files", "hot-partition", "buckets", "history", "orphans", "pruning"} <= set(found)
+    for advice in found.values():
+        assert advice.measure > advice.threshold and advice.reason
+        if advice.command and advice.command.startswith("CALL"):
+            assert call.parse(Cursor(advice.command)) is not None
+
+
+def test_advice_on_sorted_runs_is_followed(tmp_path: Path) -> None:
+    table = table_of(tmp_path, bucket="1")
+    for number in range(12):
+        table.write_arrow(some(0, 3, f"n{number}"))
+    topics = {one.topic for one in table.advise()}
+    assert {"sorted-runs", "read-amplification", "options"} <= topics
+    table.compact()
+    assert not {"sorted-runs", "read-amplification"} & {one.topic for one in table.advise()}
