@@ -26,3 +26,15 @@ def environment(folder: Path) -> dict[str, str]:
     lines = [f"{key} {value}\n" for key, value in {**SETTINGS, **INTERPRETED}.items() if "Java" not in key]
     (folder / "spark-defaults.conf").write_text("".join(lines))
     return {**os.environ, "SPARK_CONF_DIR": str(folder), "JDK_JAVA_OPTIONS": JAVA}
+
+
+def path_without_java(folder: Path) -> str:
+    """The machine's programs but for java, as links in one folder."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).glob("*") if place else ():
+            link = programs / program.name
+            if program.name != "java" and not link.is_symlink():
+                link.symlink_to(program)
+    return str(programs)

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 PEERS = ("tests/interop/", "tests/peers/", "tests/corpus/test_picks.py")
-LONG = (*("tests/sql/test_generated.py", "tests/spark/test_cluster.py"),)
+LONG = (
+    *("tests/sql/test_generated.py", "tests/spark/test_cluster.py", "tests/sql/test_merge.py"),
+    *("tests/sql/test_delete_update.py", "tests/spark/test_session.py", "tests/spark/test_failures.py"),
+    *("tests/spark/test_rows.py", "tests/docs/test_docs.py", "tests/object_store/test_spark.py"),
+    *("tests/sim/test_cross_partition_writers.py", "tests/table/test_histories.py", "tests/ops/test_rescale.py"),
+    *("tests/sql/test_insert_rules.py", "tests/spark/test_cross_partition.py", "tests/hostile/test_fuzz.py"),
+)
 
 
 def share_of(test: str) -> str:

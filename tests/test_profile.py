@@ -6,9 +6,9 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from tests.conftest import LONG
 from tests.on_connect import CHOSEN
 from tests.profile import pairwise
+from tests.shares import LONG, PEERS
 
 AXES = [
     [range(4)],
@@ -52,7 +52,7 @@ def test_no_value_no_case() -> None:
 
 def test_files_and_tests_that_are_named_exist() -> None:
     root = Path(__file__).parents[1]
-    assert [file for file in LONG if not (root / file).exists()] == []
+    assert [file for file in (*LONG, *PEERS) if not (root / file).exists()] == []
     missing = [
         (file, name)
         for file, names in CHOSEN.items()

@@ -437,7 +437,7 @@ class Table(Health):
         request = OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        job = clustering_job(table.store, request, full, chosen)
+        job = clustering_job(table.store, request, full, chosen, on_progress)
         if job is not None:
             return after_commit(table.store, perform(table.store, job), dedicated=True)
         full, chosen = full is not False, both(chosen, worth_compacting(table.store))

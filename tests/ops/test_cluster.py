@@ -24,6 +24,7 @@ from bucketlake.ops.cluster.job import Job, put_in_order, sort_here
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.plan import ClusterUnit
 from bucketlake.ops.cluster.ranges import Sample, bounds_of
+from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.table import Table
@@ -212,14 +213,15 @@ def test_only_the_partitions_asked_for(tmp_path: Path) -> None:
         for seed in range(2):
             made.write_arrow(rows(50, seed, pt))
     before, untouched = all_rows(made), {file.path for file in made.files("pt = 2")}
-    told: list[tuple[int, ...]] = []
+    told: list[Progress] = []
     store = made.store
     order = SortOrder.of(made.schema, "order", ["b"], made.options)
     assert made.compact(order_by="b", where="pt = 1") is not None
     assert {file.path for file in made.files("pt = 2")} == untouched and len(made.files("pt = 1")) == 1
-    put_in_order(store, Job(order, progress=lambda *numbers: told.append(numbers)))
+    put_in_order(store, Job(order, progress=told.append))
     assert all_rows(made) == before
-    assert told[-1][0] == 200 and told[-1][2:] == (2, 2)
+    last = told[-1]
+    assert (last.rows, last.units, last.total_units, last.commits, last.done) == (200, 2, 2, 1, True)
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:

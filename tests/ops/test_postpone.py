@@ -215,6 +215,25 @@ def test_deletes_do_not_see_pending_rows_otherwise(tmp_path: Path) -> None:
     assert rows_of(table) == [(1, 1, 10), (1, 2, 20)]
 
 
+def test_reads_of_what_was_compacted_see_real_rows(tmp_path: Path) -> None:
+    table = table_of(tmp_path, SEEING)
+    table.write_arrow(data((1, 1, 10)), postpone_batch_write_fixed_bucket="true")
+    table.write_arrow(data((1, 1, 11)))
+    assert rows_of(table) == [(1, 1, 11)]
+    assert rows_of(table, scan_mode="compacted-full") == [(1, 1, 10)]
+
+
+def test_snapshots_expire_after_compactions_only(tmp_path: Path) -> None:
+    retained = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
+    table = table_of(tmp_path, {**PENDING, **retained})
+    for value in range(4):
+        table.write_arrow(data((1, value, value)))
+    assert len(table.snapshots()) == 4
+    table.compact()
+    assert len(table.snapshots()) == 2
+    assert [row[2] for row in rows_of(table)] == [0, 1, 2, 3]
+
+
 def test_only_the_partitions_named_are_compacted(tmp_path: Path) -> None:
     table = table_of(tmp_path, PENDING)
     table.write_arrow(data((1, 1, 10), (2, 1, 20), (3, 1, 30)))

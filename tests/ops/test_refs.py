@@ -11,11 +11,11 @@ from tests.ops.test_expire import KINDS, made, put, rows_of
 import bucketlake
 from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.clean.time_format import filled_pattern, parse_time
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.publish import Publisher
 from bucketlake.ops.refs.rollback import take_after
 from bucketlake.ops.refs.tags import tag_created, tag_lifetime
+from bucketlake.ops.table.partition_times import filled_pattern, parse_time
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.table import Table
 

@@ -223,6 +223,36 @@ def test_a_death_leaves_an_expiry_that_goes_on() -> None:
         assert not storage.dead and call > 20
 
 
+@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])
+def test_a_death_among_changelogs_goes_on(fault: str) -> None:
+    """Changelogs outlive snapshots: whatever is found is whole after a death at any call, and the next one finishes."""
+    for call in itertools.count(0, 1 if SOAK else 5):
+        clear_cache()
+        inner, clock = MapStorage(), FakeClock()
+        schema = table_schema(keyed=False, partitioned=False, bucket=-1, options=SERIAL | DECOUPLED)
+        world = World(create_table(inner, clock, schema), inner.files)
+        writer = Process("w", world.store, world, random.Random(call))
+        for _ in range(9):
+            writer.write()
+        writer.compact()
+        storage = FaultStorage(inner, lambda k, operation, path, call=call: fault if k == call else None)  # type: ignore[misc]
+        dying = make_store(storage, clock, schema)
+        config = ExpireConfig.of(world.store, Limits(retain_max=1, retain_min=1))
+        with suppress(Killed):
+            expire_snapshots(dying, config)
+            expire_changelogs(dying, config)
+        world.check()
+        expire_snapshots(world.store, config)
+        expire_changelogs(world.store, config)
+        world.check()
+        assert world.store.snapshot_ids() == [10] and world.store.changelog_ids() == [5, 6, 7, 8, 9]
+        remove_orphans(world.store, 1 << 60)
+        world.check()
+        if not storage.dead:
+            break
+    assert call > 30
+
+
 def test_a_vanished_base_is_no_failure() -> None:
     """A commit whose base expires under it is planned again on the newest snapshot."""
     inner, clock = MapStorage(), FakeClock()

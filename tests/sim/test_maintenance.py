@@ -75,6 +75,7 @@ SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLA
 Key = tuple[int, int]
 Rows = Mapping[Key, tuple[int | None, int | None]]
 
+CLUSTERED = {"clustering.columns": "b,a", "clustering.incremental": "true", "num-sorted-run.compaction-trigger": "2"}
 VECTORS = {"deletion-vectors.enabled": "true"}
 SEEN = {**VECTORS, "deletion-vectors.merge-on-read": "true"}
 SUMS = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum", "fields.b.aggregate-function": "max"}
@@ -111,6 +112,7 @@ KINDS = (
     Kind("postpone", -2, options=PENDING),
     Kind("append", -1, ()),
     Kind("append, vectors", -1, (), VECTORS),
+    Kind("append, clustered", -1, (), {**VECTORS, **CLUSTERED}),
     Kind("append, buckets", 2, (), {"bucket-key": "k"}),
     Kind("append, buckets, vectors", 2, (), {"bucket-key": "k", **VECTORS}),
 )
@@ -350,11 +352,18 @@ class Actor:
 
     def sort(self, user: str) -> None:
         """Rows of tables without buckets, and of dynamic ones, in the order of a column or along a curve."""
-        if self.store.schema.bucket_mode not in (BucketMode.UNAWARE, BucketMode.DYNAMIC):
+        bit_by_bit = self.store.options.get("clustering.incremental")
+        if bit_by_bit or self.store.schema.bucket_mode not in (BucketMode.UNAWARE, BucketMode.DYNAMIC):
             return
         HERE.what = ("sort", None)
         order = self.random.choice([OrderRequest("a", "order"), OrderRequest("a,k", "zorder")])
         job = clustering_job(self.store, order, None, None)
+        if job is not None and self.store.latest_snapshot() is not None:
+            perform(self.store, job)
+
+    def cluster(self, user: str) -> None:
+        """What is due in tables that are clustered bit by bit."""
+        job = clustering_job(self.store, OrderRequest(), self.random.random() < 0.3, None)
         if job is not None and self.store.latest_snapshot() is not None:
             perform(self.store, job)
 
@@ -395,7 +404,7 @@ ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "w1": ((*WRITES, "drop"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
-    "x": (("rescale", "sort"), 3),
+    "x": (("rescale", "sort", "cluster"), 4),
     "e": (("expire",), 3),
     "t": (("tag",), 4),
     "o": (("clean",), 2),

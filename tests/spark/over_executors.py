@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.profile import first
 
 from bucketlake.spark.session import Lake
 
@@ -45,7 +46,7 @@ def _killing(marks: Path):
     return task
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(["keyed", "append", "buckets"], 2))
 def test_rows_of_lost_executors_count_once(classic: Lake, tmp_path: Path, kind: str) -> None:
     keys, options = KINDS[kind]
     classic.catalog.create_table("db.t", SCHEMA, (), keys, options)

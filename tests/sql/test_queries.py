@@ -196,3 +196,9 @@ def test_what_is_easily_pushed_to_the_wrong_place(classic: Lake) -> None:
         classic.sql(f"INSERT INTO db.p VALUES ({i}, 'O''Brien', {i}), ({i + 10}, 'x', NULL)")
     for statement, expected in TRICKY:
         assert rows(classic, statement) == expected, statement
+
+
+def test_files_of_a_folder_are_sparks(classic: Lake, tmp_path: Path) -> None:
+    folder = str(tmp_path / "files")
+    classic.sql("SELECT 3 AS n").write.parquet(folder)
+    assert [tuple(row) for row in classic.sql(f"SELECT * FROM parquet.`{folder}`").collect()] == [(3,)]

@@ -43,8 +43,6 @@ def ids(made: Table, **options: Any) -> list[int]:
 
 
 REFUSED = {
-    "partition.idle-time-to-done": "7 d",
-    "partition.mark-done-action": "http-report",
     "partition.sink-strategy": "hash",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",
@@ -153,6 +151,15 @@ def test_empty_commits(tmp_path: Path) -> None:
     written = made.write_arrow(nothing, **{"snapshot.ignore-empty-commit": "false"})
     assert written is not None and written.id == 1
     assert len(made.snapshots()) == 1
+
+
+def test_deletes_of_nothing_commit_where_that_is_wanted(tmp_path: Path) -> None:
+    table = bucketlake.open(tmp_path).create_table("t", pa.schema([("id", pa.int32())]), options={"bucket": "-1"})
+    table.write_arrow(pa.table({"id": pa.array([1, 2], pa.int32())}))
+    assert table.delete("id = 9") is None
+    snapshot = table.delete("id = 9", **{"snapshot.ignore-empty-commit": "false"})
+    assert snapshot is not None and (snapshot.id, snapshot.delta_record_count) == (2, 0)
+    assert table.to_arrow().num_rows == 2
 
 
 @pytest.mark.parametrize("keys", [(), ("id", "dt")])

@@ -302,7 +302,7 @@ class LocalStorage:
         """See Storage. Each folder is looked at once."""
         by_folder: dict[str, list[str]] = {}
         for path in paths:
-            by_folder.setdefault(os.path.dirname(path), []).append(path)
+            by_folder.setdefault(path.rpartition("/")[0], []).append(path)
         return sum(self._delete_in(folder, found) for folder, found in by_folder.items())
 
     def _delete_in(self, folder: str, paths: Sequence[str]) -> int:

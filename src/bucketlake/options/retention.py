@@ -65,7 +65,7 @@ ROWS = (
     Option("partition.mark-done-action.custom.class", "string", None, CUSTOM_DONE, "Java class of a custom marking."),
     Option("partition.mark-done-action.http.params", "string", None, HONOURED, "Arguments of marking by HTTP."),
     Option("partition.mark-done-action.http.url", "string", None, HONOURED, "Address of marking by HTTP."),
-    Option("partition.timestamp-format.strict", "bool", "false", WRITES, "Refuse partition values that are no time."),
+    Option("partition.timestamp-format.strict", "bool", "false", HONOURED, "Refuse partition values that are no time."),
     Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
     Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
     Option(

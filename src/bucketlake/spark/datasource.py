@@ -32,6 +32,8 @@ from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse
 from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
+from bucketlake.ops.cluster.order import write_order
+from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.scan import Plan
@@ -260,9 +262,11 @@ class CommitWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._mode, self._partition = mode, partition
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task's files."""
-        number, batches = self._incoming(iterator)
-        return Written(write_batches(self._table.store, batches, replace(self._template, task=number)))
+        """One task's files; with `clustering.columns` its rows are in order."""
+        (number, batches), store = self._incoming(iterator), self._table.store
+        order = write_order(store.schema, store.options)
+        rows = batches if order is None else incoming_in_order(batches, order, store)
+        return Written(write_batches(store, rows, replace(self._template, task=number)))
 
     def _incoming(self, iterator: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
         """The task's number, and its rows in the table's columns."""

@@ -26,7 +26,6 @@ from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental
 from bucketlake.ops.cluster.job import (
     Job,
-    Progress,
     Run,
     parts_of,
     sort_files,
@@ -38,6 +37,7 @@ from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.plan import ClusterUnit
 from bucketlake.ops.cluster.ranges import bounds_of
 from bucketlake.ops.cluster.request import OrderRequest, clustering_job
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
 from bucketlake.ops.scan.scan import Plan
@@ -79,7 +79,7 @@ class Clustering:
     order: OrderRequest
     full: bool | None
     request: Request
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
     def is_asked(self, table: Table) -> bool:
         """Whether this is what a compaction of the table is."""
@@ -94,6 +94,8 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
     store = table.for_writing().store
     if asked.request.idle is not None and asked.order.is_asked:
         raise InvalidError("sort compact do not support 'partition_idle_time'.")
+    if asked.request.buckets is not None:
+        raise InvalidError("Specifying buckets is not supported for sort compact.", buckets=asked.request.buckets)
     wanted = partition_filter(spark, store, asked.request)
     job = clustering_job(store, asked.order, asked.full, wanted, asked.progress)
     if job is None:

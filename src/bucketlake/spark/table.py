@@ -215,7 +215,7 @@ class LakeTable(Health):
         order = OrderRequest(order_by, options.pop("order_strategy", None))
         request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
         table = self.table.with_options(options)
-        clustered = sort_compaction.Clustering(order, full, request)
+        clustered = sort_compaction.Clustering(order, full, request, on_progress)
         if clustered.is_asked(table):
             return sort_compaction.compact(self.spark, table, clustered)
         return compaction.compact(self.spark, table, request, on_progress)

@@ -124,8 +124,10 @@ def writes_pending(schema: TableSchema) -> bool:
 
 
 def reads_pending(store: Store) -> bool:
-    """Whether batch reads see pending rows."""
-    return store.schema.bucket_mode is BucketMode.POSTPONE and bool(store.options.get("postpone.merge-on-read"))
+    """Whether batch reads see pending rows; reads of what was compacted do not."""
+    if store.schema.bucket_mode is not BucketMode.POSTPONE or store.options.get("scan.mode") == "compacted-full":
+        return False
+    return bool(store.options.get("postpone.merge-on-read"))
 
 
 # ---- bucket numbers

@@ -213,12 +213,10 @@ class _Change:
             for message in self._messages(base):
                 attempt.made([message])
             messages = attempt.messages
-            if not messages:
-                return None
             own = commit
-            if self.means.check is not None:
+            if messages and self.means.check is not None:
                 own = Commit(self.store, new_commit_user(self.store), check=self.means.check(base))
-            return own.commit(messages, notes=notes, outcome=attempt.outcome)
+            return own.commit(messages, notes=notes, outcome=attempt.outcome)  # of nothing only where that is wanted
 
         return Attempts(self.store, commit.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(once)
 

@@ -26,9 +26,9 @@ from typing import Any
 from bucketlake.env import http
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.clean.time_format import partition_time
 from bucketlake.ops.refs.success import write_success
 from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import MARK_DONE, TableOptions
 from bucketlake.values import dataclass

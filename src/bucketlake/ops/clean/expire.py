@@ -402,8 +402,8 @@ def after_commit(
     """Make the tags, expire what is due and mark partitions done after a commit made `snapshot` the newest; gives
     `snapshot` back. `wrote`: the messages of a write, or the snapshot that it made; None for other commits.
 
-    Not for `write-only` tables, unless the commit is `dedicated` maintenance, nor for pending postpone rows. A failure
-    is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables; with
+    Snapshots of `write-only` tables and of postpone tables expire where the commit is `dedicated` maintenance alone. A
+    failure is a warning: the commit stands. Where nothing is due it costs two small reads, none for young tables; with
     `snapshot.expire.execution-mode` = async snapshots expire beside the caller.
     Spec: docs/spec/expiry.md#after-a-commit
     """
@@ -415,7 +415,7 @@ def after_commit(
     if upkeep and looks_for_old_partitions(store):
         with _warned("partitions were not expired"):
             expire_partitions(store)
-    if upkeep and store.schema.bucket_mode is not BucketMode.POSTPONE:
+    if upkeep and (dedicated or store.schema.bucket_mode is not BucketMode.POSTPONE):
         if store.options.get("snapshot.expire.execution-mode") == "async":
             alone = store.with_options(_ALONE)
             run_beside(

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from bucketlake.env.env import FileInfo
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import FileKind, FileRef
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import MAIN, delete_files, readable_list, remove_empty_folders
@@ -38,6 +38,7 @@ from bucketlake.values import dataclass
 __all__ = ["OrphanFiles", "oldest_kept", "remove_orphans"]
 
 DAY = 24 * 3600 * 1000
+READ_TOGETHER = 64  # manifests whose entries are in memory at once
 BATCH = 20_000  # files that are looked up, and removed, together
 SHIPPED_BYTES = 1 << 20  # of hashes that travel with a task; more go through the storage
 STAGING = ".staging-"
@@ -290,8 +291,9 @@ class _References:
         try:
             data = store.data_manifests(snapshot)
             new = [m for m in data if m.file_name not in self.manifests]
-            for manifest, part in zip(new, store.manifests(new), strict=True):
-                self.manifests[manifest.file_name] = _split(part)
+            for some in (new[start : start + READ_TOGETHER] for start in range(0, len(new), READ_TOGETHER)):
+                found = parallel(lambda manifest: _split(store.refs(manifest)), some, store.manifest_threads)
+                self.manifests.update(zip((m.file_name for m in some), found, strict=True))
             indexes = [entry.file.file_name for entry in store.index_manifest(snapshot)]
             self._add_changes(store, snapshot.changelog_manifest_list, strict)
         except NotFoundError as error:
@@ -324,7 +326,7 @@ class _References:
         files = store.manifest_list(list_name) if strict else readable_list(store, list_name)
         for file in files:
             try:
-                added, _ = _split(store.manifest(file))
+                added, _ = _split(store.refs(file))
             except NotFoundError:
                 if strict:
                     raise
@@ -374,14 +376,14 @@ def _live(root: Sequence[str], added: dict[str, Hashes], manifests: dict[str, tu
     return names[np.bincount(places, weights, len(names)) > 0]
 
 
-def _split(entries: Sequence[ManifestEntry]) -> tuple[Hashes, Hashes]:
+def _split(refs: Sequence[FileRef]) -> tuple[Hashes, Hashes]:
     """Hashes of the files that entries add, and of those that they delete; what lies beside a file is with it."""
-    added = [e.file for e in entries if e.kind == FileKind.ADD]
-    deleted = [e.file for e in entries if e.kind != FileKind.ADD]
+    added = [ref for ref in refs if ref.kind == FileKind.ADD]
+    deleted = [ref for ref in refs if ref.kind != FileKind.ADD]
     return _hashes_of(added), _hashes_of(deleted)
 
 
-def _hashes_of(files: Iterable[DataFile]) -> Hashes:
+def _hashes_of(files: Iterable[FileRef]) -> Hashes:
     return _hashes(name for file in files for name in (file.file_name, *file.extra_files))
 
 

@@ -10,19 +10,20 @@ Spec: docs/spec/tags.md#partitions
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from bucketlake.ops.clean.time_format import partition_time
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
+from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 
@@ -38,6 +39,14 @@ def expire_partitions(store: Store) -> list[dict[str, str]]:
     keep = store.options.get("partition.expiration-time")
     if keep is None or not store.schema.partition_keys:
         raise InvalidError("Both the partition expiration time and partition field can not be null.")
+    most = store.options.get("partition.expiration-max-num")
+    if keep <= 0 or most < 0:
+        raise InvalidError(
+            "all partitions would go, or fewer than none",
+            expiration_time=keep,
+            max_expires=most,
+            remedy="a positive 'partition.expiration-time', or DROP PARTITION",
+        )
     latest = store.latest_snapshot()
     if latest is None:
         return []
@@ -45,8 +54,9 @@ def expire_partitions(store: Store) -> list[dict[str, str]]:
     chosen = _too_old(store, View(store, latest), oldest)
     texts = {partition: store.paths.partition_texts(partition) for partition in chosen}
     ordered = sorted(texts, key=lambda partition: ",".join(texts[partition].values()))
-    ordered = ordered[: store.options.get("partition.expiration-max-num")]
-    size = store.options.get("partition.expiration-batch-size") or len(ordered) or 1
+    ordered = ordered[:most]
+    size = store.options.get("partition.expiration-batch-size") or 0
+    size = size if size > 0 else len(ordered) or 1
     gone: list[bytes] = []
     for start in range(0, len(ordered), size):
         gone += _drop(store, frozenset(ordered[start : start + size]), oldest)
@@ -94,6 +104,10 @@ def _is_before(store: Store, partition: bytes, limit: datetime) -> bool:
     return time is not None and time < limit
 
 
+class _NothingLeftError(Exception):
+    """Another job has dropped the partitions, or they were written to: there is nothing to commit."""
+
+
 def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[bytes]:
     """Drop those of the partitions that are still too old when the commit is made."""
     dropped: frozenset[bytes] = frozenset()
@@ -101,12 +115,15 @@ def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[byte
     def plan(view: View) -> Changes:
         nonlocal dropped
         dropped = wanted & _too_old(store, view, oldest)
+        if not dropped:
+            raise _NothingLeftError
         indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in dropped]
         return Changes(tuple(deletion(e) for e in view.entries(None) if e.partition in dropped), (), tuple(indexes))
 
     user = f"expire-partitions-{store.env.clock.new_uuid()}"
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
-    Publisher(store).publish(Request(name, plan))
+    with suppress(_NothingLeftError):
+        Publisher(store).publish(Request(name, plan))
     return dropped
 
 

@@ -24,6 +24,7 @@ from bucketlake.ops.cluster.rows import in_order
 from bucketlake.ops.commit.commit import Commit, CommitProperties
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.scan.scan import live_entries
@@ -41,12 +42,13 @@ class _Sized(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def row_count(self) -> int: ...
+
 
 U = TypeVar("U", bound=_Sized)
 ATTEMPTS = 20
 BATCH_BYTES = 64 << 30  # partitions of so many bytes are committed together
-Progress = Callable[[int, int, int, int], None]
-"""Told rows, bytes and units that are done, and how many units there are."""
 Run = Callable[[Store, Sequence[ClusterUnit], SortOrder], list[CommitMessage]]
 """Puts the rows of units in order and gives their messages; where it raises, the files that it wrote are gone."""
 
@@ -60,7 +62,7 @@ class Job:
     pick: Pick = everything
     partitions: PartitionFilter | None = None
     local: bool = False
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
 
 def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | None:
@@ -71,14 +73,23 @@ def put_in_order(store: Store, job: Job, run: Run | None = None) -> Snapshot | N
     """
     work = run or (sort_parts_here if job.local else sort_here)
     first = plan_units(store, store.latest_snapshot(), job.pick, job.partitions)
+    return in_batches(store, job, first, lambda batch: _commit(store, job, frozenset(u.place for u in batch), work))
+
+
+def in_batches(
+    store: Store, job: Job, units: Sequence[U], commit: Callable[[list[U]], Snapshot | None]
+) -> Snapshot | None:
+    """Commit units, those together that `batches_of` says, and tell of each; the last snapshot."""
+    meter = Meter("put in order", store.paths.root, store.env.clock, job.progress)
+    meter.expect(len(units), sum(unit.row_count for unit in units), sum(unit.size for unit in units))
     done: Snapshot | None = None
-    rows = size = count = 0
-    for batch in batches_of(first):
-        done = _commit(store, job, frozenset(unit.place for unit in batch), work) or done
-        rows, size = rows + sum(unit.row_count for unit in batch), size + sum(unit.size for unit in batch)
-        count += len(batch)
-        if job.progress is not None:
-            job.progress(rows, size, count, len(first))
+    for batch in batches_of(units):
+        found = commit(batch)
+        if found is not None:
+            meter.commit()
+            done = found
+        meter.add(len(batch), sum(unit.row_count for unit in batch), sum(unit.size for unit in batch))
+    meter.finish()
     return done
 
 
@@ -98,13 +109,13 @@ def _commit(store: Store, job: Job, buckets: frozenset[BucketKey], run: Run) -> 
     """One commit of the units of these buckets, planned anew where others came between."""
     user = new_commit_user(store)
     commit = Commit(store, user)
-    notes = CommitProperties({ROWS_STAY_PROPERTY: user})
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
         kept = frozenset((message.partition, message.bucket) for message in attempt.messages)
         units = plan_units(store, base, job.pick, buckets=buckets - kept)
         messages = attempt.made(run(store, units, job.order) if units else [])
+        notes = CommitProperties({ROWS_STAY_PROPERTY: user}) if any(m.deleted_files for m in messages) else None
         return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
 
     attempts = Attempts(store, commit.abort, ATTEMPTS, rescue=lambda messages: standing(store, messages))
@@ -151,12 +162,12 @@ def standing(store: Store, messages: Sequence[CommitMessage]) -> list[CommitMess
 
 def sort_here(store: Store, units: Sequence[ClusterUnit], order: SortOrder) -> list[CommitMessage]:
     """Put units in order in this process, several at a time."""
-    return run_units(store, units, lambda store, unit: [_sorted(store, unit, [unit.files], order)])
+    return run_units(store, units, lambda store, unit: [sort_unit(store, unit, [unit.files], order)])
 
 
 def sort_parts_here(store: Store, units: Sequence[ClusterUnit], order: SortOrder) -> list[CommitMessage]:
     """Put parts of units in order, each by itself, in this process."""
-    return run_units(store, units, lambda store, unit: [_sorted(store, unit, parts_of(store, unit, 2), order)])
+    return run_units(store, units, lambda store, unit: [sort_unit(store, unit, parts_of(store, unit, 2), order)])
 
 
 def parts_of(store: Store, unit: ClusterUnit, tasks: int) -> list[tuple[DataFile, ...]]:
@@ -175,7 +186,8 @@ def parts_of(store: Store, unit: ClusterUnit, tasks: int) -> list[tuple[DataFile
     return [tuple(part) for part in parts]
 
 
-def _sorted(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile]], order: SortOrder) -> CommitMessage:
+def sort_unit(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile]], order: SortOrder) -> CommitMessage:
+    """What to commit for a unit whose files, in these parts, are each put in order; on an error no file stays."""
     made: list[DataFile] = []
     rollers: list[Roller] = []
     try:

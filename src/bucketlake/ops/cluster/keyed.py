@@ -19,7 +19,7 @@ from itertools import chain
 from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from bucketlake.ops.cluster.job import ATTEMPTS, Job, batches_of
+from bucketlake.ops.cluster.job import ATTEMPTS, Job, in_batches
 from bucketlake.ops.cluster.order import SortOrder
 from bucketlake.ops.cluster.rows import in_order
 from bucketlake.ops.commit.commit import Commit
@@ -95,15 +95,12 @@ def put_in_order(store: Store, job: Job, run: KeyedRun | None = None) -> Snapsho
     """
     refuse(store)
     units = plan_units(store, store.latest_snapshot(), job.partitions)
-    done: Snapshot | None = None
-    rows = size = count = 0
-    for batch in batches_of(units):
-        done = _Batch(store, job.order, run or sort_here).commit(frozenset(unit.partition for unit in batch)) or done
-        rows, size = rows + sum(unit.row_count for unit in batch), size + sum(unit.size for unit in batch)
-        count += len(batch)
-        if job.progress is not None:
-            job.progress(rows, size, count, len(units))
-    return done
+    work = run or sort_here
+
+    def commit(batch: list[KeyedUnit]) -> Snapshot | None:
+        return _Batch(store, job.order, work).commit(frozenset(unit.partition for unit in batch))
+
+    return in_batches(store, job, units, commit)
 
 
 def plan_units(store: Store, snapshot: Snapshot | None, partitions: PartitionFilter | None) -> list[KeyedUnit]:

@@ -13,8 +13,9 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.cluster import keyed
 from bucketlake.ops.cluster.incremental import is_incremental, picks
-from bucketlake.ops.cluster.job import Job, Progress, put_in_order
+from bucketlake.ops.cluster.job import Job, put_in_order
 from bucketlake.ops.cluster.order import SortOrder, clustering_order
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
@@ -74,7 +75,7 @@ def clustering_job(
     request: OrderRequest,
     full: bool | None,
     partitions: PartitionFilter | None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Job | None:
     """The job that a compaction is, where it puts rows in order; None where it merges files as they are.
 

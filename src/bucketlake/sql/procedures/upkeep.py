@@ -124,7 +124,7 @@ PROCEDURES = (
         "Drops partitions that are too old, the smallest first, a row each.",
         (
             TABLE,
-            Argument("expiration_time", "the age, such as `7 d`", default="partition.expiration-time"),
+            Argument("expiration_time", "the age, such as `7 d`; not 0", default="partition.expiration-time"),
             Argument("timestamp_formatter", "form of the time, such as `yyyyMMdd`"),
             Argument("timestamp_pattern", "columns that make up the time, such as `$dt $hour:00`; the first column"),
             Argument("expire_strategy", "`values-time`, or `update-time`: of the last write", default="values-time"),
@@ -137,7 +137,7 @@ PROCEDURES = (
     ),
     Procedure(
         "mark_partition_done",
-        "Writes a `_SUCCESS` file into each partition.",
+        "Says of partitions that they are done, as `partition.mark-done-action` says; by default by `_SUCCESS` files.",
         (TABLE, Argument("partitions", "specs of all partition columns: `dt=a,hh=1;dt=b,hh=2`", required=True)),
         _mark_done,
         check=_check_specs,

@@ -73,8 +73,8 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     Temp views hide lake tables of the same unqualified name; lake tables hide Spark's."""
     if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
         return None
-    if lake.in_spark_catalog and len(parts) < 3:
-        return None
+    if (lake.in_spark_catalog and len(parts) < 3) or (len(parts) == 2 and "/" in parts[1]):
+        return None  # parquet.`/data/files` is Spark's
     if len(parts) == 1 and is_temp_view(lake, parts[0]):
         return None
     name = target(lake, parts)

@@ -9,6 +9,7 @@ Spec: docs/spec/tags.md#partitions
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from bucketlake.errors import InvalidError
@@ -94,6 +95,25 @@ def filled_pattern(pattern: str, values: dict[str, str]) -> str:
         return pattern
     names = "|".join(re.escape(name) for name in sorted(values, key=len, reverse=True))
     return re.sub(rf"\$({names})", lambda found: values[found[1]], pattern)
+
+
+def refuse_untimed(store: Store, partitions: Collection[bytes]) -> None:
+    """With `partition.timestamp-format.strict`, refuse to write to partitions whose values stand for no time
+    (InvalidError)."""
+    options = store.options
+    if not options.get("partition.timestamp-format.strict") or not store.schema.partition_keys:
+        return
+    if options.text("partition.timestamp-formatter") is None and options.text("partition.timestamp-pattern") is None:
+        return
+    for partition in partitions:
+        if partition_time(store, partition) is None:
+            told = ", ".join(f"{name}={text}" for name, text in store.paths.partition_texts(partition).items())
+            raise InvalidError(
+                f"Partition {told} does not match the 'partition.timestamp-formatter' or 'partition.timestamp-pattern' "
+                "configuration. This might be caused by an incorrectly specified partition field.",
+                table=store.paths.root,
+                remedy="check the value, or the table's 'partition.timestamp-format.strict'",
+            )
 
 
 def partition_time(store: Store, partition: bytes) -> datetime | None:
