@@ -40,7 +40,8 @@ def build(root: str, files: int, manifests: int, keyed: bool) -> Store:
     snapshot = Commit(store, "bench").truncate()
     base = write_list(store, written)
     total = files * 1000
-    full = replace(snapshot, base_manifest_list=base.name, total_record_count=total)
+    sized = replace(snapshot, base_manifest_list=base.name, base_manifest_list_size=base.size)
+    full = replace(sized, total_record_count=total)
     store.env.storage.write(store.paths.snapshot(1), encode_snapshot(full))
     return store
 
