@@ -27,13 +27,6 @@ class Limits:
     @classmethod
     def of(cls, options: TableOptions) -> Limits:
         """What the options say. InvalidError for what contradicts itself."""
-        names = (
-            "maxFilesPerTrigger",
-            "maxBytesPerTrigger",
-            "maxRowsPerTrigger",
-            "minRowsPerTrigger",
-            "maxTriggerDelayMs",
-        )
         given = {key: options.get(key) for key in _KEYS}
         bad = {key: value for key, value in given.items() if value is not None and int(value) < 1}
         if bad:
