@@ -7,8 +7,10 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
-MAX_FILES, MAX_BYTES = "read.stream.maxFilesPerTrigger", "read.stream.maxBytesPerTrigger"
-MAX_ROWS, MIN_ROWS = "read.stream.maxRowsPerTrigger", "read.stream.minRowsPerTrigger"
+MAX_FILES = "read.stream.maxFilesPerTrigger"
+MAX_BYTES = "read.stream.maxBytesPerTrigger"
+MAX_ROWS = "read.stream.maxRowsPerTrigger"
+MIN_ROWS = "read.stream.minRowsPerTrigger"
 MAX_DELAY = "read.stream.maxTriggerDelayMs"
 _KEYS = (MAX_FILES, MAX_BYTES, MAX_ROWS, MIN_ROWS, MAX_DELAY)
 
