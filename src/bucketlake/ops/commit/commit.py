@@ -36,7 +36,7 @@ from bucketlake.ops.table.changes import (
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
 from bucketlake.ops.table.made import made, remove_made
 from bucketlake.ops.table.messages import CommitMessage
-from bucketlake.ops.table.partition_times import refuse_untimed
+from bucketlake.ops.table.partition_times import time_partitions
 from bucketlake.ops.table.partitions import PartitionFilter, spec_filter
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
@@ -92,7 +92,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
-        refuse_untimed(self._store, {message.partition for message in messages if message.new_files})
+        time_partitions(self._store, {message.partition for message in messages if message.new_files})
         rebase = Rebase(self._store, messages, self._moves)
         published: Snapshot | None = None
         options = self._store.options
@@ -219,7 +219,7 @@ class Commit:
         """
         notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
         new = added(messages)
-        refuse_untimed(self._store, {entry.partition for entry in new.table})
+        time_partitions(self._store, {entry.partition for entry in new.table})
         published: Snapshot | None = None
         target: PartitionFilter | None
         if dynamic and self._store.schema.partition_keys:

@@ -97,7 +97,7 @@ def filled_pattern(pattern: str, values: dict[str, str]) -> str:
     return re.sub(rf"\$({names})", lambda found: values[found[1]], pattern)
 
 
-def refuse_untimed(store: Store, partitions: Collection[bytes]) -> None:
+def time_partitions(store: Store, partitions: Collection[bytes]) -> None:
     """With `partition.timestamp-format.strict`, refuse to write to partitions whose values stand for no time
     (InvalidError)."""
     options = store.options
