@@ -14,10 +14,11 @@ from typing import Any
 from bucketlake.history import History
 from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.findings import Finding, Report
-from bucketlake.ops.check.fsck import FsckRequest, Progress, Run, fsck, run_here
+from bucketlake.ops.check.fsck import FsckRequest, Run, fsck, run_here
 from bucketlake.ops.check.repair import Repair, RepairRequest, repair
 from bucketlake.ops.check.usage import Usage, usage
 from bucketlake.ops.clean.expire import after_commit
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 
 
@@ -37,13 +38,13 @@ class Health(History):
         level: str = "metadata",
         partitions: Sequence[Mapping[str, Any]] | None = None,
         snapshot: int | None = None,
-        on_progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Report:
         """Check that the table is whole: its findings, each with cause, consequence and remedy.
 
         `level`: "metadata", "footers", "keys" or "rows", each with all before. The files looked at are those of the
         newest snapshot, or of `snapshot`, in all partitions or in `partitions`, named by all or some partition columns.
-        `on_progress(rows, bytes, units done, units)`. A damaged file is a finding. Errors: InvalidError, NotFoundError
+        `on_progress` is told how far it is. A damaged file is a finding. Errors: InvalidError, NotFoundError
         (snapshot), StorageError.
         Spec: docs/maintenance.md#fsck
         """

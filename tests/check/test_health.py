@@ -29,6 +29,7 @@ from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.check import mending
 from bucketlake.ops.check.faults import FAULTS
 from bucketlake.ops.check.findings import MOST, Findings
+from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.sql.procedures import call
 from bucketlake.sql.text.text import Cursor
@@ -52,10 +53,10 @@ def folder_bytes(table: Table) -> int:
 def test_our_tables_are_whole_and_their_bytes_counted(tables: Path) -> None:
     for name in hostile.TABLES:
         table = bucketlake.open(tables).table(name)
-        steps: list[tuple[int, int, int, int]] = []
-        report = table.fsck("rows", on_progress=lambda *step: steps.append(step))
+        steps: list[Progress] = []
+        report = table.fsck("rows", on_progress=steps.append)
         assert report.findings == (), name
-        assert report.files == len(table.files()) and steps[-1][2] == steps[-1][3]
+        assert report.files == len(table.files()) and steps[-1].units == steps[-1].total_units and steps[-1].done
         assert table.usage().total == folder_bytes(table)
 
 

@@ -30,13 +30,13 @@ from bucketlake.ops.check.reach import Reach
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted, find_roots
 from bucketlake.ops.check.units import CheckUnit, UnitResult, check_unit, units_of
 from bucketlake.ops.clean.removal import MAIN
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
 T = TypeVar("T")
-Progress = Callable[[int, int, int, int], None]  # rows, bytes and units that are done, all units
 Run = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # the results of an action for each unit, in any order
 WAVE = 256  # units between two reports of progress
 
@@ -56,7 +56,7 @@ def run_here(action: Callable[[Any], Any], units: Sequence[Any]) -> list[Any]:
     return parallel(action, units)
 
 
-def fsck(store: Store, request: FsckRequest, run: Run = run_here, on_progress: Progress | None = None) -> Report:
+def fsck(store: Store, request: FsckRequest, run: Run = run_here, on_progress: OnProgress | None = None) -> Report:
     """Check a table, all branches' metadata and the live files of one snapshot; what was found.
 
     Errors: InvalidError (level), NotFoundError (snapshot), StorageError.
@@ -66,34 +66,25 @@ def fsck(store: Store, request: FsckRequest, run: Run = run_here, on_progress: P
     state = examine(store, request)
     level, findings = request.level, state.findings
     units = [] if level == "metadata" else units_of(store, state.layout, _told(findings))
-    done = [0, 0, 0]
     others = place_units(store, state.layout.snapshot) if level in ("keys", "rows") else []
     others = others if request.partitions is None else []
-
-    def progress(results: Sequence[UnitResult]) -> None:
-        done[0] += sum(result.rows for result in results)
-        done[1] += sum(result.bytes for result in results)
-        if on_progress is not None:
-            on_progress(done[0], done[1], done[2], len(units) + len(others))
-
+    meter = Meter("check", store.paths.root, store.env.clock, on_progress)
+    meter.expect(units=len(units) + len(others))
     for start in range(0, len(units), WAVE):
         wave: list[CheckUnit] = units[start : start + WAVE]
         results: list[UnitResult] = run(partial(check_unit, store, level), wave)
         for result in results:
             findings.take_all(result.findings)
-        done[2] += len(wave)
-        progress(results)
+        meter.add(len(wave), sum(result.rows for result in results), sum(result.bytes for result in results))
     for start in range(0, len(others), WAVE):
         chosen: list[PlaceUnit] = others[start : start + WAVE]
         for found in run(partial(check_places, store), chosen):
             findings.take_all(found)
-        done[2] += len(chosen)
-        progress(())
+        meter.add(len(chosen))
     if level == "rows":
         _check_changelogs(store, state, request)
-    snapshot = state.layout.snapshot
-    files = len(state.layout.entries)
-    return Report(level, None if snapshot is None else snapshot.id, findings.listed(), files, done[0], done[1])
+    done, snapshot, files = meter.finish(), state.layout.snapshot, len(state.layout.entries)
+    return Report(level, None if snapshot is None else snapshot.id, findings.listed(), files, done.rows, done.bytes)
 
 
 def check_request(request: FsckRequest) -> None:
@@ -185,4 +176,4 @@ def _changelog(store: Store, state: State, root: Root, entry: Any, told: frozens
     return [Finding("changelog-file-broken", one.cause, place) for one in broken]
 
 
-__all__ = ["FsckRequest", "Progress", "Report", "Run", "State", "check_request", "examine", "fsck", "run_here", "shown"]
+__all__ = ["FsckRequest", "Report", "Run", "State", "check_request", "examine", "fsck", "run_here", "shown"]
