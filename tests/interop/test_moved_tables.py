@@ -26,7 +26,7 @@ def ours(table: Table, where: str | None = None) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.to_arrow(where=where).to_pylist()), key=repr)
 
 
-@pytest.mark.parametrize("file_format", ["parquet"])
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_a_migrated_table(flink: FlinkPaimon, tmp_path: Path, file_format: str) -> None:
     catalog = bucketlake.open(tmp_path / "wh")
     folder = tmp_path / "hive"
@@ -57,7 +57,7 @@ def test_a_clone_and_what_was_rewritten(flink: FlinkPaimon, tmp_path: Path, kind
     clone.rewrite("p = 1", options={"file.format": "orc"})
     flink.use(catalog.warehouse)
     assert theirs(flink, f"c_{kind}") == ours(clone) == ours(source)
-    value = "(1, CAST(28 AS BIGINT), 'flink'), (2, CAST(98 AS BIGINT), 'flink')"
+    value = "(0, CAST(28 AS BIGINT), 'flink'), (2, CAST(98 AS BIGINT), 'flink')"
     flink.sql(f"INSERT INTO `c_{kind}` VALUES {value}")
     assert theirs(flink, f"c_{kind}") == ours(clone)
     assert {row[2] for row in ours(clone) if row[1] in (28, 98)} == {"flink"}

@@ -335,4 +335,4 @@ def test_use_of_sparks_own_catalog(classic: Lake) -> None:
         lake.sql("USE spark_catalog.default")
         lake.sql("DROP TABLE IF EXISTS mine")
         lake.sql("USE bucketlake.db")
-    assert lake.table("mine").schema.field_names == ["id"]
+    assert list(lake.table("mine").schema.field_names) == ["id"]

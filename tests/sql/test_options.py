@@ -18,7 +18,7 @@ def _of(lake: Lake, statement: str) -> list[tuple[object, ...]]:
 
 
 def test_a_refused_option_is_refused_at_every_door(classic: Lake) -> None:
-    lake, key = classic, "partition.idle-time-to-done"
+    lake, key = classic, "scan.partitions"
     lake.sql("CREATE TABLE t (id BIGINT, dt STRING) PARTITIONED BY (dt)")
     lake.sql("INSERT INTO t VALUES (1, 'a')")
     path = lake.table("t").path

@@ -177,13 +177,3 @@ def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Except
     with pytest.raises(error):
         lake.sql(text)
     assert names(lake, "SHOW TABLES IN db", "tableName") == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [],
-)
-def test_what_is_not_honoured_is_refused_by_name(lake: Lake, text: str) -> None:
-    lake.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
-    with pytest.raises(UnsupportedError, match=text.split()[0]):
-        lake.sql(text)

@@ -263,8 +263,9 @@ class Job:
         return []
 
     def discard(self) -> None:
-        """Remove what is written of groups that will not be whole any more."""
-        self._drop(group for group in self.groups.values() if group.left)
+        """Remove what is written of groups that will not be whole any more, or whose commit was broken off again."""
+        self._drop([*(group for group in self.groups.values() if group.left), *self.ready])
+        self.ready = []
 
     def finish(self) -> Snapshot | None:
         """The newest snapshot; raises why the job failed, or that others always came first."""
@@ -313,11 +314,11 @@ def _round(jobs: Sequence[Job], tasks: Sequence[Task], run: Runner) -> None:
     running = run(tasks)
     try:
         _follow(jobs, tasks, running)
+        for job in jobs:
+            job.flush()
     except BaseException as interrupt:
         _end(jobs, tasks, running, interrupt)
         raise
-    for job in jobs:
-        job.flush()
 
 
 def _follow(jobs: Sequence[Job], tasks: Sequence[Task], running: Running) -> None:
@@ -342,8 +343,10 @@ def _end(jobs: Sequence[Job], tasks: Sequence[Task], running: Running, interrupt
             with suppress(Exception):
                 _quietly(jobs[task.job]).take(task.unit, done)
     for job in jobs:
-        _quietly(job).flush()
-        job.discard()
+        try:
+            _quietly(job).flush()
+        finally:
+            job.discard()
         if job.failed is not None:
             getattr(interrupt, "add_note", str)(f"{job.store.paths.root}: {job.failed}")  # Python 3.11
 

@@ -9,6 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -154,6 +155,7 @@ def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Argu
     table = _table(lake, found, _options(given))
     storage, threads = lake.catalog.env.storage, whole_number(given, "parallelism")
     name = goal.full
+    made = target is None and not lake.catalog.database_exists(goal.database)
     if target is None:
         if drop and table.managed and _within(lake.catalog.table_path(goal.full), table.source.location):
             name = aside
@@ -163,7 +165,13 @@ def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Argu
                 "the lake has a table of this name", table=name, remedy="give target_table to add the files to it"
             )
         lake.catalog.create_database(goal.database, ignore_if_exists=True)
-    migrate_folder(lake.catalog, table.source.location, name, table.source.file_format, table.draft, threads)
+    try:
+        migrate_folder(lake.catalog, table.source.location, name, table.source.file_format, table.draft, threads)
+    except BaseException:
+        if made:
+            with suppress(Exception):  # it is not dropped where a table is in it
+                lake.catalog.drop_database(goal.database)
+        raise
     if drop:
         refuse_rest(storage, table.source)
         lake.spark.sql(f"DROP TABLE {found}").collect()
