@@ -17,8 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def tables(classic: Lake) -> Lake:
-    lake = classic
+def tables(lake: Lake) -> Lake:
     lake.sql("CREATE TABLE db.source (id INT, v STRING)")
     lake.sql("CREATE TABLE db.keyed (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='2')")
     lake.sql("CREATE TABLE db.plain (id INT, v STRING)")

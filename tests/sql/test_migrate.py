@@ -141,6 +141,7 @@ def test_what_is_refused_leaves_the_source(hive: Lake) -> None:
     (folder / "pt=9" / "x.parquet").write_text("unknown to Spark")
     with pytest.raises(InvalidError, match="Spark does not know"):
         hive.sql(f"CALL sys.migrate_table('hive', '{name}')")
+    (folder / "pt=9" / "x.parquet").unlink()
     assert rows(hive, f"spark_catalog.{name}") == BOTH
     hive.catalog.create_database(DATABASE)
     hive.sql(f"CREATE TABLE {name} (id STRING)")

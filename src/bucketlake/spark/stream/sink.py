@@ -6,6 +6,7 @@ Spec: docs/spec/streaming.md#batches, docs/streaming.md#writing
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -99,7 +100,9 @@ class Sink:
     name: str
     checkpoint: str
     how: Written
-    spark: Any = None
+    spark: Any = (
+        None  # the session that started the query; None beside a Connect server, whose session knows no queries
+    )
     _query: str = ""
     _batches: int = 0
     _lane: Lane | None = field(default=None, repr=False)
@@ -114,7 +117,7 @@ class Sink:
         """Write one batch."""
         clock = self.table.store.env.clock
         started = clock.now_millis()
-        query, watermark = self._running(frame)
+        query, watermark = self._running()
         batch = BatchName(query, number, self._fingerprint(number), watermark)
         lane = self._lane = self._lane or Lane(_depth(self.table))
         newest = self.table.latest_snapshot()
@@ -146,22 +149,33 @@ class Sink:
             self._batches, spark = 0, frame.sparkSession
             lane.add(lambda: compaction.compact(spark, self.table, compaction.Request(full=False)))
 
-    def _running(self, frame: DataFrame) -> tuple[str, int | None]:
-        """The id of the query that runs this, which its checkpoint keeps, and its watermark."""
-        session = self.spark or frame.sparkSession
-        running = next((query for query in session.streams.active if query.name == self.name), None)
-        if running is None and not self._query:
-            raise InvalidError("the query that writes is not known to its session", query=self.name)
-        if running is None:
-            return self._query, None
-        self._query = str(running.id)
-        return self._query, _watermark(running)
+    def _running(self) -> tuple[str, int | None]:
+        """The id of the query that runs this, which its checkpoint keeps, and its watermark, if the session knows."""
+        active = () if self.spark is None else self.spark.streams.active
+        running = next((query for query in active if query.name == self.name), None)
+        if running is not None:
+            self._query = str(running.id)
+        elif not self._query:
+            self._query = str(json.loads(self._noted("metadata"))["id"])
+        return self._query, None if running is None else _watermark(running)
+
+    def _noted(self, name: str) -> bytes:
+        """A file of the checkpoint. UnsupportedError where it cannot be read."""
+        try:
+            env, root = open_env(self.checkpoint, {})
+            return env.storage.read(f"{root}/{name}")
+        except Exception as error:
+            raise UnsupportedError(
+                "the checkpoint cannot be read here, and says which query this is",
+                checkpoint=self.checkpoint,
+                reason=str(error),
+                remedy="on Spark Connect, use a checkpoint in a file system or object store that the server can read",
+            ) from error
 
     def _fingerprint(self, number: int) -> str:
         """Of what the batch reads, as the checkpoint notes it before the batch runs; "" where it cannot be read."""
-        with suppress(Exception):
-            env, root = open_env(self.checkpoint, {})
-            return hashlib.sha256(env.storage.read(f"{root}/offsets/{number}")).hexdigest()[:32]
+        with suppress(UnsupportedError):
+            return hashlib.sha256(self._noted(f"offsets/{number}")).hexdigest()[:32]
         return ""
 
 
