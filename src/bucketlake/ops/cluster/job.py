@@ -96,11 +96,13 @@ def in_batches(
 def batches_of(units: Sequence[U]) -> Iterator[list[U]]:
     """Units that are committed together, in their order."""
     batch: list[U] = []
+    size = 0
     for unit in units:
-        if batch and sum(one.size for one in batch) + unit.size > BATCH_BYTES:
+        if batch and size + unit.size > BATCH_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
         batch.append(unit)
+        size += unit.size
     if batch:
         yield batch
 
