@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.ops.commit.commit import Commit
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -126,3 +129,35 @@ def test_output_modes(classic: Lake, tmp_path: Path) -> None:
     for number in (5, 5, 6):
         table.write_batch(batch, "mine", number)
     assert table.read().where("id = 9").count() == 2
+
+
+def test_compaction_beside_a_query_leaves_its_numbers_in_order(classic: Lake, tmp_path: Path) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    trigger = "'num-sorted-run.compaction-trigger'='2', 'num-sorted-run.stop-trigger'='9'"
+    lake.sql(f"CREATE TABLE db.keyed (id INT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='1', {trigger})")
+    for number in range(5):
+        insert(lake, (number, "a"))
+    run(lake, "keyed", tmp_path / "keyed")
+    for thread in threading.enumerate():
+        if thread.name == "bucketlake-lane":
+            thread.join()
+    table = lake.table("db.keyed")
+    kinds = {snapshot.commit_kind: snapshot.commit_user for snapshot in table.snapshots()}
+    query = kinds[CommitKind.APPEND]
+    assert kinds[CommitKind.COMPACT] != query
+    numbers = [s.commit_identifier for s in table.snapshots() if s.commit_user == query]
+    assert numbers == sorted(numbers) and len(numbers) == 5
+    assert Commit(table.table.store, query).filter_committed([*numbers, numbers[-1] + 1]) == [numbers[-1] + 1]
+    assert table.read().count() == 5
+
+
+def test_a_batch_that_comes_again_makes_up_for_its_compaction(classic: Lake) -> None:
+    lake = classic
+    options = "'primary-key'='id', 'bucket'='1', 'deletion-vectors.enabled'='true'"
+    lake.sql(f"CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ({options})")
+    table, batch = lake.table("db.t"), lake.spark.sql("SELECT 1 AS id, 'a' AS v")
+    table.with_options({"write-only": "true"}).write_batch(batch, "q", 0)  # died before the compaction
+    assert table.read().count() == 0
+    table.write_batch(batch, "q", 0)
+    assert [row.id for row in table.read().collect()] == [1]

@@ -21,6 +21,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.maintain import must_compact
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.stream.batches import BatchName, written_once
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.stream.lane import Lane
@@ -76,20 +77,31 @@ def write_batch(table: Table, frame: DataFrame, batch: BatchName, how: Written, 
     Errors: as `committed`, and those of a write.
     """
     store = table.for_writing().store
-    later = None if lane is None or must_compact(store) else lane.add
     whole = how.mode == "complete"
     request = writer.WriteRequest(
         "overwrite" if whole else "append",
         kinds=how.kinds,
         dynamic=False if whole else None,
         evolves=True,
-        later=later,
+        later=None if lane is None or _waits(store) else lane.add,
     )
+    begun: list[BatchName] = []
 
-    def write(begun: BatchName) -> Snapshot | None:
-        return writer.write(frame.sparkSession, table, frame, replace(request, batch=begun))
+    def write(name: BatchName) -> Snapshot | None:
+        begun.append(name)
+        return writer.write(frame.sparkSession, table, frame, replace(request, batch=name))
 
-    return written_once(store, batch, write)
+    snapshot = written_once(store, batch, write)
+    if snapshot is not None and not begun and must_compact(store) and not store.options.get("write-only"):
+        # The run that committed it may have died before its rows could be seen.
+        compaction.compact(frame.sparkSession, table, compaction.Request(full=False))
+    return snapshot
+
+
+def _waits(store: Store) -> bool:
+    """Whether a batch has to wait for its compaction: rows are not seen before, or the table takes one writer's commits
+    only."""
+    return must_compact(store) or store.options.get("commit.strict-mode.last-safe-snapshot") is not None
 
 
 @dataclass
@@ -100,9 +112,7 @@ class Sink:
     name: str
     checkpoint: str
     how: Written
-    spark: Any = (
-        None  # the session that started the query; None beside a Connect server, whose session knows no queries
-    )
+    spark: Any = None  # the session that started the query; None beside a Connect server
     _query: str = ""
     _batches: int = 0
     _lane: Lane | None = field(default=None, repr=False)

@@ -136,7 +136,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     if snapshot is None:
         return None
     if request.later is not None:
-        made = snapshot
+        # Later commits of the query come first: its own numbers must go on rising.
+        made = replace(snapshot, commit_user=new_commit_user(store))
         request.later(lambda: _upkeep(spark, store, made, messages, request))
         return snapshot
     return _upkeep(spark, store, snapshot, messages, request)
