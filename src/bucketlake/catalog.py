@@ -50,7 +50,7 @@ __all__ = [
 if TYPE_CHECKING:
     from bucketlake import catalog_tables
     from bucketlake import table as tables
-    from bucketlake.catalogs import sql
+    from bucketlake.catalogs import rest, sql
     from bucketlake.ops.clone import table as clones
     from bucketlake.ops.clone.clone import Cloned
     from bucketlake.ops.clone.table import Cloning
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 else:  # a warehouse is often opened for its names, schemas or files alone
     tables = lazy("bucketlake.table")
     sql = lazy("bucketlake.catalogs.sql")
+    rest = lazy("bucketlake.catalogs.rest")
     catalog_tables = lazy("bucketlake.catalog_tables")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
@@ -389,6 +390,9 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     """
     given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
     metastore = metastore_of(given)
+    if metastore == "rest":
+        nowhere, told, server = rest.open_rest(fspath(warehouse), given)
+        return Catalog(nowhere, fspath(warehouse), told, server)
     env, root = open_env(fspath(warehouse), given)
     other = given.get("warehouse")
     if other is not None and storage_for(other, given)[1].rstrip("/") != root.rstrip("/"):

@@ -1,4 +1,4 @@
-"""The tables that a SQL catalog keeps in its database, as Apache Paimon's JDBC catalog has them, and statements on them.
+"""The tables that a SQL catalog keeps in its database, as Apache Paimon has them, and statements on them.
 
     paimon_tables                  (catalog_key, database_name, table_name)
     paimon_database_properties     (catalog_key, database_name, property_key, property_value)

@@ -44,7 +44,7 @@ from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
-from bucketlake.ops.table.publishing import publish
+from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode, TableSchema, is_replaced
 from bucketlake.values import dataclass
@@ -140,8 +140,9 @@ class Publisher:
                 continue
             self._sync(scratch, base_list=snapshot.base_manifest_list)
             if self._put(snapshot, request.name, outcome, base, scratch.changes or Changes()):
-                self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
-                self._hint(snapshot)
+                if not is_managed(self._store):
+                    self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
+                    self._hint(snapshot)
                 self._delete(scratch.stale)
                 return snapshot
             scratch.stale += scratch.once

@@ -41,10 +41,20 @@ def publish_schema(store: Store, schema: TableSchema) -> bool:
     return keeper.put_schema(store.env.storage, path, schema.encode())
 
 
-def alter_managed(store: Store, changes: Sequence[SchemaChange]) -> bool:
-    """Have the catalog that manages a table make its next schema; False where the caller publishes it itself."""
+def is_managed(store: Store) -> bool:
+    """Whether the table's catalog alone decides about its history."""
+    return store.env.keeper is not None and store.env.keeper.manages
+
+
+def by_catalog(store: Store, operation: str, **given: Any) -> bool:
+    """Have the catalog that manages a table do something to its history; False where its files are the caller's."""
     keeper = store.env.keeper
     if keeper is None or not keeper.manages:
         return False
-    keeper.call("alter", branch_of(store), changes=tuple(changes))
+    keeper.call(operation, branch_of(store), **given)
     return True
+
+
+def alter_managed(store: Store, changes: Sequence[SchemaChange]) -> bool:
+    """Have the catalog that manages a table make its next schema; False where the caller publishes it itself."""
+    return by_catalog(store, "alter", changes=tuple(changes))
