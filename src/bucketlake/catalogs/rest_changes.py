@@ -93,4 +93,6 @@ def _path(column: ColumnPath) -> list[str]:
 
 def changes_to_json(changes: Sequence[SchemaChange]) -> dict[str, Any]:
     """`AlterTableRequest` of the document."""
-    return {"changes": [change_to_json(change) for change in changes]}
+    told = [change_to_json(change) for change in changes]
+    columns = ("newComment", "newDefaultValue")  # of which nothing at all means none
+    return {"changes": [{k: v for k, v in one.items() if v is not None or k not in columns} for one in told]}

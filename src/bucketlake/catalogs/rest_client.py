@@ -31,7 +31,7 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.format.guard import decoding
-from bucketlake.redaction import holds_password, redact
+from bucketlake.redaction import HIDDEN, holds_password, redact
 from bucketlake.values import dataclass
 
 HEADER = "header."
@@ -134,7 +134,7 @@ class RestClient:
     def _read(self, answer: Answer, path: Sequence[str]) -> dict[str, Any]:
         place = "/".join(path)
         if not 200 <= answer.status < 300:
-            raise _error_of(answer, place)
+            raise _error_of(answer, place, [value for text in self.headers.values() for value in text.split()])
         if not answer.whole:
             raise CorruptError("an answer of a REST catalog is too long", path=place, most=LARGEST_ANSWER)
         if not answer.body.strip():
@@ -146,8 +146,9 @@ class RestClient:
             return found
 
 
-def _error_of(answer: Answer, place: str) -> BucketlakeError:
-    """The error that the server's answer tells of. Nothing of a body that is no `ErrorResponse` is shown."""
+def _error_of(answer: Answer, place: str, secrets: Sequence[str]) -> BucketlakeError:
+    """The error that the server's answer tells of. Nothing of a body that is no `ErrorResponse` is shown, and nothing
+    of what was sent with the request."""
     told: dict[str, Any] = {}
     try:
         found = json.loads(answer.body)
@@ -163,6 +164,8 @@ def _error_of(answer: Answer, place: str) -> BucketlakeError:
     if isinstance(told.get("resourceName"), str):
         details["name"] = told["resourceName"][:200]
     if isinstance(message, str) and message:
+        for secret in [word for word in secrets if len(word) > 7]:
+            message = message.replace(secret, HIDDEN)
         details["message"] = redact(message[:500])
     if 300 <= code < 400:
         remedy = "name the server itself in 'uri': redirects are not followed"

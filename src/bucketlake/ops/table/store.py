@@ -147,8 +147,7 @@ class Store:
 
     def latest_snapshot_id(self) -> int | None:
         """The newest snapshot's id, None for a table without one."""
-        found = self.latest_snapshot()
-        return None if found is None else found.id
+        return None if (found := self.latest_snapshot()) is None else found.id
 
     def earliest_snapshot(self) -> Snapshot | None:
         """The oldest snapshot not yet expired, None for a table without one."""
