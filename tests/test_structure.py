@@ -49,6 +49,7 @@ ROOMS = (
         "spark.session",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
+    "cli",
 )
 
 # Exceptions to the soft caps. These lists only shrink.
