@@ -57,9 +57,7 @@ class Arguments:
         self.console = Console(self._form())
 
     def _form(self) -> str:
-        if getattr(self, "json", False):
-            return "json"
-        return getattr(self, "format", None) or "table"
+        return "json" if getattr(self, "json", False) else "table"
 
     def kept(self) -> str:
         """What stays when the command is interrupted: told after Ctrl-C."""
@@ -76,6 +74,9 @@ class WithFormat(WithJson):
     """A command whose rows are had in several formats."""
 
     format: Form = None
+
+    def _form(self) -> str:
+        return "json" if self.json else self.format or "table"
 
 
 @dataclass(frozen=True, slots=True)
