@@ -35,6 +35,7 @@ ROOMS = (
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
     "report",
     *("history", "health", "table", "catalog_tables", "catalog", "maintenance"),
+    "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",

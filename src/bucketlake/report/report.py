@@ -88,10 +88,14 @@ class TableReport:
         """Streaming queries that write the table, consumers that read it, and when it last changed."""
         return at_work.activity(self.store)
 
+    def partition_key(self, text: str) -> bytes:
+        """The partition that a `PartitionRow.key` names. Errors: InvalidError."""
+        return places.partition_key(self.store, text)
+
     def _partition(self, partition: Mapping[str, Any] | str | None) -> bytes:
         paths = self.store.paths
         if isinstance(partition, str):
-            return places.partition_key(self.store, partition)
+            return self.partition_key(partition)
         if partition is None and self.store.schema.partition_keys:
             raise InvalidError(
                 "the table has partitions",
