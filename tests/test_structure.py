@@ -34,7 +34,7 @@ ROOMS = (
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
     "report",
-    *("history", "health", "table", "catalog_tables", "catalog", "maintenance"),
+    *("history", "health", "table", "catalog_tables", "catalog", "creation", "maintenance"),
     "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
@@ -51,6 +51,7 @@ ROOMS = (
         "spark.session",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
+    "cli",
 )
 
 # Exceptions to the soft caps. These lists only shrink.
