@@ -112,7 +112,7 @@ class _Server:
     async def session(self, request: Request) -> Response:
         """What the page must know to begin."""
         told = {"warehouse": redact(self._catalog.warehouse), "maintenance": self._limits.allow_maintenance}
-        return self._json({**told, "csrf": self._access.csrf})
+        return self._sent(_body(lambda: {**told, "csrf": self._access.csrf}))
 
     def question(self, name: str) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of a question."""
@@ -126,7 +126,7 @@ class _Server:
 
     async def listed(self, request: Request) -> Response:
         """The jobs of this process."""
-        return self._json({"jobs": self.jobs.listed()})
+        return self._sent(_body(lambda: {"jobs": self.jobs.listed()}))
 
     async def start(self, request: Request) -> Response:
         """Start a job."""
@@ -169,21 +169,26 @@ class _Server:
         """An answer that is made in a thread, within the limits."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(self._limits.at_once)
-        made = []
+        made: list[bytes] = []
         with anyio.move_on_after(self._limits.seconds):
             try:
-                made.append(await anyio.to_thread.run_sync(make, limiter=self._threads, abandon_on_cancel=True))
+                work = partial(_body, make)
+                made.append(await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True))
             except Exception as error:  # whatever it is, the page says so
                 return _failed(error)
         if not made:
             return _failure(504, "slow", f"no answer within {self._limits.seconds:.0f} seconds")
-        return self._json(made[0])
+        return self._sent(made[0])
 
-    def _json(self, told: Mapping[str, Any]) -> Response:
-        body = json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+    def _sent(self, body: bytes) -> Response:
         if len(body) > self._limits.bytes:
             return _failure(507, "large", "the answer is larger than the page takes")
         return Response(body, media_type="application/json")
+
+
+def _body(make: Callable[[], Mapping[str, Any]]) -> bytes:
+    text = json.dumps(make(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
 
 
 def _failed(error: Exception) -> Response:
@@ -229,6 +234,7 @@ class Address:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 found.bind((self.host, port))
+                found.listen(128)  # who comes before the server has started waits
                 return found
             except OSError as error:
                 found.close()
