@@ -97,11 +97,53 @@ def size_of(target: Target) -> int | None:
     return None if info is None else info.size
 
 
+class _Standard:
+    """Standard output, which may be a pipe, as a file that knows how far it is."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._at = stream, 0
+        self.flush = stream.flush
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        self._stream.write(data)
+        self._at += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._at
+
+
+class _Open:
+    """A file to write that stays open when a writer over it is closed."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.write, self.flush, self.tell = file.write, file.flush, file.tell
+
+    def close(self) -> None:
+        """Stay open: who opened the file closes it."""
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readable(self) -> bool:
+        """No."""
+        return False
+
+    def seekable(self) -> bool:
+        """No."""
+        return False
+
+
 @contextmanager
 def written(target: Target, schema: pa.Schema) -> Iterator[Write]:
     """A function that writes batches; after the block the file is there, after an error it is as it was."""
     with ExitStack() as stack:
-        sink = stack.enter_context(_opened(target))
+        sink: Any = _Open(stack.enter_context(_opened(target)))
         if target.shape.packed is not None:
             sink = stack.enter_context(pa.CompressedOutputStream(sink, target.shape.packed))
         yield stack.enter_context(_writer(target.shape, sink, schema))
@@ -110,7 +152,7 @@ def written(target: Target, schema: pa.Schema) -> Iterator[Write]:
 @contextmanager
 def _opened(target: Target) -> Iterator[Any]:
     if is_standard(target.path):
-        yield pa.PythonFile(sys.stdout.buffer, mode="w")
+        yield _Standard(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     storage, path = place_of(target.path, target.options)

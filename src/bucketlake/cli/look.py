@@ -79,7 +79,7 @@ class Describe(OfTable):
 
 
 def describe(given: Describe) -> Facts:
-    """Show what a table is: columns, keys, buckets, options, size, newest snapshot."""
+    """Show what a table is: columns, keys, options, size."""
     found = given.opened()
     schema = found.schema
     last = None if found.view is not None else found.latest_snapshot()
@@ -195,7 +195,7 @@ class Partitions(OfTable, WithFormat):
 
 
 def partitions(given: Partitions) -> Rows:
-    """List the partitions of a table with rows, bytes, files and buckets."""
+    """List the partitions of a table with rows, bytes and files."""
     found = given.plain_table()
     if not found.schema.partition_keys:
         return Rows([], hint=f"{found.name} is not partitioned")

@@ -10,9 +10,8 @@ import pyarrow as pa
 import typer
 
 from bucketlake.cli import files
-from bucketlake.cli.answer import Facts, Streamed, UsageError, columns
+from bucketlake.cli.answer import Facts, Streamed, columns
 from bucketlake.cli.command import READING, WithFormat, WithJson, add
-from bucketlake.cli.output import FORMATS
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, is_terminal, size
 from bucketlake.cli.warehouse import OfTable, Travel, Where
@@ -51,10 +50,16 @@ class Cat(Reading, Travel, WithFormat):
     ] = None
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False
 
+    def check(self) -> None:
+        """As usual, but that files have formats of their own."""
+        if self.output is None:
+            super().check()
+
 
 def cat(given: Cat) -> Streamed | Facts:
-    """Show the rows of a table, or of a system table such as 'db.t$files'.
+    """Show the rows of a table, or of a system table.
 
+    A system table stands behind the table's name: 'db.t$files'.
     A terminal shows 100 rows unless --limit says otherwise; files and pipes get all.
     """
     found = given.opened()
@@ -62,16 +67,9 @@ def cat(given: Cat) -> Streamed | Facts:
         shape = files.format_of(given.output, given.format if given.format in files.FILE_FORMATS else None)
         target = files.Target(given.output, shape, given.catalog.options, given.overwrite)
         return _saved(_rows(found, given, given.travel()), target, _stored(found, given.travel()))
-    _check_form(given.format)
     cut = given.limit is None and given.console.form == "table" and is_terminal(sys.stdout)
     rows = _rows(found, given, given.travel(), SCREEN + 1 if cut else given.limit)
     return _first_screen(given, rows) if cut else rows
-
-
-def _check_form(form: str | None) -> None:
-    if form is not None and form not in FORMATS:
-        more = "; parquet needs --output FILE" if form == "parquet" else ""
-        raise UsageError("no such format", format=form, remedy=f"one of {', '.join(FORMATS)}{more}")
 
 
 def _first_screen(given: Cat, rows: Streamed) -> Streamed:
@@ -113,7 +111,10 @@ class Diff(Reading, WithFormat):
 
 
 def diff(given: Diff) -> Streamed:
-    """Show the rows that changed between two snapshots or tags, each with its kind: +I, -U, +U, -D."""
+    """Show the rows that differ between two snapshots or tags.
+
+    Each with its kind: +I inserted, -U and +U before and after an update, -D deleted.
+    """
     store = given.plain_table().store
     newest = store.latest_snapshot_id()
     if newest is None:
@@ -125,7 +126,6 @@ def diff(given: Diff) -> Streamed:
     options = {"incremental-between": ",".join(ends), "incremental-between-scan-mode": "diff"}
     names = given.names()
     given.columns = None if names is None else ",".join(["rowkind", *(one for one in names if one != "rowkind")])
-    _check_form(given.format)
     return _rows(given.catalog.table(given.named("audit_log")), given, options)
 
 
@@ -148,7 +148,7 @@ class Export(Reading, Travel, WithJson):
 
 
 def export(given: Export) -> Facts | None:
-    """Write the rows of a table to one file: parquet, CSV, JSON or Arrow.
+    """Write rows to a file: parquet, CSV, JSON or Arrow.
 
     The file is there whole or not at all. `.gz`, `.zst` and `.bz2` behind .csv and .jsonl pack it.
     """

@@ -35,7 +35,7 @@ class Files(OfTable, Where, Travel, WithFormat):
 
 
 def files(given: Files) -> Rows:
-    """List the live data files of a table, or those that a condition may find rows in."""
+    """List the data files of a table, all or those a query needs."""
     found = given.plain_table().files(given.where, **given.travel())
     rows = []
     for one in found[: given.limit]:
@@ -52,7 +52,7 @@ class Snapshots(OfTable, Limited):
 
 
 def snapshots(given: Snapshots) -> Rows:
-    """List the snapshots of a table, newest first: when, who, what, how many rows."""
+    """List the snapshots of a table, newest first."""
     store = given.plain_table().store
     names: dict[int, list[str]] = {}
     for name, tag in store.tags().items():
@@ -102,7 +102,7 @@ class Consumers(OfTable, WithFormat):
 
 
 def consumers(given: Consumers) -> Rows:
-    """List the consumers of a table, what each reads next and how far it is behind."""
+    """List the consumers of a table, and how far each is behind."""
     found = given.plain_table()
     newest = found.store.latest_snapshot_id() or 0
     rows = [(name, number, max(newest + 1 - number, 0)) for name, number in found.consumers().items()]
@@ -114,7 +114,7 @@ class Usage(OfTable, WithFormat):
 
 
 def usage(given: Usage) -> Rows:
-    """Show where the bytes of a table's folder are: live, history, changelogs, indexes, metadata, orphans."""
+    """Show where the bytes of a table's folder are."""
     found = given.plain_table().usage()
     rows = [(one.kind, one.holder, one.files, one.bytes) for one in found.held]
     notes = (f"total  {shown(found.total, 'size')}",)
@@ -128,7 +128,7 @@ class Planning(OfTable, Where, Travel):
 
 
 def plan(given: Planning) -> Facts:
-    """Show what a read would open: files left after pruning, what is merged, what is read as it is."""
+    """Show what a query would open: files, splits, bytes."""
     found = given.plain_table()
     names = None if given.columns is None else [one.strip() for one in given.columns.split(",")]
     read = found.plan(given.where, names, **given.travel())
