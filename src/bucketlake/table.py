@@ -19,7 +19,6 @@ from bucketlake.errors import (
     InvalidError,
     UnsupportedError,
 )
-from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import THREADS
@@ -61,6 +60,7 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.table_file import TableFile
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
@@ -76,17 +76,6 @@ from bucketlake.values import dataclass
 
 ALTER_ATTEMPTS = 20
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """One live data file, as `Table.files` lists it. `partition`: column → text as in the path."""
-
-    partition: dict[str, str]
-    bucket: int
-    total_buckets: int
-    path: str
-    file: DataFile
 
 
 @dataclass(frozen=True)
