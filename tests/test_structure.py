@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # has no room of its own in it.
 ROOMS = (
     *("lazy", "values"),
-    *("redaction", "errors", "file_names", "types", "options", "schema", "env"),
+    *("redaction", "errors", "file_names", "types", "options", "schema", "env", "events"),
     *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
     "predicate",
     *("format.index", "format.file_index", "format.data"),
