@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # has no room of its own in it.
 ROOMS = (
     *("lazy", "values"),
-    *("redaction", "errors", "file_names", "types", "options", "schema", "env"),
+    *("redaction", "errors", "file_names", "types", "options", "schema", "env", "events"),
     *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
     "predicate",
     *("format.index", "format.file_index", "format.data"),
@@ -34,7 +34,7 @@ ROOMS = (
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
     "report",
-    *("history", "health", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
+    *("history", "health", "frames", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
     "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
