@@ -135,6 +135,10 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
         return True
     if isinstance(target, T.BinaryType):
         return isinstance(source, strings())
+    if isinstance(target, T.VariantType):
+        return isinstance(source, T.AtomicType)
+    if isinstance(source, T.VariantType):
+        return isinstance(target, T.AtomicType)
     if isinstance(target, T.BooleanType):
         return isinstance(source, (*strings(), T.NumericType))
     if isinstance(target, T.NumericType):

@@ -29,7 +29,7 @@ from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spar
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
-from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -259,9 +259,7 @@ def _is_small(scan: _Scan, plan: Plan) -> bool:
 def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
     batches = parallel(lambda split: list(scan.split_batches(split)), splits)
     data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
-    if data.num_rows == 0:
-        return spark.createDataFrame([], spark_schema(scan.fields))
-    return spark.createDataFrame(data, spark_schema(scan.fields))
+    return framed(spark, data, spark_schema(scan.fields))
 
 
 def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
