@@ -104,7 +104,23 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     limits them."""
     if isinstance(table.view, SystemTable):
         return metadata.read(spark, table, need.columns, need.predicate, need.limit if need.predicate is None else None)
+    if selection.span is not None and selection.span.rescaled:
+        return _told_apart(spark, table, selection, need)
     return _shown(spark, table, need, _plan(table, selection, need))
+
+
+def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+    """The rows of the newer snapshot that the older one lacks, where the two have no buckets in common.
+
+    Spec: docs/spec/incremental.md#diff
+    """
+    assert selection.span is not None
+    whole, older = Need(predicate=need.predicate), Selection(selection.span.before)
+    newer, before = (
+        _shown(spark, table, whole, _plan(table, s, whole)) for s in (replace(selection, span=None), older)
+    )
+    wanted = column_names(table.schema, need.columns)
+    return newer.subtract(before).select(*[quoted(name) for name in wanted])
 
 
 def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
