@@ -68,12 +68,17 @@ def test_maxwell_ogg_and_dms_without_types(classic: Lake, tmp_path: Path) -> Non
             {**told, "op_type": "D", "before": {"id": 2, "v": "gone"}},
         ]
     )
-    [(key, value, database, time, offset)] = ogg.rows("(SELECT id, v, database_name, unix_millis(op_ts), offset FROM db.o)")
+    [(key, value, database, time, offset)] = ogg.rows(
+        "(SELECT id, v, database_name, unix_millis(op_ts), offset FROM db.o)"
+    )
     assert (key, value, database, time, offset) == ("1", "b", "S", 1589391130904, 1)
     dms = Feed(classic, "aws-dms-json", "db.d", tmp_path, primary_keys="id")
 
     def event(operation: str, data: Any, kind: str = "data") -> Any:
-        return {"data": data, "metadata": {"operation": operation, "record-type": kind, "schema-name": "s", "table-name": "d"}}
+        return {
+            "data": data,
+            "metadata": {"operation": operation, "record-type": kind, "schema-name": "s", "table-name": "d"},
+        }
 
     dms.give(
         [
@@ -136,7 +141,10 @@ def test_debezium_without_schema(classic: Lake, tmp_path: Path) -> None:
             ({"id": 1}, text),
             ({"schema": {}, "payload": {"id": 2}}, debezium("c", None, {**a, "id": 2})),
             ({"id": 2}, debezium("u", None, {"id": 2, "v": "__debezium_unavailable_value", "big": 0})),
-            ({"id": 2}, debezium("u", {"id": 2, "v": "kept"}, {"id": 2, "v": "__debezium_unavailable_value", "big": 0})),
+            (
+                {"id": 2},
+                debezium("u", {"id": 2, "v": "kept"}, {"id": 2, "v": "__debezium_unavailable_value", "big": 0}),
+            ),
             ({"id": 3}, debezium("c", None, {**b, "id": 3, "big": "x"})),
             ({"id": 3}, debezium("d", {"id": 3}, None)),
             ({"id": 3}, None),
@@ -164,7 +172,9 @@ def test_plain_json_and_computed_columns(classic: Lake, tmp_path: Path) -> None:
         "day=date_format(at, yyyyMMdd)", "y=year(at)", "m=minute(s, 3)", "h=hour(n)", "sub=substring(v, 1, 3)",
         "up=upper(sub)", "tr=truncate(v, 2)", "low=lower(up)", "c=cast(7, INT)", "trimmed=trim(v)",
     ]  # fmt: skip
-    feed = Feed(classic, "json", "db.j", tmp_path, computed_columns=computed, partition_keys="day", metadata_columns="topic")
+    feed = Feed(
+        classic, "json", "db.j", tmp_path, computed_columns=computed, partition_keys="day", metadata_columns="topic"
+    )
     event = {"at": "2024-05-22 09:50:40", "s": "3723004", "n": 3600, "v": "abcde"}
     done = feed.give([event, {**event, "at": "noon"}, {**event, "v": "a"}])
     assert feed.rows("(SELECT day, y, m, sub, up, tr, low, c, trimmed, topic FROM db.j)") == [
@@ -175,7 +185,11 @@ def test_plain_json_and_computed_columns(classic: Lake, tmp_path: Path) -> None:
 
 
 def test_a_row_that_moves_leaves_where_it_was(classic: Lake, tmp_path: Path) -> None:
-    how = {"primary_keys": ["id", "day"], "partition_keys": "day", "computed_columns": "day=date_format(at, yyyy-MM-dd)"}
+    how = {
+        "primary_keys": ["id", "day"],
+        "partition_keys": "day",
+        "computed_columns": "day=date_format(at, yyyy-MM-dd)",
+    }
     options = {"bucket": 2, "changelog-producer": "input"}
     feed = Feed(classic, "debezium-json", "db.p", tmp_path, table_options=options, **how)
     a, b = {"id": 1, "at": "2024-01-01"}, {"id": 1, "at": "2024-01-02"}
@@ -194,7 +208,9 @@ def test_events_of_a_key_apply_in_order(classic: Lake, tmp_path: Path) -> None:
     events: list[Any] = []
     for turn in range(40):
         for key in range(25):
-            events.append(debezium("u" if turn else "c", {"id": key, "v": turn - 1} if turn else None, {"id": key, "v": turn}))
+            events.append(
+                debezium("u" if turn else "c", {"id": key, "v": turn - 1} if turn else None, {"id": key, "v": turn})
+            )
     feed.give(events)
     assert feed.rows("(SELECT DISTINCT v FROM db.o)") == [("39",)]
 

@@ -346,7 +346,7 @@ class CdcSink:
 
     def _fingerprint(self, number: int) -> str:
         """Of what the batch reads, as the checkpoint notes it before the batch runs; "" where it cannot be read."""
-        with suppress(UnsupportedError):
+        with suppress(UnsupportedError, NotFoundError):
             return hashlib.sha256(noted(self.checkpoint, f"offsets/{number}")).hexdigest()[:32]
         return ""
 
