@@ -49,6 +49,7 @@ ROOMS = (
         "spark.daemon",
         "spark.table",
         "spark.session",
+        "cdc",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
     "cli",
@@ -149,7 +150,7 @@ def test_imports_stand_on_top(path: Path) -> None:
 
 @of_every_module
 def test_only_spark_and_what_follows_knows_pyspark(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "sql"):
+    if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "cdc", "sql"):
         return
     assert not re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE), _name(path)
 
