@@ -33,7 +33,7 @@ ROOMS = (
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    *("history", "health", "table", "catalog_tables", "catalog", "maintenance"),
+    *("shown", "history", "health", "table", "catalog_tables", "catalog", "maintenance"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
@@ -48,7 +48,7 @@ ROOMS = (
         "spark.table",
         "spark.session",
     ),
-    *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
+    *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql.script", "sql"),
 )
 
 # Exceptions to the soft caps. These lists only shrink.

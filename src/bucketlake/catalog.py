@@ -29,6 +29,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.shown import listing_html, listing_text
 from bucketlake.types.model import DataField, from_arrow_type
 from bucketlake.values import dataclass
 
@@ -202,6 +203,12 @@ class Catalog:
         folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
         return sorted(info.name for info in folders if self._has_schema(f"{self.database_path(database)}/{info.name}"))
 
+    def all_tables(self, database: str | None = None) -> list[str]:
+        """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
+        databases = self.list_databases() if database is None else [database]
+        named = ((one, table) for one in databases for table in self.list_tables(one))
+        return [".".join(f"`{part}`" if "." in part else part for part in parts) for parts in named]
+
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""
         return self._has_schema(self.table_path(name))
@@ -359,6 +366,14 @@ class Catalog:
         if ignore_if_missing and not self.table_exists(name):
             return None
         return self.table(name).alter(*changes)
+
+    # ---- shown
+
+    def __repr__(self) -> str:
+        return listing_text("Catalog", self.warehouse)
+
+    def _repr_html_(self) -> str:
+        return listing_html(self.warehouse, (), self.all_tables)
 
     # ---- parts
 

@@ -18,7 +18,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
 from bucketlake.options.options import option_keys
-from bucketlake.options.session import options_of
+from bucketlake.options.session import CATALOG_NAMES, options_of
+from bucketlake.shown import listing_html, listing_text
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
@@ -64,6 +65,7 @@ class Lake:
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
         self.in_spark_catalog = False
+        self.catalog_names = CATALOG_NAMES  # in lower case: what may stand before `db.t`
         self._front = front
         self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 
@@ -73,12 +75,26 @@ class Lake:
         merger = None if self._front is None else partial(self._front.merge, self)
         return LakeTable(self.spark, self.catalog.table(found.text, options), merger)
 
+    def tables(self, database: str | None = None) -> list[str]:
+        """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError
+        without the database."""
+        return self.catalog.all_tables(database)
+
+    def databases(self) -> list[str]:
+        """The databases of the warehouse, sorted."""
+        return self.catalog.list_databases()
+
     def sql(self, text: str, args: Any = None) -> DataFrame:
-        """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language."""
+        """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language.
+        `args` binds `:name` (a mapping) and `?` (a list) markers."""
         return self._fronted.sql(self, text, args)
 
     def sql_script(self, text: str) -> DataFrame | None:
-        """Run the statements of a script, in order, up to the first that fails; the last one's rows."""
+        """Run the statements of a script, in order, each ended by `;`, up to the first that fails: its error says
+        which one that is and where. The last one's rows, None where there was no statement.
+
+        The script is read to its end first: nothing is run where a literal or comment is not closed.
+        """
         return self._fronted.script(self, text)
 
     def read_table(self, name: str, **scan_options: Any) -> DataFrame:
@@ -136,7 +152,17 @@ class Lake:
         return self._front
 
     def __repr__(self) -> str:
-        return f"Lake({self.catalog.warehouse!r})"
+        return listing_text("Lake", self.catalog.warehouse, f"Spark {self._version()}")
+
+    def _repr_html_(self) -> str:
+        details = [("Spark", self._version()), ("current database", self.current_database)]
+        return listing_html(self.catalog.warehouse, details, self.catalog.all_tables)
+
+    def _version(self) -> str:
+        try:
+            return str(self.spark.version)
+        except Exception:  # of a server that is gone: a picture is no place to fail
+            return "(not reached)"
 
 
 def connect(
