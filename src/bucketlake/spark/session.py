@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -26,6 +27,7 @@ from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
+from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
@@ -65,7 +67,8 @@ class Lake:
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
         self.in_spark_catalog = False
-        self.catalog_names = CATALOG_NAMES  # in lower case: what may stand before `db.t`
+        self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case: what may stand before `db.t`
+        self.other_catalogs: frozenset[str] = frozenset()  # what is Spark's to read if it stands there
         self._front = front
         self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 
@@ -171,32 +174,55 @@ def connect(
     spark: SparkSession | None = None,
     front: Front | None = None,
     options: Mapping[str, Any] | None = None,
+    verbose: bool | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Lake:
     """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults).
 
     Spark is the session given, else the active one, else the one that SPARK_REMOTE names, else a local one made for
-    the purpose. No configuration of a session that exists is changed.
+    the purpose, of these `settings`. Such a one logs nothing but what is fatal; `verbose` leaves Spark's own logging
+    and says in a line what was made, as without a word to that is said where somebody types. No configuration of a
+    session that exists is changed.
+    Errors: InvalidError (`settings` of a session that is there).
+    Spec: docs/sessions.md
     """
     catalog = open_catalog(warehouse, options)
-    session = spark or SparkSession.getActiveSession() or new_session()
+    found = spark or SparkSession.getActiveSession()
+    if found is not None and settings:
+        raise InvalidError(
+            "these are settings of a session that is made here, and there is one",
+            settings=sorted(settings),
+            remedy="stop that session first, or leave them out",
+        )
+    session = found or new_session(bool(verbose), **(settings or {}))
     register(session, catalog.warehouse, options)
+    if found is None and (verbose or (verbose is None and is_interactive())):
+        print(announce(session, catalog.warehouse), file=sys.stderr)
     return Lake(session, catalog, front)
 
 
-def new_session(**settings: str) -> SparkSession:
+def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
     """A Spark session for a machine of its own: all cores, half of the memory up to 16 GiB, no UI, fast Python workers.
 
     With SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED set: a session of that server. `settings` overlay the defaults.
+    Not `verbose`: it logs nothing but what is fatal, and PySpark logs no errors that it raises.
     """
     use_this_python()
     builder = SparkSession.builder.appName("bucketlake")
-    if not (os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or os.environ.get("SPARK_MASTER")):
-        ensure_java()
-        chosen = {**_local_settings(), **settings}
-        here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
-        for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
+    if os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or os.environ.get("SPARK_MASTER"):
+        for key, value in settings.items():
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+        return builder.getOrCreate()
+    ensure_java()
+    chosen = {**_local_settings(), **({} if verbose else quiet_settings()), **settings}
+    here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
+    for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
+        builder = builder.config(key, value)
+    if verbose or not here:
+        return builder.getOrCreate()
+    quiet_queries()
+    with quiet_java():
+        return builder.getOrCreate()
 
 
 def _local_settings() -> dict[str, str]:
@@ -208,7 +234,6 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -73,7 +73,7 @@ class _OfCatalog:
         """Read and run as one without the catalog's name, where that is the lake's; else by Spark."""
         if self.catalog.lower() not in lake.catalog_names:
             return query.run(lake, self.text)
-        call, catalog, dot = tokenize(self.text)[:3]
+        _, catalog, dot = tokenize(self.text)[:3]
         cursor = Cursor(blank(self.text, [(catalog.start, dot.end)]))
         found = parse(cursor)
         cursor.end()

@@ -80,18 +80,19 @@ def read_braces(text: str, given: Mapping[str, Any], mark: str) -> Braces:
     names: dict[str, str] = {}
     parts: list[str] = []
     try:
-        for plain, field, spec, conversion in Formatter().parse(text):
-            parts.append(plain)
-            if field is None:
-                continue
-            if spec or conversion or _root(field) not in given:
-                known = ", ".join(sorted(given))
-                raise InvalidError("SQL: nothing is given for a field in braces", field=field, given=known)
-            for source in (_root(field), field):  # a column's table first
-                names.setdefault(source, f"given_{mark}_{len(names)}_")
-            parts.append(names[field])
+        pieces = list(Formatter().parse(text))
     except ValueError as error:
         raise InvalidError("SQL: braces do not pair", reason=str(error), remedy="write {{ for a brace") from error
+    for plain, field, spec, conversion in pieces:
+        parts.append(plain)
+        if field is None:
+            continue
+        if spec or conversion or _root(field) not in given:
+            known = ", ".join(sorted(given))
+            raise InvalidError("SQL: nothing is given for a field in braces", field=field, given=known)
+        for source in (_root(field), field):  # a column's table first
+            names.setdefault(source, f"given_{mark}_{len(names)}_")
+        parts.append(names[field])
     return Braces("".join(parts), {name: source for source, name in names.items()}, given)
 
 
@@ -125,6 +126,12 @@ def with_values(text: str, args: Any) -> str:
     if not by_name and used < len(values):
         raise InvalidError("SQL: more values than markers", values=len(values), markers=used)
     return splice(text, pieces)
+
+
+def marker_names(text: str) -> list[str]:
+    """The names of the statement's `:name` markers, in their order."""
+    tokens = tokenize(text)
+    return list(dict.fromkeys(tokens[at + 1].value for at in range(len(tokens)) if _is_marker(tokens, at)))
 
 
 def _is_marker(tokens: Sequence[Token], at: int) -> bool:

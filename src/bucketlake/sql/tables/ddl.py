@@ -63,6 +63,11 @@ class _CreateDatabase:
     if_not_exists: bool
     properties: dict[str, str]
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-1]
+
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.create_database(
             names.database(lake, self.parts), ignore_if_exists=self.if_not_exists, properties=self.properties
@@ -90,6 +95,11 @@ class _DropDatabase:
     parts: tuple[str, ...]
     if_exists: bool
     cascade: bool
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-1]
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.drop_database(

@@ -84,6 +84,11 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
 
 
+def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether the name says that it is of another catalog that the session has."""
+    return len(parts) > 2 and parts[0].lower() in lake.other_catalogs
+
+
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
     """Whether Spark itself has a table or view of this name."""
     return bool(lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts)))
