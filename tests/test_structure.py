@@ -59,6 +59,7 @@ ROOMS = (
         "sql.attached",
         "sql",
     ),
+    *("notebook", "cli"),
 )
 
 # Exceptions to the soft caps. These lists only shrink.
