@@ -196,7 +196,7 @@ def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
         assert spark.catalog.currentCatalog() == "spark_catalog"
         assert not spark.catalog.tableExists("db.t")
         assert spark.table("lake.db.t").count() == 1
-        spark.sql("CALL lake.sys.compact(table => 'db.t')")
+        spark.sql("CALL lake.sys.compact(table => 'lake.db.t')")
         spark.sql("USE lake.db")
         assert spark.table("t").count() == 1
     finally:

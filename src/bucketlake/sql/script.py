@@ -65,6 +65,7 @@ def located(error: Exception, script: str, piece: Piece) -> Exception:
     begins = script[first : piece.start + len(piece.text)].split("\n")[0]
     shown = begins if len(begins) <= _SHOWN else begins[:_SHOWN] + " …"
     note = f"statement {piece.number} of {piece.of}, line {line}: {shown}"
+    error.__dict__["note"] = note
     if isinstance(error, BucketlakeError):
         error.args = (f"{error.args[0]}\n\n{note}", *error.args[1:])
     else:  # Spark's: its message is not ours to change
