@@ -59,7 +59,7 @@ ROOMS = (
         "sql.attached",
         "sql",
     ),
-    *("notebook", "cli"),
+    *("notebook", "demo", "cli"),
 )
 
 # Exceptions to the soft caps. These lists only shrink.
