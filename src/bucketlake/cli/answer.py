@@ -21,9 +21,21 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Answer", "Column", "Facts", "Rows", "Streamed", "UsageError", "columns", "plain", "shown"]
+__all__ = [
+    "Answer",
+    "Column",
+    "Facts",
+    "Rows",
+    "Streamed",
+    "UsageError",
+    "columns",
+    "document",
+    "local_millis",
+    "plain",
+    "shown",
+]
 
-KINDS = ("text", "count", "number", "size", "time", "flag", "list", "map", "json")
+KINDS = ("text", "count", "id", "number", "size", "time", "flag", "list", "map", "json")
 
 
 class UsageError(BucketlakeError):
@@ -32,8 +44,8 @@ class UsageError(BucketlakeError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A value of an answer. `kind`: text, count (a whole number), number, size (bytes), time (as epoch milliseconds,
-    ISO 8601 in UTC for programs), flag, list (of texts), map (texts by texts), json (anything)."""
+    """A value of an answer. `kind`: text, count (a whole number), id (one too), number, size (bytes), time (as epoch
+    milliseconds, ISO 8601 in UTC for programs), flag, list (of texts), map (texts by texts), json (anything)."""
 
     name: str
     about: str
@@ -131,6 +143,11 @@ def shown(value: Any, kind: str) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(shown(inner, "json") for inner in value)
     return str(value)
+
+
+def local_millis(moment: datetime | None) -> int | None:
+    """Epoch milliseconds of a time by this machine's clock."""
+    return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def document(value: Any) -> str:

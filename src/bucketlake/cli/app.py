@@ -27,6 +27,14 @@ PROGRAM = "bucketlake"
 FAMILIES: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "look": ("databases", "tables", "describe", "schemas", "options", "partitions"),
+    "state": ("files", "snapshots", "tags", "branches", "consumers", "usage", "plan"),
+    "read": ("cat", "diff", "export"),
+    "load": ("import",),
+    "change": ("create", "drop", "rollback", "tag", "branch"),
+    "maintain": ("compact", "rescale", "cluster", "expire", "orphans"),
+    "check": ("fsck", "advise"),
+    "watch": ("watch",),
+    "setup": ("config", "completion"),
     "sql": ("sql",),
     "ui": ("ui",),
     "cdc": ("cdc",),
@@ -99,6 +107,8 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     completing = bool(os.environ.get("_BUCKETLAKE_COMPLETE"))
     try:
+        if completing:
+            import_module("typer.completion").completion_init()
         app = build(() if completing else arguments)
         found: Any = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -118,6 +128,9 @@ def run(arguments: Sequence[str]) -> int:
 def _misused(error: Any, as_json: bool) -> int:
     """Say what is wrong with the call."""
     text, context = error.format_message(), getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(text, file=sys.stderr)
+        return USAGE
     path = context.command_path if context is not None else PROGRAM
     if as_json:
         place = {"command": path}

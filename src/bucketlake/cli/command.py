@@ -22,7 +22,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
-from bucketlake.cli.answer import Answer, Column
+from bucketlake.cli.answer import Answer, Column, UsageError
 from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
 from bucketlake.errors import BucketlakeError
 from bucketlake.values import dataclass
@@ -57,9 +57,10 @@ class Arguments:
         self.console = Console(self._form())
 
     def _form(self) -> str:
-        if getattr(self, "json", False):
-            return "json"
-        return getattr(self, "format", None) or "table"
+        return "json" if getattr(self, "json", False) else "table"
+
+    def check(self) -> None:
+        """UsageError for what makes no sense together."""
 
     def kept(self) -> str:
         """What stays when the command is interrupted: told after Ctrl-C."""
@@ -76,6 +77,15 @@ class WithFormat(WithJson):
     """A command whose rows are had in several formats."""
 
     format: Form = None
+
+    def _form(self) -> str:
+        return "json" if self.json else self.format or "table"
+
+    def check(self) -> None:
+        """UsageError for a format that rows do not have."""
+        if self.format is not None and self.format not in FORMATS:
+            more = "; parquet: bucketlake export" if self.format == "parquet" else ""
+            raise UsageError("no such format", format=self.format, remedy=f"one of {', '.join(FORMATS)}{more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,7 @@ def perform(command: Command, given: Arguments) -> int:
     console = given.console
     try:
         with _warnings_told(console):
+            given.check()
             return console.show(command.run(given), command.answers)
     except BrokenPipeError:
         return _nobody_reads()

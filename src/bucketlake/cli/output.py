@@ -89,9 +89,11 @@ class Console:
             self.write(_csv([names, *([_flat(plain(*cell)) for cell in zip(row, kinds, strict=True)] for row in rows)]))
         elif rows:
             cells = [[shown(*cell) for cell in zip(row, kinds, strict=True)] for row in rows]
-            right = [kind in ("count", "number", "size") for kind in kinds]
-            heads = [name.replace("_", " ") for name in names]
-            self.write([*table(heads, cells, right, look_of(sys.stdout)), *map(clean, answer.notes)])
+            kept = [place for place, column in enumerate(zip(*cells, strict=True)) if any(column)] or [0]
+            right = [kinds[place] in ("count", "id", "number", "size") for place in kept]
+            heads = [names[place].replace("_", " ") for place in kept]
+            lines = table(heads, [[row[place] for place in kept] for row in cells], right, look_of(sys.stdout))
+            self.write([*lines, *map(clean, answer.notes)])
         elif answer.hint:
             self.note(answer.hint)
 

@@ -23,7 +23,7 @@ __all__ = ["csv_bytes", "jsonl_bytes", "of_values", "write"]
 pa_csv = lazy("pyarrow.csv")
 SCREEN = 1000  # rows of a table that are aligned with each other
 _RAW = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_TYPES = {"count": pa.int64, "size": pa.int64, "time": pa.int64, "flag": pa.bool_, "number": pa.float64}
+_TYPES = {"count": pa.int64, "id": pa.int64, "size": pa.int64, "time": pa.int64, "flag": pa.bool_, "number": pa.float64}
 
 
 def of_values(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> Streamed:
@@ -138,12 +138,12 @@ def jsonl_bytes(batch: pa.RecordBatch) -> bytes:
     return str(frame.write_ndjson()).encode("utf-8", "backslashreplace")
 
 
-def csv_bytes(batch: pa.RecordBatch, head: bool) -> bytes:
+def csv_bytes(batch: pa.RecordBatch, head: bool, delimiter: str = ",") -> bytes:
     """Rows as CSV: texts in quotation marks, null as nothing; lists and structures as JSON."""
     columns = [_flat(column) for column in batch.columns]
     made = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
     sink = pa.BufferOutputStream()
-    pa_csv.write_csv(made, sink, pa_csv.WriteOptions(include_header=head))
+    pa_csv.write_csv(made, sink, pa_csv.WriteOptions(include_header=head, delimiter=delimiter))
     return bytes(sink.getvalue())
 
 

@@ -111,7 +111,7 @@ def refuse_secrets(one: Named) -> None:
         raise InvalidError(
             "a secret is not written to the configuration",
             option=literal[0],
-            remedy=f"--secret {literal[0]}=env:NAME (from the environment), or {literal[0]}=keyring",
+            remedy="give the option by --secret, with env:NAME or keyring as its value",
         )
     if holds_password(one.warehouse) or any(holds_password(value) for value in one.options.values()):
         raise InvalidError("a URL with a password is not written to the configuration", remedy="use --secret")

@@ -13,7 +13,7 @@ from typing import IO
 
 from bucketlake.values import dataclass
 
-__all__ = ["Look", "aligned", "clean", "count", "is_terminal", "look_of", "size", "span", "table"]
+__all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of", "size", "span", "table"]
 
 GAP = "  "
 LEAST = 6  # columns that a shortened cell keeps
@@ -80,7 +80,7 @@ def wide(text: str) -> int:
     )
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
     """The text in at most so many columns, `…` for what is left out."""
     if wide(text) <= width:
         return text
@@ -121,7 +121,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bo
     widths = _widths(cells, look.width)
     lines = []
     for number, row in enumerate(cells):
-        parts = [_pad(_cut(cell, width), width, side) for cell, width, side in zip(row, widths, right, strict=True)]
+        parts = [_pad(cut(cell, width), width, side) for cell, width, side in zip(row, widths, right, strict=True)]
         line = GAP.join(parts).rstrip()
         lines.append(look.style(line, "1") if number == 0 else line)
     return lines

@@ -7,6 +7,8 @@ configuration. Tables: `db.table`, `table` of the database `default`, `db.table$
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +27,10 @@ else:
     catalogs = lazy("bucketlake.catalog")
     settings = lazy("bucketlake.cli.settings")
 
-__all__ = ["VARIABLE", "InWarehouse", "OfTable", "WithWarehouse", "open_warehouse", "table_names"]
+__all__ = [
+    *("VARIABLE", "InWarehouse", "OfTable", "Travel", "Where", "WithWarehouse"),
+    *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names"),
+]
 
 VARIABLE = "BUCKETLAKE_WAREHOUSE"
 
@@ -113,14 +118,90 @@ class OfTable(InWarehouse):
         typer.Argument(metavar="TABLE", help="db.table, or table of the database default.", autocompletion=_completed),
     ]
 
-    def opened(self, **options: Any) -> Table:
-        """The table that is meant, with dynamic options."""
-        return self.catalog.table(self.table, options or None)
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="A branch of the table, as TABLE$branch_NAME.")
+    ] = None
 
-    def plain_table(self, **options: Any) -> Table:
+    def opened(self, options: Mapping[str, Any] | None = None) -> Table:
+        """The table that is meant, or the system table, with dynamic options."""
+        return self.catalog.table(self.named(), options)
+
+    def named(self, system: str | None = None) -> str:
+        """The full name, with its branch, of the table, or of a system table over it."""
+        found = catalogs.parse_name(self.table)
+        if self.branch is not None and found.branch not in (None, self.branch):
+            raise UsageError("two branches", table=self.table, branch=self.branch, remedy="name one")
+        branch = self.branch or found.branch
+        behind = [f"branch_{branch}" if branch else None, system or found.system_table]
+        text = "$".join([found.table, *(part for part in behind if part)])
+        return f"`{found.database}`.`{text}`" if found.database != catalogs.DEFAULT_DATABASE else f"`{text}`"
+
+    def system(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a system table over the table."""
+        self.plain_table()  # refuses what is none
+        rows: list[dict[str, Any]] = self.catalog.table(self.named(name)).to_arrow().to_pylist()
+        return rows
+
+    def plain_table(self, options: Mapping[str, Any] | None = None) -> Table:
         """The table itself: InvalidError for a system table."""
         found = catalogs.parse_name(self.table)
-        if found.system_table is not None:
-            remedy = f"name the table: {found.database}.{found.table}"
-            raise InvalidError("a system table has rows and nothing else", table=found.text, remedy=remedy)
-        return self.opened(**options)
+        if found.system_table is not None or found.database == catalogs.SYSTEM_DATABASE:
+            raise InvalidError("this command is about tables, not system tables", table=found.text)
+        return self.opened(options)
+
+
+class Where(Arguments):
+    """A command that takes a condition."""
+
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITION", help="A SQL condition: \"id > 3 AND city = 'Oslo'\".")
+    ] = None
+
+
+class Travel(Arguments):
+    """A command that may read an older state."""
+
+    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="As of this snapshot.")] = None
+    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="As of this tag.")] = None
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="As of a time: 2026-01-31, 2026-01-31 10:00:00, with a zone too."),
+    ] = None
+
+    def travel(self) -> dict[str, str]:
+        """The options of a read that go back to what was said; UsageError for two of them."""
+        said = {
+            "scan.snapshot-id": None if self.snapshot is None else str(self.snapshot),
+            "scan.tag-name": self.tag,
+            "scan.timestamp-millis": None if self.as_of is None else str(millis_of(self.as_of)),
+        }
+        found = {key: value for key, value in said.items() if value is not None}
+        if len(found) > 1:
+            raise UsageError("one state only", remedy="give --snapshot, --tag or --as-of")
+        return found
+
+
+def millis_of(text: str) -> int:
+    """Epoch milliseconds of a time; without a zone it is this machine's. UsageError for what is none."""
+    try:
+        told = text.strip()
+        moment = datetime.fromisoformat(told[:-1] + "+00:00" if told[-1:] in "zZ" else told)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError("not a time", value=text, remedy="write 2026-01-31 10:00:00") from error
+
+
+def partition_text(partition: Mapping[str, str]) -> str:
+    """`dt=2026-01-01/hour=5`, as its folder is named."""
+    return "/".join(f"{name}={value}" for name, value in partition.items())
+
+
+def pairs_of(given: Sequence[str] | None, name: str) -> dict[str, str]:
+    """`KEY=VALUE` as they were said; UsageError for what has no `=`. `name`: of the option, for the error."""
+    found = {}
+    for one in given or ():
+        key, sign, value = one.partition("=")
+        if not sign or not key.strip():
+            raise UsageError("not KEY=VALUE", option=name, value=one.partition("=")[0])
+        found[key.strip()] = value.strip()
+    return found

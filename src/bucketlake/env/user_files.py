@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from bucketlake.errors import StorageError
 
-__all__ = ["read", "write_private"]
+__all__ = ["read", "replacing", "write_private"]
 
 
 def read(path: str) -> str | None:
@@ -43,3 +45,34 @@ def write_private(path: str, text: str) -> None:
             raise
     except OSError as error:
         raise StorageError("cannot write", path=path, reason=error.strerror) from error
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` when the block ends, and leaves no trace where it fails."""
+    path = os.path.realpath(path)  # a link stays one
+    try:
+        handle, made = tempfile.mkstemp(dir=os.path.dirname(path), prefix=f".{os.path.basename(path)[:40]}-")
+    except OSError as error:
+        raise StorageError("cannot write", path=path, reason=error.strerror) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(made, _mode(path))
+        os.replace(made, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def _mode(path: str) -> int:
+    """The permissions of a file that is replaced, or those that this process gives new ones."""
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
