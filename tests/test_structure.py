@@ -33,7 +33,9 @@ ROOMS = (
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    *("history", "health", "table", "catalogs", "catalog_tables", "catalog", "maintenance"),
+    "report",
+    *("history", "health", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
+    "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
@@ -49,6 +51,7 @@ ROOMS = (
         "spark.session",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
+    "cli",
 )
 
 # Exceptions to the soft caps. These lists only shrink.
