@@ -177,10 +177,8 @@ def _candidates(table: str | None, names: Sequence[str]) -> list[str]:
 
 
 def _said_types(given: Import) -> dict[str, pa.DataType]:
-    return {
-        name: model.arrow_type(model.parse_type_text(text, "flink"))
-        for name, text in pairs_of(given.type, "--type").items()
-    }
+    said = {name: model.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
+    return {name: model.arrow_type(kind) for name, kind in said.items()}
 
 
 def _listed(text: str | None) -> list[str]:
