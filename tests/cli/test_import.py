@@ -113,6 +113,16 @@ def test_an_interrupted_import(run: Run, folder: Path, monkeypatch: pytest.Monke
     assert not [path for path in Path("wh").rglob("*") if path.is_file()]
 
 
+def test_an_interrupt_after_the_commit(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bucketlake.table.Table.compacted", stopped)
+    result = run("import", "trips.csv", warehouse="wh")
+    assert (result.status, "default.trips is at snapshot 1" in result.err) == (130, True)
+    assert bucketlake.open("wh").table("trips").to_arrow().num_rows == 3
+
+
 def test_every_format(run: Run, folder: Path) -> None:
     rows = pa.table({"id": pa.array([1, 2], pa.int32()), "b": ["x", None], "u": pa.array([1, 2], pa.uint64())})
     pq.write_table(rows, "p.parquet")

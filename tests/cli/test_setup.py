@@ -8,9 +8,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.cli.conftest import Run
 
+import bucketlake
 from bucketlake.cli import settings, warehouse
 
 
@@ -81,7 +83,7 @@ def test_secrets_are_never_written_or_shown(run: Run, shared: str, monkeypatch: 
     assert ring.held == {}
 
 
-def test_completion(run: Run, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for shell in ("bash", "zsh", "fish"):
         script = run("completion", shell)
         assert (script.status, "_BUCKETLAKE_COMPLETE" in script.out) == (0, True)
@@ -101,6 +103,10 @@ def test_completion(run: Run, shared: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("BUCKETLAKE_WAREHOUSE", "/nowhere")
     assert completed("describe", "db.") == []
     assert completed("-w", shared, "describe", "db.d") == ["db.days"]
+    catalog = bucketlake.open(str(tmp_path / "odd"))
+    for name in ("plain-1", "a b", "x;y", "(z)", 'q"'):
+        catalog.create_table(f"`{name}`", pa.schema([("x", pa.int32())]))
+    assert completed("-w", str(tmp_path / "odd"), "describe", "") == ["plain-1"]
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     monkeypatch.delenv("_BUCKETLAKE_COMPLETE")
     assert run("completion").out.startswith("complete --command")

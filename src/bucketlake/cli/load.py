@@ -84,8 +84,13 @@ class Import(CsvDialect):
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
     def kept(self) -> str:
-        """A table that is new is there whole or not at all, rows that are added too."""
-        return "no rows were imported"
+        """A table that is new is there whole or not at all, rows that are added too; what follows a commit may be
+        interrupted as well."""
+        name, number = self.__dict__.get("_was", ("", 0))
+        newest = self.catalog.table(name).store.latest_snapshot_id() if name and _there(self.catalog, name) else None
+        if (newest or 0) == number:
+            return "no rows were imported"
+        return f"{name} is at snapshot {newest}, and was at {number}: the rows are in it, unless others committed"
 
 
 def import_(given: Import) -> Facts:
@@ -253,6 +258,7 @@ def _stored(
     meter.expect(bytes=sum(one.size for one in looked.sources))
     for one in looked.sources:
         one.passed[0] = 0
+    given.__dict__["_was"] = (table.name, 0 if how == "create" else table.store.latest_snapshot_id() or 0)
     snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
     values |= {
         "rows": meter.now.rows,
