@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # has no room of its own in it.
 ROOMS = (
     *("lazy", "values"),
-    *("redaction", "errors", "file_names", "types", "options", "schema", "env"),
+    *("redaction", "errors", "file_names", "types", "options", "schema", "env", "events"),
     *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
     "predicate",
     *("format.index", "format.file_index", "format.data"),
@@ -34,7 +34,7 @@ ROOMS = (
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
     "report",
-    *("history", "health", "table", "catalog_tables", "catalog", "creation", "maintenance"),
+    *("history", "health", "frames", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
     "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
@@ -49,6 +49,7 @@ ROOMS = (
         "spark.daemon",
         "spark.table",
         "spark.session",
+        "cdc",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
     "cli",
@@ -149,7 +150,7 @@ def test_imports_stand_on_top(path: Path) -> None:
 
 @of_every_module
 def test_only_spark_and_what_follows_knows_pyspark(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "sql"):
+    if path.relative_to(PACKAGE).parts[0].removesuffix(".py") in ("__init__", "spark", "cdc", "sql"):
         return
     assert not re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE), _name(path)
 
