@@ -120,7 +120,7 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     assert line.get_attribute("aria-valuenow") == str(newest)
     assert "before sale" in page.locator("[data-panel=timeline]").inner_text()
     assert "mail service" in page.locator("[data-panel=timeline]").inner_text()
-    window.picture("page")
+    window.picture("history")
     line.focus()
     for key, number in (("ArrowLeft", newest - 1), ("Home", 1), ("ArrowRight", 2), ("End", newest)):
         page.keyboard.press(key)
@@ -134,6 +134,16 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     assert line.get_attribute("aria-valuenow") == "1"
     page.get_by_role("button", name="Back to the newest").first.click()
     page.wait_for_function("() => !document.querySelector('.travel').textContent")
+
+
+def test_a_branch_is_a_place_of_its_own(window: Window) -> None:
+    page = window.room("shop/orders", "history")
+    page.get_by_role("link", name="what if").click()
+    page.wait_for_selector("h1 .branch >> text=what if")
+    window.settle()
+    assert page.locator("[data-panel=timeline] .details").inner_text().startswith("Snapshot")
+    page.get_by_role("link", name="To the main branch").click()
+    page.wait_for_function("() => !document.querySelector('h1 .branch')")
 
 
 def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) -> None:
@@ -159,11 +169,12 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
         page.locator("[data-panel=heat] select").select_option(measure)
         assert measure.capitalize() in page.locator("[data-panel=heat] .legend").inner_text()
     page.locator("[data-panel=heat] select").select_option("bytes")
-    page.evaluate("document.activeElement.blur(); scrollTo(0, 250)")
-    window.picture("layout")
+    page.set_viewport_size({"width": 1280, "height": 1060})
+    page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
+    window.picture("page")
     page.emulate_media(color_scheme="dark")
-    page.locator("[data-panel=levels]").scroll_into_view_if_needed()
-    page.evaluate("scrollTo(0, 620)")
+    page.set_viewport_size({"width": 1280, "height": 760})
+    page.evaluate("() => scrollTo(0, document.querySelector('[data-panel=levels]').offsetTop - 70)")
     window.picture("dark")
 
 
@@ -213,9 +224,9 @@ def test_advice_has_a_command_to_copy(window: Window) -> None:
     page = window.room("shop/orders", "care")
     window.context.grant_permissions(["clipboard-read", "clipboard-write"])
     item = page.locator("[data-panel=advice] li").first
-    item.get_by_role("button", name="Copy").click()
+    item.get_by_role("button", name="Copy").first.click()
     page.wait_for_selector("text=Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").inner_text()
+    assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").first.inner_text()
     window.picture("care")
 
 
