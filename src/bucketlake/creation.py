@@ -4,7 +4,7 @@
 
 The files are written first, then the schema is published, which one process alone can, and the rows are committed last.
 What fails before leaves no table; what fails between is taken back, unless anybody has used the table meanwhile or the
-commit may have landed.
+commit may have landed. Where the catalog's server places tables, the table is there before its rows.
 
 Spec: docs/spec/catalog.md#create-table-as-select
 """
@@ -21,6 +21,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitUnknownError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.frames.table_scan import THREADS
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit
@@ -28,7 +29,7 @@ from bucketlake.ops.rows.given import record_batches
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
-from bucketlake.table import THREADS, Table
+from bucketlake.table import Table
 
 __all__ = ["create_with_rows"]
 
@@ -39,6 +40,8 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
     Bounded memory. Errors: AlreadyExistsError where another process made the table first, and those of
     `Table.write_arrow`; after CommitUnknownError the table stays, and may hold the rows.
     """
+    if not catalog.metastore.has_folder:
+        return _filled_afterwards(catalog, draft, batches)
     table = draft.for_writing()
     user = new_commit_user(table.store)
     try:
@@ -48,7 +51,7 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
         raise
     if not catalog.publish_table(draft):
         Commit(table.store, user).abort(messages)
-        raise AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
+        raise _taken(draft)
     try:
         snapshot = table.commit(messages, user)
     except BaseException as error:
@@ -56,6 +59,25 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
             _taken_back(catalog, draft)
         raise
     return table.compacted(snapshot, messages)
+
+
+def _taken(draft: Table) -> AlreadyExistsError:
+    return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
+
+
+def _filled_afterwards(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]) -> Snapshot | None:
+    """The same where the catalog's server says where the table lies once it has made it: others see it empty until the
+    rows are committed."""
+    if not catalog.publish_table(draft):
+        raise _taken(draft)
+    table = catalog.table(draft.name)
+    try:
+        return table.write_arrow(batches)
+    except BaseException as error:
+        if not isinstance(error, CommitUnknownError):
+            with suppress(BucketlakeError):
+                catalog.withdraw_table(table)
+        raise
 
 
 def _written(table: Table, batches: Iterable[pa.RecordBatch], user: str) -> list[CommitMessage]:

@@ -214,7 +214,7 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
         draft = catalog.draft_table(name, looked.schema, partition, key, options, given.comment)
         return _stored(given, draft, looked, "create", meter, (values, f"{reason}, {why}"))
     except BaseException:
-        if new_database:
+        if new_database and catalog.metastore.has_folder:
             catalog.env.storage.delete_empty(catalog.database_path(made))
         raise
 

@@ -176,7 +176,7 @@ def _typed(
         column = batch.column(place)
         try:
             made.append(column if column.type == item.type else cast(column, item.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             reason = str(error).split("\n")[0][:200]
             raise InvalidError(
                 "a value that its column cannot hold",
