@@ -4,7 +4,7 @@
 
 The files are written first, then the schema is published, which one process alone can, and the rows are committed last.
 What fails before leaves no table; what fails between is taken back, unless anybody has used the table meanwhile or the
-commit may have landed. Where the catalog's server places tables, the table is there before its rows.
+commit may have landed.
 
 Spec: docs/spec/catalog.md#create-table-as-select
 """
@@ -41,7 +41,7 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
     `Table.write_arrow`; after CommitUnknownError the table stays, and may hold the rows.
     """
     if not catalog.metastore.has_folder:
-        return _filled_afterwards(catalog, draft, batches)
+        return _by_server(catalog, draft, batches)
     table = draft.for_writing()
     user = new_commit_user(table.store)
     try:
@@ -51,7 +51,7 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
         raise
     if not catalog.publish_table(draft):
         Commit(table.store, user).abort(messages)
-        raise _taken(draft)
+        raise AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
     try:
         snapshot = table.commit(messages, user)
     except BaseException as error:
@@ -61,18 +61,14 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
     return table.compacted(snapshot, messages)
 
 
-def _taken(draft: Table) -> AlreadyExistsError:
-    return AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
-
-
-def _filled_afterwards(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]) -> Snapshot | None:
-    """The same where the catalog's server says where the table lies once it has made it: others see it empty until the
-    rows are committed."""
+def _by_server(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]) -> Snapshot | None:
+    """As `create_with_rows`, where the catalog's server says where the table lies once it has made it: others see it
+    empty until the rows are committed."""
     if not catalog.publish_table(draft):
-        raise _taken(draft)
+        raise AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
     table = catalog.table(draft.name)
     try:
-        return table.write_arrow(batches)
+        return table.write_arrow(pa.RecordBatchReader.from_batches(table.arrow_schema, batches))
     except BaseException as error:
         if not isinstance(error, CommitUnknownError):
             with suppress(BucketlakeError):

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.report.tables import HOSTILE
-from tests.ui.browser import ARGUMENTS, Window, chromium, served
+from tests.ui.browser import ARGUMENTS, VISIT, Window, chromium, served
 
 import bucketlake
 from bucketlake.report import frames
@@ -289,6 +289,31 @@ def test_what_is_missing_or_damaged_is_said_and_can_be_tried_again(browser: Any,
         assert page.get_by_role("button", name="Compact…").count() == 0
         assert all(re.search(r"status of (404|500)", text) for text in window.wrong), window.wrong
         window.close()
+
+
+def test_a_figure_that_takes_long_says_that_it_is_loading_and_a_lost_server_that_it_is_lost(window: Window) -> None:
+    page = window.page
+    held: list[Any] = []
+    page.route("**/api/heat?*", lambda route: held.append(route))
+    page.route("**/api/sizes?*", lambda route: route.abort())
+    page.goto(f"{window.running.origin}/#/table/shop/orders/layout")
+    page.wait_for_selector("[data-panel=heat][data-state=loading][aria-busy=true] [role=status]")
+    page.evaluate(VISIT)
+    page.wait_for_selector("[data-panel=sizes][data-state=failed] >> text=cannot be reached")
+    page.unroute("**/api/sizes?*")
+    page.locator("[data-panel=sizes]").get_by_role("button", name="Try again").click()
+    page.wait_for_selector("[data-panel=sizes][data-state=drawn]")
+    page.unroute("**/api/heat?*")
+    held[0].continue_()
+    page.wait_for_selector("[data-panel=heat][data-state=drawn]")
+    window.wrong[:] = [text for text in window.wrong if "ERR_FAILED" not in text]
+
+
+def test_the_content_is_one_key_away(window: Window) -> None:
+    page = window.page
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
 
 
 def test_the_theme_is_chosen_and_kept(window: Window) -> None:
