@@ -303,9 +303,9 @@ def test_a_figure_that_takes_long_says_that_it_is_loading_and_a_lost_server_that
     page.unroute("**/api/sizes?*")
     page.locator("[data-panel=sizes]").get_by_role("button", name="Try again").click()
     page.wait_for_selector("[data-panel=sizes][data-state=drawn]")
-    page.unroute("**/api/heat?*")
     held[0].continue_()
     page.wait_for_selector("[data-panel=heat][data-state=drawn]")
+    page.unroute("**/api/heat?*")
     window.wrong[:] = [text for text in window.wrong if "ERR_FAILED" not in text]
 
 
