@@ -232,8 +232,9 @@ def _member(text: Column, reading: Reading, target: DataType) -> Column:
 
 def _members(text: Column, reading: Reading, target: DataType) -> Column:
     bits = F.when(text.rlike("^[0-9]{1,18}$") & ~text.isin(*reading.members), text.try_cast("bigint"))
-    known = F.array(*[F.lit(item) for item in reading.members]) if reading.members else F.array().cast("array<string>")
-    chosen = F.filter(known, lambda _, i: F.shiftright(bits, i).bitwiseAND(F.lit(1)) == 1)
+    members = list(enumerate(reading.members))
+    each = [F.when(bits.bitwiseAND(F.lit(1 << place)) != 0, F.lit(item)) for place, item in members]
+    chosen = F.array_compact(F.array(*each)) if each else F.array().cast("array<string>")
     plain = F.regexp_replace(text, r"^\[|\]$", "")
     listed = F.when(plain == "", F.array().cast("array<string>")).otherwise(F.split(plain, ","))
     found = F.when(bits.isNotNull(), chosen).otherwise(listed)
