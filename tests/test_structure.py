@@ -22,7 +22,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # has no room of its own in it.
 ROOMS = (
     *("lazy", "values"),
-    *("redaction", "errors", "file_names", "types", "options", "schema", "env"),
+    *("redaction", "errors", "file_names", "types", "options", "schema", "env", "events"),
     *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
     "predicate",
     *("format.index", "format.file_index", "format.data"),
@@ -33,7 +33,9 @@ ROOMS = (
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    *("history", "health", "table", "catalog_tables", "catalog", "maintenance"),
+    "report",
+    *("history", "health", "frames", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
+    "ui",
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",
@@ -50,6 +52,7 @@ ROOMS = (
         "cdc",
     ),
     *("sql.text", "sql.query", "sql.rows", "sql.tables", "sql.procedures", "sql.statements", "sql"),
+    "cli",
 )
 
 # Exceptions to the soft caps. These lists only shrink.

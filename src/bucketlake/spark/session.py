@@ -17,6 +17,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
+from bucketlake.options.catalog import without_secrets
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import options_of
 from bucketlake.spark.cluster import memory_bytes, use_this_python
@@ -153,7 +154,7 @@ def connect(
     """
     catalog = open_catalog(warehouse, options)
     session = spark or SparkSession.getActiveSession() or new_session()
-    register(session, catalog.warehouse, options)
+    register(session, catalog.warehouse, without_secrets(options or {}) if catalog.kept_by else options)
     return Lake(session, catalog, front)
 
 
