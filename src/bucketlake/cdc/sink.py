@@ -22,12 +22,13 @@ from pyspark.sql import functions as F
 
 from bucketlake.catalog import Catalog
 from bucketlake.cdc import formats, letters
+from bucketlake.cdc.avro import Registry
 from bucketlake.cdc.ddl import renames_in
 from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules, TablePlan, plan_table
 from bucketlake.cdc.rows import KIND, ORDER, REASON, converted, in_order, rows
 from bucketlake.cdc.shapes import Shape, columns_of
-from bucketlake.cdc.source import Registry, numbered
+from bucketlake.cdc.source import decoded, numbered
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -39,6 +40,7 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.stream.batches import BatchName
+from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.types import spark_schema
@@ -143,7 +145,7 @@ class CdcSink:
             self._bound(number)
             self._query = batch.query
         with ExitStack() as kept:
-            events = _kept(kept, formats.events(numbered(frame, self.job.files), self.job.format))
+            events = _kept(kept, self._events(frame))
             found = self._discovered(events)
             plans = [self._plan(target, wanted) for target, wanted in sorted(found.targets.items())]
             made = [self._published(plan, found.targets[plan.target]) for plan in plans]
@@ -153,6 +155,12 @@ class CdcSink:
             self.job.told(SyncDone(batch.query, number, found.events, aside, tuple(done), spent))
 
     # ---- what the batch holds
+
+    def _events(self, frame: DataFrame) -> DataFrame:
+        if self.job.registry is None:
+            return formats.events(numbered(frame, self.job.files), self.job.format)
+        ensure_package(frame.sparkSession)
+        return formats.events(numbered(decoded(frame, self.job.registry), False), "debezium-json")
 
     def _discovered(self, events: DataFrame) -> _Found:
         """What the batch holds, by target. Everything that can be refused without its rows is."""
