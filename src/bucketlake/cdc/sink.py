@@ -50,13 +50,14 @@ from bucketlake.values import dataclass
 MOST_SHAPES = 20_000
 BINDING = "bucketlake-cdc.json"
 _ATTEMPTS = 20
+_KINDS = {formats.INSERT: "insert", formats.UPDATE: "update", formats.DELETE: "delete"}
 _DIVIDED = 4  # tables that are written at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class TableDone:
-    """What a batch made of one table. `rows`: written, by row kind; `snapshot`: None without rows; `changes`: of its
-    schema, None where the table was made; `truncated`: whether its rows before were removed."""
+    """What a batch made of one table. `rows`: changed, by "insert", "update" and "delete"; `snapshot`: None without
+    rows; `changes`: of its schema, None where the table was made; `truncated`: its rows before were removed."""
 
     table: str
     rows: Mapping[str, int]
@@ -286,11 +287,13 @@ class CdcSink:
                 continue
             step = _kept(kept, converted(taken, plan, self.job.rules))
             frame = _kept(kept, in_order(rows(step, plan.schema), plan.schema))
-            counts = {row[0]: int(row[1]) for row in frame.groupBy(KIND).count().collect()}
-            wrong = step.where(F.col(REASON).isNotNull())
-            amount = wrong.count()
+            good = F.col(REASON).isNull()
+            counted = step.groupBy("kind", good.alias("good")).count().collect()
+            counts = {_KINDS[row["kind"]]: int(row["count"]) for row in counted if row["good"]}
+            amount = sum(int(row["count"]) for row in counted if not row["good"])
             if amount:
                 aside += amount
+                wrong = step.where(~good)
                 faulty.append(wrong.withColumn("reason", F.col(REASON)).withColumn("target", F.lit(plan.target)))
             ready.append((plan, frame.drop(ORDER), counts))
         self._put_aside(events, faulty, batch)

@@ -6,6 +6,8 @@ Spec: docs/cdc.md#sources
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -78,7 +80,13 @@ def files(path: str, format: str, **options: str) -> Source:
     `options`: of Spark's file stream, as it names them (`maxFilesPerTrigger="10"`, `pathGlobFilter="*.json"`)."""
     if format == AVRO:
         raise InvalidError("debezium-avro comes from Kafka, not as lines of text", format=format)
-    return _checked(Source("files", format, f"files {path}", {**options, "path": path}))
+    where = absolute(path)
+    return _checked(Source("files", format, f"files {where}", {**options, "path": where}))
+
+
+def absolute(path: str) -> str:
+    """A path of this machine from its root: Spark's own working folder may be another. URIs as they are."""
+    return path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", path) else os.path.abspath(path)
 
 
 def stream(frame: DataFrame, format: str, name: str = "stream", registry: Registry | None = None) -> Source:

@@ -172,10 +172,12 @@ def _object(done: SyncDone) -> Mapping[str, Any]:
 
 
 def _line(done: SyncDone) -> str:
-    parts = [f"{item.table} {' '.join(f'{kind}{rows:,}' for kind, rows in item.rows.items())}" for item in done.tables]
+    parts = [
+        f"{item.table} {', '.join(f'{rows:,} {kind}s' for kind, rows in item.rows.items())}" for item in done.tables
+    ]
     bad = f"; {count(done.dead_letters, 'dead letter')}" if done.dead_letters else ""
     return clean(
-        f"batch {done.batch}: {count(done.events, 'event')}; {', '.join(parts) or 'no rows'}{bad}; {done.millis:,} ms"
+        f"batch {done.batch}: {count(done.events, 'event')}; {'; '.join(parts) or 'no rows'}{bad}; {done.millis:,} ms"
     )
 
 
@@ -188,7 +190,7 @@ def register(app: typer.Typer) -> None:
         batch="id: its number",
         events="count: what it held",
         dead_letters="count: events that were put aside",
-        tables="json: each table with its rows by kind and its snapshot",
+        tables="json: each table with its changes and its snapshot",
         millis="count: how long it took",
     )
     add(group, table, answers=("rows", batches))
