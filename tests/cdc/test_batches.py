@@ -58,6 +58,7 @@ def test_many_tables_and_a_crash_between_two_commits(
         feed.sink()(feed.frame([_a(3, 3)]), 0)
 
 
+@pytest.mark.soak
 def test_a_schema_that_does_not_fit_stops_the_batch_before_anything(classic: Lake, tmp_path: Path) -> None:
     feed = Feed(classic, "debezium-json", "db", tmp_path)
     feed.give([_a(1, 1), _b(1, "one")])
@@ -100,6 +101,7 @@ def test_a_table_that_is_there_says_what_untyped_events_are(classic: Lake, tmp_p
         Feed(classic, "debezium-json", "db.t", tmp_path, primary_keys="v")
 
 
+@pytest.mark.soak
 def test_truncations_and_renames(classic: Lake, tmp_path: Path) -> None:
     feed = Feed(classic, "debezium-json", "db", tmp_path)
     feed.give([_a(1, 1), _a(2, 2), _b(1, "one")])

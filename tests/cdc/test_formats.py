@@ -46,7 +46,7 @@ def test_canal(classic: Lake, tmp_path: Path) -> None:
     ]
 
 
-def test_maxwell_ogg_and_dms_without_types(classic: Lake, tmp_path: Path) -> None:
+def test_maxwell_without_types(classic: Lake, tmp_path: Path) -> None:
     maxwell = Feed(classic, "maxwell-json", "db.m", tmp_path)
     about = {"database": "shop", "table": "m", "ts": 1, "primary_key_columns": ["id"]}
     maxwell.give(
@@ -58,6 +58,10 @@ def test_maxwell_ogg_and_dms_without_types(classic: Lake, tmp_path: Path) -> Non
         ]
     )
     assert maxwell.rows("db.m") == [("2", "true", '{"k":[1.5,"x"]}'), ("3", "9", "x")]
+
+
+@pytest.mark.soak
+def test_ogg_and_dms(classic: Lake, tmp_path: Path) -> None:
     ogg = Feed(classic, "ogg-json", "db.o", tmp_path, metadata_columns="database_name,op_ts,offset")
     told = {"table": "S.O", "primary_keys": ["id"], "op_ts": "2020-05-13 17:32:10.904000"}
     old, new = {"id": 1, "v": "a"}, {"id": 1, "v": "b"}
@@ -191,6 +195,7 @@ def test_plain_json_and_computed_columns(classic: Lake, tmp_path: Path) -> None:
     assert classic.table("db.j").partitions() == [{"day": "20240522"}]
 
 
+@pytest.mark.soak
 def test_a_row_that_moves_leaves_where_it_was(classic: Lake, tmp_path: Path) -> None:
     how = {
         "primary_keys": ["id", "day"],
@@ -222,6 +227,7 @@ def test_events_of_a_key_apply_in_order(classic: Lake, tmp_path: Path) -> None:
     assert feed.rows("(SELECT DISTINCT v FROM db.o)") == [("39",)]
 
 
+@pytest.mark.soak
 def test_a_bad_event_stops_the_query_where_that_is_asked(classic: Lake, tmp_path: Path) -> None:
     feed = Feed(classic, "json", "db.s", tmp_path, on_error="stop")
     with pytest.raises(InvalidError, match=r"not a JSON object.*offset=1"):

@@ -108,7 +108,7 @@ _OPTIONS = st.sampled_from([{"bucket": "2"}, {"bucket": "-1"}, {"bucket": "1", "
 
 
 @pytest.mark.spark
-@settings(max_examples=examples(3, soak=60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(1, soak=60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(_STEPS, min_size=8, max_size=40),
     cuts=st.lists(st.integers(1, 12), min_size=1, max_size=3),

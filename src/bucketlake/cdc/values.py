@@ -32,10 +32,11 @@ _CLOCK = r"^\s*([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?\s*$"
 def exact_numbers(text: Column) -> Column:
     """JSON text whose numbers with a fraction stand in quotes behind `MARK`: Spark's parser would round them to double
     precision. All numbers, where decimals come as texts too: which is which must be seen."""
-    head = r'((?:[^"0-9-]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
+    # \G: matches follow each other from the start, so that none begins inside a string.
+    head = r'\G((?:[^"0-9-]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
     number = r"(-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
     fraction = r"(-?[0-9]++(?:(?:\.[0-9]++)(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++))"
-    whole = r"((?:[^\"0-9-]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|-?[0-9]++(?![.eE0-9]))*+)"
+    whole = r"\G((?:[^\"0-9-]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|-?[0-9]++(?![.eE0-9]))*+)"
     marked = f'$1"{MARK}$2"'
     decimals = F.regexp_replace(text, head + number, marked)
     fractions = F.regexp_replace(text, whole + fraction, marked)
