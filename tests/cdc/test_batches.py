@@ -33,7 +33,12 @@ def test_many_tables_and_a_crash_between_two_commits(
     feed.give([_a(1, 1), _b(1, "one"), debezium("c", None, {"id": 1}, "x1", [["id", "int32"]])])
     assert classic.catalog.list_tables("db") == ["ods_a", "ods_b"]
     wide = [["id", "int32"], ["v", "int64"], ["w", "double"]]
-    events = [_a(2, 1 << 40, wide, w=0.5), _b(2, "two"), "broken", _b(1, "1")]
+    odd = [
+        debezium("c", None, {"id": 1}, "../b"),
+        {"op": "c", "after": {"id": 1}, "source": {"db": "shop"}},
+        {"schema": {"fields": 5}, "payload": debezium("c", None, {"id": 1}, "a")},
+    ]
+    events = [_a(2, 1 << 40, wide, w=0.5), _b(2, "two"), "broken", *odd, _b(1, "1")]
     frame = feed.frame(events)
     write, calls = sinks.write_batch, []
 
@@ -52,7 +57,9 @@ def test_many_tables_and_a_crash_between_two_commits(
     feed.sink()(frame, 1)
     assert feed.rows("db.ods_a") == [(1, 1, None), (2, 1 << 40, 0.5)]
     assert feed.rows("db.ods_b") == [(1, "1"), (2, "two")]
-    assert len(feed.rows("db.cdc_dead_letters")) == 1
+    reasons = [row[0] for row in feed.rows("(SELECT reason FROM db.cdc_dead_letters)")]
+    assert reasons == [*["it does not say which table it is of, or one that the lake cannot have"] * 2, *reasons[2:]]
+    assert reasons[2:] == ["its schema cannot be read", "not a JSON object"]
     assert [len(classic.table(name).snapshots()) for name in ("db.ods_a", "db.ods_b")] == [2, 2]
     with pytest.raises(InvalidError, match="checkpoint is older"):
         feed.sink()(feed.frame([_a(3, 3)]), 0)

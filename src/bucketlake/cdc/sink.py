@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -20,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bucketlake.catalog import Catalog
+from bucketlake.catalog import Catalog, parse_name
 from bucketlake.cdc import formats, letters
 from bucketlake.cdc.avro import Registry
 from bucketlake.cdc.ddl import renames_in
@@ -113,9 +114,11 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a batch holds. `bad`: how many events are none; `events`: how many there are."""
+    """What a batch holds. `odd`: shapes of events that cannot be rows, with what is wrong; `bad`: how many events are
+    none, or odd; `events`: how many there are."""
 
     targets: Mapping[str, _Wanted]
+    odd: Mapping[int, str]
     bad: int
     events: int
 
@@ -184,27 +187,19 @@ class CdcSink:
             )
         bad = sum(int(row["n"]) for row in grouped if row["what"] == formats.BAD)
         found: dict[str, _Wanted] = {}
+        odd: dict[int, str] = {}
         for row in sorted((row for row in grouped if row["what"] != formats.BAD), key=lambda row: tuple(row["first"])):
+            fault = None
             target = self._target(row["db"], row["tbl"])
-            if target is None:
-                continue
-            wanted = found.setdefault(target, _Wanted())
-            wanted.parts.update(row["parts"])
-            if row["what"] == formats.ROW:
-                keys = tuple(json.loads(row["keys"] or "[]"))
-                columns = columns_of(row["names"], row["types"], self.job.rules.modes)
-                if any(shape.number == row["shape"] for shape in wanted.shapes):
-                    raise InvalidError(
-                        "two shapes of events have one number", table=target, remedy="take smaller batches"
-                    )
-                wanted.shapes.append(Shape(int(row["shape"]), row["db"], row["tbl"], columns, keys))
-            elif row["what"] == formats.TRUNCATE:
-                wanted.truncated = max(wanted.truncated or row["last"], row["last"], key=tuple)
-                wanted.cut.update(row["parts"])
-            elif row["sql"]:
-                wanted.statements.append((row["first"], row["sql"]))
+            if target == "":
+                fault = "it does not say which table it is of, or one that the lake cannot have"
+            elif target is not None:
+                fault = _noticed(found.setdefault(target, _Wanted()), row, self.job.rules.modes)
+            if fault is not None:
+                odd[int(row["shape"])] = fault
+                bad += int(row["n"])
         targets = {target: wanted for target, wanted in found.items() if self._matters(target, wanted)}
-        return _Found(targets, bad, sum(int(row["n"]) for row in grouped))
+        return _Found(targets, odd, bad, sum(int(row["n"]) for row in grouped))
 
     def _matters(self, target: str, wanted: _Wanted) -> bool:
         if wanted.truncated is not None and self.job.truncates and len(wanted.parts | wanted.cut) > 1:
@@ -222,7 +217,7 @@ class CdcSink:
         )
 
     def _target(self, database: str | None, table: str | None) -> str | None:
-        """The table in the lake for a source table; None where it is left out."""
+        """The table in the lake for a source table; None where it is left out, "" where there can be none."""
         names = self.job.names
         if names is None:
             chosen = self.job.source_names
@@ -230,10 +225,14 @@ class CdcSink:
         if not names.takes(database, table):
             return None
         if not database or not table:
-            raise InvalidError(
-                "an event does not say which table it is of", database=database, table=table, remedy="sync_table"
-            )
-        return f"{self.job.target}.{names.target(database, table)}"
+            return ""
+        name = names.target(database, table)
+        text = f"{self.job.target}.{name}" if re.fullmatch(r"\w+", name) else f"{self.job.target}.`{name}`"
+        try:
+            found = parse_name(text)
+        except InvalidError:
+            return ""
+        return text if found.system is None and found.table == name else ""
 
     # ---- schemas
 
@@ -275,8 +274,13 @@ class CdcSink:
         ready: list[tuple[TablePlan, DataFrame, dict[str, int]]] = []
         aside, faulty = found.bad, []
         if found.bad:
-            named = F.concat_ws(".", "db", "tbl")
-            faulty.append(events.where(F.col("what") == formats.BAD).withColumn("target", named))
+            named, what = F.concat_ws(".", "db", "tbl"), F.col("reason")
+            for number, reason in found.odd.items():
+                what = F.when(F.col("shape") == number, F.lit(reason)).otherwise(what)
+            is_bad = F.col("what") == formats.BAD
+            if found.odd:
+                is_bad = is_bad | F.col("shape").isin(*found.odd)
+            faulty.append(events.where(is_bad).withColumn("target", named).withColumn("reason", what))
         for plan in plans:
             taken, truncated = events, found.targets[plan.target].truncated
             if truncated is not None:
@@ -364,6 +368,29 @@ class CdcSink:
     def _bound(self, number: int) -> None:
         with suppress(UnsupportedError):
             bind(self.checkpoint, self.job.binding, number > 0)
+
+
+def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
+    """Take in events of one shape; what is wrong with them, None where nothing is. Errors: UnsupportedError for types
+    that no column can have."""
+    wanted.parts.update(row["parts"])
+    if row["what"] == formats.ROW:
+        try:
+            keys = tuple(str(key) for key in json.loads(row["keys"] or "[]"))
+            columns = columns_of(row["names"], row["types"], modes)
+        except (InvalidError, ValueError, TypeError, KeyError, AttributeError):
+            return "its schema cannot be read"
+        if not columns:
+            return "it has no column"
+        if any(shape.number == row["shape"] for shape in wanted.shapes):
+            raise InvalidError("two shapes of events have one number", remedy="take smaller batches")
+        wanted.shapes.append(Shape(int(row["shape"]), row["db"], row["tbl"], columns, keys))
+    elif row["what"] == formats.TRUNCATE:
+        wanted.truncated = max(wanted.truncated or row["last"], row["last"], key=tuple)
+        wanted.cut.update(row["parts"])
+    elif row["sql"]:
+        wanted.statements.append((row["first"], row["sql"]))
+    return None
 
 
 def noted(checkpoint: str, name: str) -> bytes:
