@@ -42,10 +42,11 @@ def test_canal(classic: Lake, tmp_path: Path) -> None:
     assert (done.dead_letters, done.tables[0].rows) == (3, {"insert": 3, "update": 2, "delete": 1})
     reasons = feed.rows("(SELECT `offset`, reason FROM db.t_dead_letters)")
     assert [(offset, reason.partition(":")[0]) for offset, reason in reasons] == [
-        *((3, "column v"), (6, "unknown operation 'FLY'"), (7, "no value for column id")),
+        *((3, "column w"), (6, "unknown operation 'FLY'"), (7, "no value for column id")),
     ]
 
 
+@pytest.mark.soak
 def test_maxwell_without_types(classic: Lake, tmp_path: Path) -> None:
     maxwell = Feed(classic, "maxwell-json", "db.m", tmp_path)
     about = {"database": "shop", "table": "m", "ts": 1, "primary_key_columns": ["id"]}
@@ -178,6 +179,7 @@ def test_debezium_without_schema(classic: Lake, tmp_path: Path) -> None:
     assert done.dead_letters == 6
 
 
+@pytest.mark.soak
 def test_plain_json_and_computed_columns(classic: Lake, tmp_path: Path) -> None:
     computed = [
         "day=date_format(at, yyyyMMdd)", "y=year(at)", "m=minute(s, 3)", "h=hour(n)", "sub=substring(v, 1, 3)",
