@@ -70,7 +70,7 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.peer
 def test_a_postgres_through_a_kafka() -> None:
     command = [sys.executable, str(ROOT / "examples" / "cdc.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     missing = [line for line in done.stderr.splitlines() if line.startswith("PEER MISSING")]
     if missing:
         pytest.skip(missing[0])
