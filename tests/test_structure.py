@@ -29,11 +29,11 @@ ROOMS = (
     "paths",
     *("lsm.words", "lsm.keys", "lsm.aggregates", "lsm.engines", "lsm.merge", "lsm.levels", "lsm.compaction"),
     *("lsm.changelog", "lsm.difference", "lsm.live_rows", "lsm.key_run"),
-    *("ops.progress", "ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.key_index", "ops.write"),
+    *("ops.progress", "ops.table", "ops.rows", "ops.buckets", "ops.scan", "ops.lookup", "ops.key_index", "ops.write"),
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    *("history", "health", "table", "catalog_tables", "catalog", "maintenance"),
+    *("history", "health", "streams", "table", "catalog_tables", "catalog", "maintenance"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.read", "spark.maintain"),
     *(
         "spark.write",

@@ -21,7 +21,6 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
@@ -69,6 +68,7 @@ from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, is_replaced, refuse_change
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
@@ -89,7 +89,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Table(Health):
+class Table(Streams):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""

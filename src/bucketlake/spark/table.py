@@ -13,11 +13,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.health import Health
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.lookup.request import On
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
@@ -32,8 +32,10 @@ from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
+from bucketlake.spark.stream.lookup import LookupStage, looked_up
 from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
 from bucketlake.spark.write import writer
+from bucketlake.streams import Streams
 from bucketlake.table import Table, TableFile
 from bucketlake.values import dataclass
 
@@ -41,7 +43,7 @@ Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
 
 
 @dataclass(frozen=True)
-class LakeTable(Health):
+class LakeTable(Streams):
     """A handle on one table: the schema and options as it was opened. Immutable. `merger`: runs what `merge` says."""
 
     spark: SparkSession
@@ -155,6 +157,30 @@ class LakeTable(Health):
         rows."""
         batch = BatchName(query, batch_id, first=True)
         return write_batch(self.table.with_options(options), frame, batch, Written(), None)
+
+    def lookup(
+        self,
+        rows: Any,
+        on: On = None,
+        columns: Sequence[str] | None = None,
+        how: str = "left",
+        **options: Any,
+    ) -> Any:
+        """As `Table.lookup`; of a DataFrame, which may be a stream, a DataFrame: its tasks look the rows up, each batch
+        in the snapshot that is the newest then.
+
+        Spec: docs/streaming.md#lookup
+        """
+        if isinstance(rows, DataFrame):
+            return looked_up(rows, self.lookup_udf(on, columns, how, **options))
+        return super().lookup(rows, on, columns, how, **options)
+
+    def lookup_udf(
+        self, on: On = None, columns: Sequence[str] | None = None, how: str = "left", **options: Any
+    ) -> LookupStage:
+        """A function for `mapInArrow` that does what `lookup` does, in the workers; `.schema(df.schema)` gives the
+        schema of what comes out."""
+        return LookupStage(*self._asks(on, columns, how, options))
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.
