@@ -77,6 +77,8 @@ CASES = {
     "lookup beside": Case(_FIXED, _keyed("lookup", **{"lookup-wait": "false"})),
     "dynamic": Case(_FIXED, _keyed("lookup", "-1", **{"dynamic-bucket.target-row-num": "3"})),
     "postpone": Case(_FIXED, _keyed("lookup", "-2", **{"postpone.batch-write-fixed-bucket": "false"})),
+    "postpone told at once": Case(_FIXED, _keyed("none", "-2", **{"postpone.batch-write-fixed-bucket": "false"})),
+    "vectors told at once": Case(_FIXED, _keyed("none", **{"deletion-vectors.enabled": "true"})),
     "cross-partition": Case(_FIXED, _keyed("none", "-1"), partitioned=True),
     "deletion vectors": Case(_FIXED, _keyed("lookup", **{"deletion-vectors.enabled": "true"})),
     "append": Case({"bucket": "-1"}, {"bucket": "-1"}, keyed=False),
