@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster soak bench lint clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster soak docs bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ $(OLDEST)/.ready: pyproject.toml tests/oldest.txt
 	@$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
 	@$(OLDEST)/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[connect,java]' --group dev
 	@touch $@
+
+docs: setup ## build the documents as a site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -d site && echo "site/index.html"
 
 bench: setup ## measure against the floors (SCALE=1 by default)
 	@$(BIN)/python -m benchmarks.run --scale $(or $(SCALE),1)

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
     from bucketlake.catalog import open_catalog as open
     from bucketlake.format.metadata.snapshot import Snapshot
+    from bucketlake.ops.table.table_file import TableFile
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
-    from bucketlake.table import Table, TableFile
+    from bucketlake.table import Table
 
 __version__ = "0.1.0"
 
@@ -44,7 +45,7 @@ _LATE = {
     "LakeTable": ("bucketlake.spark.table", "LakeTable"),
     "Snapshot": ("bucketlake.format.metadata.snapshot", "Snapshot"),
     "Table": ("bucketlake.table", "Table"),
-    "TableFile": ("bucketlake.table", "TableFile"),
+    "TableFile": ("bucketlake.ops.table.table_file", "TableFile"),
     "TableSchema": ("bucketlake.schema.schema", "TableSchema"),
     "open": ("bucketlake.catalog", "open_catalog"),
 }

@@ -19,7 +19,6 @@ from bucketlake.errors import (
     InvalidError,
     UnsupportedError,
 )
-from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
@@ -58,6 +57,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.table_file import TableFile
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
@@ -75,17 +75,6 @@ from bucketlake.values import dataclass
 ALTER_ATTEMPTS = 20
 THREADS = max(2, min(pa.cpu_count(), 16))
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """One live data file, as `Table.files` lists it. `partition`: column → text as in the path."""
-
-    partition: dict[str, str]
-    bucket: int
-    total_buckets: int
-    path: str
-    file: DataFile
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,7 @@ def _code() -> Iterator[ast.AST]:
             stack.extend(ast.iter_child_nodes(node))
 
 
+@cache
 def _read_keys() -> set[str]:
     """Texts that some code passes to a call, compares, or keeps under a name: docstrings and lists apart."""
     found = set()
@@ -198,12 +200,9 @@ def _read_keys() -> set[str]:
     return found
 
 
-READ = _read_keys()
-
-
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "honoured"])
 def test_what_is_honoured_is_read_somewhere(key: str) -> None:
-    assert key in READ, f"'{key}' is called honoured and no code reads it"
+    assert key in _read_keys(), f"'{key}' is called honoured and no code reads it"
 
 
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "kept"])
@@ -212,7 +211,7 @@ def test_what_is_kept_is_harmless_for_a_reason(key: str) -> None:
     assert effect.why
     if effect.only_with:
         assert OPTIONS[effect.only_with].effect == "refused"
-    assert key not in READ, f"'{key}' is called kept and code reads it"
+    assert key not in _read_keys(), f"'{key}' is called kept and code reads it"
 
 
 @pytest.mark.parametrize("key", [key for key, row in OPTIONS.items() if row.effect == "refused"])

@@ -34,6 +34,7 @@ NO_OPTIONS = {
     "paimon-core": "a module of upstream's",
     "paimon-format": "a module of upstream's",
     "schema-0": "a file",
+    "success-file": "a value of partition.mark-done-action",
     "sequence.generation.max-sequence-number": "a property of snapshots",
     "timestamp-millis": "a logical type of avro",
 }

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.object_store.conftest import S3, rows
+from tests.profile import first, pairs
 
 import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
@@ -30,8 +31,7 @@ def data(*found: tuple[str, int, int]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip("pkv", row, strict=True)) for row in found], SCHEMA)
 
 
-@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(("form", "kind"), first(pairs(["parquet", "orc", "avro"], list(KINDS)), 5))
 def test_write_read_overwrite(catalog: Catalog, kind: str, form: str) -> None:
     table = made(catalog, kind, **{"file.format": form})
     table.write_arrow(data(("a", 1, 1), ("a", 2, 2), ("b/ü", 1, 3)))

@@ -23,7 +23,7 @@ from tests.sim.tables import (
 
 from bucketlake.errors import ConflictError, InvalidError, StorageError
 from bucketlake.format.index.index_manifest import IndexFile
-from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, encode_snapshot
 from bucketlake.ops.commit.commit import CommitProperties
 from bucketlake.ops.scan.scan import changelog_entries, delta_entries, live_entries
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
@@ -98,8 +98,6 @@ def test_statistics_are_carried_while_the_schema_is_the_same() -> None:
     store = store_of()
     commit_of(store).commit([message(data_file("a"))])
     snapshot = store.latest_snapshot()
-    from bucketlake.format.metadata.snapshot import encode_snapshot
-
     with_stats = replace(snapshot, id=2, statistics="stats-1")
     store.env.storage.write(store.paths.snapshot(2), encode_snapshot(with_stats))
     store.env.storage.write(store.paths.statistics("stats-1"), b'{"snapshotId": 1, "schemaId": 0}')
@@ -107,6 +105,19 @@ def test_statistics_are_carried_while_the_schema_is_the_same() -> None:
     store.env.storage.write(store.paths.schema(1), replace(store.schema, id=1).encode())
     after = commit_of(store).commit([message(data_file("c"), part=partition(2))])
     assert (after.schema_id, after.statistics) == (1, None)
+
+
+@pytest.mark.parametrize("content", [None, b"[]", b"{"])
+def test_statistics_that_are_gone_or_damaged_end_with_their_snapshot(content: bytes | None) -> None:
+    store = store_of()
+    commit_of(store).commit([message(data_file("a"))])
+    with_stats = replace(store.latest_snapshot(), id=2, statistics="stats-1")
+    store.env.storage.write(store.paths.snapshot(2), encode_snapshot(with_stats))
+    if content is not None:
+        store.env.storage.write(store.paths.statistics("stats-1"), content)
+    with pytest.warns(UserWarning, match="stats-1"):
+        assert commit_of(store).commit([message(data_file("b"), bucket=1)]).statistics is None
+    assert commit_of(store).commit([message(data_file("c"), bucket=1)]).id == 4
 
 
 def test_sequence_property() -> None:

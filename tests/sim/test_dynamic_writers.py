@@ -40,7 +40,7 @@ FIELDS = (
     DataField(2, "v", INT),
 )
 OPERATIONS = ("append",) * 6 + ("delete", "overwrite", "drop", "compact")
-SEEDS = seeds(6, 150)
+SEEDS = seeds(4, 150)
 Rows = dict[tuple[int, int], int]
 
 

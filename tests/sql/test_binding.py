@@ -58,6 +58,12 @@ def bound(lake: Lake, statement: str) -> str:
         ),
         ("FROM t |> WHERE id = 1", "FROM <t> AS `t` |> WHERE id = 1"),
         ("FROM t AS x |> LIMIT 1", "FROM <t> AS x |> LIMIT 1"),
+        ("FROM t TABLESAMPLE (3 ROWS) z |> LIMIT 1", "FROM <t> TABLESAMPLE (3 ROWS) z |> LIMIT 1"),
+        ("FROM t TABLESAMPLE (3 ROWS) |> LIMIT 1", "FROM <t> TABLESAMPLE (3 ROWS) AS `t` |> LIMIT 1"),
+        (
+            "FROM t TABLESAMPLE (3 PERCENT) REPEATABLE (1) AS z, u |> LIMIT 1",
+            "FROM <t> TABLESAMPLE (3 PERCENT) REPEATABLE (1) AS z, <u> AS `u` |> LIMIT 1",
+        ),
         ("FROM t x |> JOIN u ON x.id = u.id", "FROM <t> x |> JOIN <u> AS `u` ON x.id = u.id"),
         ("FROM t, u y |> LIMIT 1", "FROM <t> AS `t`, <u> y |> LIMIT 1"),
         (

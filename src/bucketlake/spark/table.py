@@ -23,6 +23,7 @@ from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
@@ -36,7 +37,7 @@ from bucketlake.spark.stream.lookup import LookupStage, looked_up
 from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.streams import Streams
-from bucketlake.table import Table, TableFile
+from bucketlake.table import Table
 from bucketlake.values import dataclass
 
 Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]

@@ -27,6 +27,8 @@ class CommitKind(str, Enum):
     COMPACT = "COMPACT"
     ANALYZE = "ANALYZE"
 
+    __str__ = str.__str__
+
 
 BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 

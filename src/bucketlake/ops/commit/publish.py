@@ -9,6 +9,7 @@ Spec: docs/spec/commit.md#publishing
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -342,9 +343,13 @@ class Publisher:
         if given is not None or base is None or base.statistics is None:
             return given
         path = self._store.paths.statistics(base.statistics)
-        data = self._store.env.storage.read(path)
-        with decoding("not statistics of a table", path):
-            return base.statistics if json_object(data).get("schemaId") == schema_id else None
+        try:
+            data = self._store.env.storage.read(path)
+            with decoding("not statistics of a table", path):
+                return base.statistics if json_object(data).get("schemaId") == schema_id else None
+        except (NotFoundError, CorruptError) as error:  # only plans were better with them: no reason to write no more
+            warnings.warn(f"the next snapshot has no statistics: {error}; ANALYZE TABLE makes new ones", stacklevel=2)
+            return None
 
     # ---- publishing
 

@@ -339,6 +339,7 @@ def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iter
         parts = cursor.name()
         end = cursor.tokens[cursor.at - 1].end
         alone = not cursor.sees("(") and not (len(parts) == 1 and parts[0].lower() in ctes)
+        cursor.sample()  # it stands between a name and its alias
         alias = _alias(cursor)
         listed = True
         if token.start in called:

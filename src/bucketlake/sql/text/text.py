@@ -175,17 +175,7 @@ def plain_tables(text: str) -> str:
 
 def sample_end(text: str, start: int) -> int | None:
     """Where the TABLESAMPLE clause that follows `start` ends; None if none does."""
-    cursor = Cursor(blank(text, [(0, start)]))
-    if not cursor.accept("TABLESAMPLE"):
-        return None
-    for _ in range(2):
-        cursor.expect("(")
-        cursor.until(")")
-        cursor.expect(")")
-        end = cursor.tokens[cursor.at - 1].end
-        if not cursor.accept("REPEATABLE"):
-            break
-    return end
+    return Cursor(blank(text, [(0, start)])).sample()
 
 
 class Cursor:
@@ -225,6 +215,19 @@ class Cursor:
             self.at += len(words)
             return True
         return False
+
+    def sample(self) -> int | None:
+        """Step over a TABLESAMPLE clause if one comes next: where it ends."""
+        if not self.accept("TABLESAMPLE"):
+            return None
+        for _ in range(2):
+            self.expect("(")
+            self.until(")")
+            self.expect(")")
+            end = self.tokens[self.at - 1].end
+            if not self.accept("REPEATABLE"):
+                break
+        return end
 
     def expect(self, *words: str) -> None:
         """Step over these words or signs, or raise InvalidError at this place."""
