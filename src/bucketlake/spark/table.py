@@ -33,8 +33,9 @@ from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
+from bucketlake.spark.stream.batch_done import BatchDone
 from bucketlake.spark.stream.lookup import LookupStage, looked_up
-from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
+from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.streams import Streams
 from bucketlake.table import Table
@@ -138,25 +139,27 @@ class LakeTable(Streams):
         checkpoint: str,
         mode: str = "append",
         trigger: Mapping[str, Any] | None = None,
-        told: Callable[[BatchDone], None] | None = None,
+        on_batch: Callable[[BatchDone], None] | None = None,
         **options: Any,
     ) -> StreamingQuery:
         """Write a streaming DataFrame: every micro-batch is one commit, once, whatever dies and is started again.
 
         `checkpoint`: the query's own folder. `mode`: "append", "update" (tables with a primary key), "complete" (every
-        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `told` is
-        given what became of each batch. `options`: as `write`, and `query_name`. Compaction runs beside the query,
+        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `on_batch`
+        is given what became of each batch; `.batches` of the query holds the newest. `options`: as `write`, and
+        `query_name`. Compaction runs beside the query,
         where rows are seen without.
         Spec: docs/streaming.md#writing
         """
-        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), told)
+        on_batch = on_batch or options.pop("told", None)
+        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), on_batch)
         return stream.write(self.spark, self.table.with_options(options), frame, how)
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
         """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
         as long as the query's checkpoint; a batch that is there already is left as it is. The snapshot, None without
-        rows."""
-        batch = BatchName(query, batch_id, first=True)
+        rows. `watermark` among the options: of the snapshot, epoch milliseconds."""
+        batch = BatchName(query, batch_id, watermark=options.pop("watermark", None), first=True)
         return write_batch(self.table.with_options(options), frame, batch, Written(), None)
 
     def lookup(

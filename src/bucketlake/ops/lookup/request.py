@@ -8,6 +8,7 @@ Spec: docs/streaming.md#lookup
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,16 +43,19 @@ class LookupRequest:
         on: On = None,
         columns: Sequence[str] | None = None,
         how: str = "left",
-        scan: bool = False,
-        prefix: str = "",
-        cache_bytes: int = CACHE_BYTES,
+        **more: Any,
     ) -> LookupRequest:
-        """What is asked of a table with this schema; by default its primary key, under the same names.
+        """What is asked of a table with this schema; by default its primary key, under the same names. `more`: `scan`,
+        `prefix`, `cache_bytes`.
 
         Errors: InvalidError for columns that are not there, a key that is not whole without `scan`, and `how`.
         """
         if how not in WAYS:
             raise InvalidError("no such way to look up", how=how, remedy=f"choose from {list(WAYS)}")
+        scan, prefix = bool(more.pop("scan", False)), str(more.pop("prefix", ""))
+        cache_bytes = int(more.pop("cache_bytes", CACHE_BYTES))
+        if more:
+            raise InvalidError("not what a lookup is asked", unknown=sorted(more))
         if cache_bytes < 0:
             raise InvalidError("a cache of less than nothing", cache_bytes=cache_bytes)
         pairs = _pairs(schema, on)

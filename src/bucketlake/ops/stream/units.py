@@ -30,6 +30,8 @@ from bucketlake.values import dataclass
 
 FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
 """With these no two sections or files are packed into one split."""
+SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
+"""For pending rows: each split of a partition that has some reads all of them."""
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -58,11 +60,12 @@ def held(store: Store, selection: Selection) -> list[Split]:
         level = CompactionRule.of(store.options).num_levels - 1
     elif producer == "lookup":
         least = 1
-    pending = {"postpone.merge-on-read": str(producer == "none").lower(), "scan.mode": None}
-    if store.schema.bucket_mode is not BucketMode.POSTPONE:
-        pending = {}
+    options: dict[str, str | None] = dict(FINEST)
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        options = {**(SHARED if producer == "none" else FINEST), "scan.mode": None}
+        options["postpone.merge-on-read"] = "true" if producer == "none" else "false"
     scan = Scan(selection=selection, level=level, min_level=least if store.schema.primary_keys else None)
-    return sorted(plan(store.with_options({**FINEST, **pending}), scan).splits, key=_place)
+    return sorted(plan(store.with_options(options), scan).splits, key=_place)
 
 
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
