@@ -25,11 +25,13 @@ import pyarrow as pa
 import bucketlake
 from bucketlake import lazy
 from bucketlake.env.env import LocalStorage
+from bucketlake.env.object_store import open_env
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.maintain import must_compact
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.batches import BatchName, written_once
+from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
@@ -173,23 +175,23 @@ class Query:
 
     def step(self) -> bool:
         """Run the batch that comes next, or comes again; False where there is none."""
-        storage, store = LocalStorage(), self.read.with_options({"consumer-id": self.checkpoint.name}).store
-        source = Source.of(store)
-        begun, done = self._newest("offsets"), self._newest("commits")
-        number = done + 1
-        noted = f"{self.checkpoint}/offsets/{number}"
-        if begun < number:
-            start = self._end(done) if done >= 0 else source.origin()
+        store = self.read.with_options({"consumer-id": self.checkpoint.name}).store
+        source, journal = (
+            Source.of(store),
+            Journal(open_env(str(self.checkpoint))[0], str(self.checkpoint), self.read.path),
+        )
+        batch = journal.pending()
+        if batch is None:
+            start = journal.position or source.origin()
             end = source.following(start, self.limits)
             if end.place == start.place:
                 return False
-            storage.write(noted, json.dumps({"start": start.as_offset(), "end": end.as_offset()}).encode())
-        offsets = json.loads(storage.read(noted))
-        start, end = (Position.of(offsets[side]) for side in ("start", "end"))
-        rows = self.shape(self._rows(source, start, end), number)
-        write_batch(self.written, rows, BatchName(f"query-{self.checkpoint.name}", number, str(offsets)))
-        storage.write(f"{self.checkpoint}/commits/{number}", b"{}")
-        source.progress(end)
+            batch = journal.begin(start, end)
+        rows = self.shape(self._rows(source, batch.start, batch.end), batch.number)
+        note = str((batch.start, batch.end))
+        write_batch(self.written, rows, BatchName(f"query-{self.checkpoint.name}", batch.number, note))
+        journal.finish(batch)
+        source.progress(batch.end)
         return True
 
     def _rows(self, source: Source, start: Position, end: Position) -> pa.Table:
@@ -202,13 +204,6 @@ class Query:
             for batch in read_view(source.store, view, split, names)
         )
         return pa.Table.from_batches(found, pa.schema([("rowkind", pa.string()), *COLUMNS]))
-
-    def _newest(self, kind: str) -> int:
-        names = [info.name for info in LocalStorage().list(f"{self.checkpoint}/{kind}")]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
-
-    def _end(self, number: int) -> Position:
-        return Position.of(json.loads(LocalStorage().read(f"{self.checkpoint}/offsets/{number}"))["end"])
 
 
 def write_batch(table: Table, rows: pa.Table, batch: BatchName) -> None:
@@ -228,6 +223,22 @@ def write_batch(table: Table, rows: pa.Table, batch: BatchName) -> None:
     snapshot = written_once(store, batch, write)
     if snapshot is not None and not done and must_compact(store):
         table.compact(full=False)
+
+
+def replayed(told: list[tuple[str, int, int]], exact: bool) -> dict[int, int]:
+    """The rows that changes lead to. `exact`: each change says what was there before."""
+    state: dict[int, int] = {}
+    for kind, key, value in told:
+        if exact:
+            before = state.get(key)
+            assert before is None if kind == "+I" else True, (kind, key, value, told)
+            assert before == value if kind == "-U" else True, (kind, key, value, told)
+            assert before in (None, value) if kind == "-D" else True, (kind, key, value, told)  # None: read whole
+        if kind in ("-U", "-D"):
+            state.pop(key, None)
+        else:
+            state[key] = value
+    return state
 
 
 # ---------------------------------------------------------------------------------------------- death

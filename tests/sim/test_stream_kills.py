@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.profile import SOAK, seeds
-from tests.sim.stream_job import CASES, Case, rows_of_feed
+from tests.sim.stream_job import CASES, Case, replayed, rows_of_feed
 
 import bucketlake
 
@@ -84,19 +84,3 @@ def check(root: Path, case: Case, seed: int) -> None:
         assert len(set(told)) == len(told), f"seed {seed}: {told}"
         return
     assert replayed(told, case.producer != "none") == state, f"seed {seed}: {told}"
-
-
-def replayed(told: list[tuple[str, int, int]], exact: bool) -> dict[int, int]:
-    """The rows that changes lead to. `exact`: each change says what was there before."""
-    state: dict[int, int] = {}
-    for kind, key, value in told:
-        if exact:
-            before = state.get(key)
-            assert before is None if kind == "+I" else True, (kind, key, value, told)
-            assert before == value if kind == "-U" else True, (kind, key, value, told)
-            assert before in (None, value) if kind == "-D" else True, (kind, key, value, told)  # None: read whole
-        if kind in ("-U", "-D"):
-            state.pop(key, None)
-        else:
-            state[key] = value
-    return state

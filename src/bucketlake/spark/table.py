@@ -21,6 +21,7 @@ from bucketlake.ops.lookup.request import On
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
@@ -35,6 +36,7 @@ from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
 from bucketlake.spark.stream.batch_done import BatchDone
 from bucketlake.spark.stream.lookup import LookupStage, looked_up
+from bucketlake.spark.stream.process import Processing, StreamProcess, Trigger, process
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.write import writer
 from bucketlake.streams import Streams
@@ -154,6 +156,28 @@ class LakeTable(Streams):
         on_batch = on_batch or options.pop("told", None)
         how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), on_batch)
         return stream.write(self.spark, self.table.with_options(options), frame, how)
+
+    def process_stream(
+        self,
+        body: Callable[[DataFrame, int], object],
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> StreamProcess:
+        """Give the table's rows as of now, then what later snapshots change, to `body(df, batch_id)`, batch by batch.
+
+        As `read_stream` with a `foreachBatch`, but that each batch is an ordinary DataFrame over the files: appended
+        files are Spark's own scan. A batch whose `body` failed or died comes again with the same rows and number:
+        `write_batch(df, process.id, batch_id)` writes it once. `checkpoint`, `trigger`: as `write_stream`. `options`:
+        `columns`, `where`, `on_batch`, and those of `read_stream`.
+        Spec: docs/streaming.md#processing
+        """
+        own = {name: options.pop(name) for name in ("columns", "where", "on_batch") if name in options}
+        changelog = str(options.pop("read_changelog", options.pop("read.changelog", False))).lower() == "true"
+        table = self.table.with_options(options)
+        if changelog:
+            table = replace(table, view=RowView(AUDIT_LOG))
+        return process(self.spark, table, Processing(body, checkpoint, Trigger.of(trigger), **own))
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
         """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
