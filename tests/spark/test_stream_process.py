@@ -26,7 +26,8 @@ def insert(lake: Lake, name: str, *rows: tuple[int, str]) -> None:
 
 
 def rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in lake.table(f"db.{name}").read().collect()), key=str)
+    found = [tuple(row) for row in lake.table(f"db.{name}").read().collect()]
+    return sorted(found, key=lambda row: [(value is None, value or 0) for value in row])
 
 
 @pytest.fixture
