@@ -246,9 +246,10 @@ def replayed(told: list[tuple[str, int, int]], exact: bool) -> dict[int, int]:
 _CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 
 
-def die_at(change: int, root: str) -> None:
-    """End this process before its n-th change of files below a folder."""
-    left = [change]
+def die_at(change: int, root: str, published: int = 0) -> None:
+    """End this process before its n-th change of files below a folder; with `published`, counted from the moment when
+    so many snapshots have been published."""
+    left, snapshots = [change], [published]
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" and event not in _CHANGES:
@@ -257,6 +258,9 @@ def die_at(change: int, root: str) -> None:
         if not isinstance(path, str) or not path.startswith(root):
             return
         if event == "open" and not int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        if snapshots[0] > 0:
+            snapshots[0] -= event == "os.link" and "/snapshot/snapshot-" in str(arguments[1])
             return
         left[0] -= 1
         if left[0] < 0:
@@ -269,7 +273,7 @@ def _child(job: dict[str, Any]) -> None:
     warnings.simplefilter("ignore")
     root = Path(job["root"])
     if job.get("at") is not None:
-        die_at(job["at"], job["root"])
+        die_at(job["at"], job["root"], job.get("published", 0))
     if job.get("seconds") is not None:
         signal.setitimer(signal.ITIMER_PROF, job["seconds"])  # SIGPROF ends the process where it is
     try:
@@ -294,7 +298,7 @@ def _fork(job: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Serve jobs until the input ends: `{"root", "case", "seed", "batches", "at", "seconds", "twice"}`. Answers with
+    """Serve jobs until the input ends: `{"root", "case", "seed", "batches", "at", "published", "seconds", "twice"}`. Answers with
     the exit status of each: negative for a signal."""
     _ = lazy.pc.equal, lazy.pq.read_table, lazy.pl.DataFrame, lazy.fastavro.writer, pa.array([1])  # loaded here, once
     for line in sys.stdin:

@@ -53,14 +53,24 @@ def test_each_row_once_at_the_end_of_the_streams(server: Server, seed: int, tmp_
     name = list(CASES)[seed % len(CASES)]
     job = {"root": str(tmp_path / "job"), "case": name, "seed": seed, "batches": BATCHES}
     for life in range(LIVES):
-        by_time = chance.random() < 0.3
-        place = {"seconds": round(chance.uniform(0.02, 0.4), 3)} if by_time else {"at": int(chance.expovariate(1 / 60))}
+        place = death(chance)
         ended = server.run(**job, **place, twice=chance.random() < 0.15)
         assert ended == 0 or ended in DEATHS, (seed, life, place, _error(tmp_path))
         if ended == 0 and life > 1:
             break
     assert server.run(**job) == 0, (seed, _error(tmp_path))
     check(tmp_path / "job", CASES[name], seed)
+
+
+def death(chance: random.Random) -> dict[str, Any]:
+    """Where a process dies: after some time, before some change of a file, or soon after some snapshot was published,
+    when it is not known to the query yet."""
+    kind = chance.random()
+    if kind < 0.25:
+        return {"seconds": round(chance.uniform(0.02, 0.4), 3)}
+    if kind < 0.5:
+        return {"at": int(chance.expovariate(1 / 60))}
+    return {"at": int(chance.expovariate(1 / 4)), "published": chance.randint(1, 6)}
 
 
 def _error(folder: Path) -> str:
