@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.history import History
+from bucketlake.lazy import lazy
 from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.findings import Finding, Report
 from bucketlake.ops.check.fsck import FsckRequest, Run, fsck, run_here
@@ -20,6 +21,14 @@ from bucketlake.ops.check.usage import Usage, usage
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import TableSchema
+from bucketlake.shown import table_html, table_text
+
+if TYPE_CHECKING:
+    from bucketlake.report import report as reports
+else:  # workers have no use for it
+    reports = lazy("bucketlake.report.report")
 
 
 class Health(History):
@@ -28,6 +37,16 @@ class Health(History):
     @abstractmethod
     def _called(self) -> str:
         """The table's name, as statements may write it."""
+
+    @abstractmethod
+    def _shown(self) -> tuple[TableSchema, Store | None]:
+        """The schema that is shown, and the store whose newest snapshot is."""
+
+    def __repr__(self) -> str:
+        return table_text(type(self).__name__, self._called(), self._shown)
+
+    def _repr_html_(self) -> str:
+        return table_html(self._called(), self._shown)
 
     def _checks(self) -> Run:
         """How units of a check are run."""
@@ -80,3 +99,9 @@ class Health(History):
         """Where the bytes of the table's folder are, each counted once: live files, what tags, branches and older
         snapshots hold, changelogs, indexes, metadata, orphans. Spec: docs/maintenance.md#space"""
         return usage(self._history())
+
+    @property
+    def report(self) -> reports.TableReport:
+        """Plain facts to draw and to print: commits, buckets, levels, sizes, schemas, options. From metadata alone, and
+        bounded. Spec: docs/page.md#the-facts-behind-it"""
+        return reports.TableReport(self._history(), self._called())

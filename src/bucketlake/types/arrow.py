@@ -61,7 +61,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if kinds.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(array))
     if kinds.is_dictionary(kind):
-        return _plain(array.dictionary_decode())
+        return _plain(array.dictionary).take(array.indices)  # dictionaries of views do not decode
     if kinds.is_string_view(kind) or kinds.is_large_string(kind):
         return array.cast(pa.string())
     if kinds.is_binary_view(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):

@@ -22,11 +22,14 @@ from bucketlake.sql.query import hidden, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
+from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
+from bucketlake.sql.query.tree import visible_ctes
 from bucketlake.sql.query.unknown import explained
+from bucketlake.sql.query.views import view_pieces
 from bucketlake.sql.text import names, text
 from bucketlake.values import dataclass
 
@@ -70,24 +73,41 @@ class Place:
     frame: DataFrame
 
 
-def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None, prune: bool = True) -> DataFrame:
+def run(
+    lake: Lake,
+    statement: str,
+    args: Any = None,
+    place: Place | None = None,
+    prune: bool = True,
+    given: Braces | None = None,
+) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written.
-    `prune`: tables leave out what the statement does not need."""
+    `prune`: tables leave out what the statement does not need. `given`: what the user's own braces stand for, whose
+    columns nobody knows here."""
+    prune = prune and given is None
     written, started = statement, place
     statement = text.plain_tables(text.plain_timestamps(statement))
+    stored = view_pieces(lake, statement)
+    if stored:
+        place = None if place is None else replace(place, start=moved(place.start, stored))
+        statement = text.splice(statement, stored)
     values = [*max_pt.pieces(lake, statement), *sys_functions.bucket_pieces(lake, statement)]
     if values:
         place = None if place is None else replace(place, start=moved(place.start, values))
         statement = text.splice(statement, values)
     reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
     bound, frames = bind(lake, statement, place, prune, reads)
-    text_of = bound if frames else statement
+    text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
+    if given is not None:
+        text_of, values_of = given.bound(text_of, frames)
     try:
-        found = lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+        found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found
     except AnalysisException as error:
         if frames and prune and str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
-            return run(lake, written, args, started, prune=False)  # Spark suggests the columns that it knows
+            return run(
+                lake, written, args, started, prune=False, given=given
+            )  # Spark suggests the columns that it knows
         known = explained(lake, error)
         if known is None:
             remember(error, text_of, bool(frames))
@@ -309,30 +329,12 @@ def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterat
         if parts[0].meta["start"] in called:
             yield _of_call(lake, called[parts[0].meta["start"]], node)
             continue
-        if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(node):
+        if len(parts) == 1 and parts[0].name.lower() in visible_ctes(node):
             continue
         name = names.find(lake, tuple(part.name for part in parts))
         if name is not None:
             end = parts[-1].meta["end"] + 1
             yield Reference(name, parts[0].meta["start"], end, end, node)
-
-
-def _visible_ctes(node: exp.Expr) -> set[str]:
-    """The names of common table expressions that hide tables at this place, in lower case."""
-    visible: set[str] = set()
-    child: exp.Expr = node
-    parent = node.parent
-    while parent is not None:
-        clause = parent.args.get("with_") or parent.args.get("with")
-        if isinstance(parent, exp.With):
-            for cte in parent.expressions:
-                if cte is child and not parent.args.get("recursive"):
-                    break
-                visible.add(cte.alias.lower())
-        elif isinstance(clause, exp.With) and clause is not child:
-            visible.update(cte.alias.lower() for cte in clause.expressions)
-        child, parent = parent, parent.parent
-    return visible
 
 
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:

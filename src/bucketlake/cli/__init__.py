@@ -1,0 +1,25 @@
+"""The command `bucketlake`: no Spark where none is needed, nothing loaded that the call does not use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+__all__ = ["main"]
+
+NEEDED = ("typer", "rich")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0 done, 1 failed, refused or something found, 2 wrong usage."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app = import_module("bucketlake.cli.app")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        print(f"bucketlake: the command line needs {error.name}\n  do: pip install 'bucketlake[cli]'", file=sys.stderr)
+        return 1
+    status: int = app.run(given)
+    return status

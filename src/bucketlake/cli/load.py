@@ -1,0 +1,315 @@
+"""`import`: files of rows to a table, in bounded memory: there whole, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bucketlake.cli.answer import Facts, UsageError, columns
+from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.output import confirmed
+from bucketlake.cli.progress import Drawn
+from bucketlake.cli.text import clean, count
+from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
+from bucketlake.errors import AlreadyExistsError, InvalidError
+from bucketlake.lazy import lazy
+from bucketlake.ops.progress import Meter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from bucketlake import catalog as catalogs
+    from bucketlake.cli import files, infer, loading, sources
+    from bucketlake.cli.loading import Incoming
+    from bucketlake.cli.sources import Source
+    from bucketlake.table import Table
+    from bucketlake.types import model
+else:
+    pa = lazy("pyarrow")
+    catalogs = lazy("bucketlake.catalog")
+    files, infer = lazy("bucketlake.cli.files"), lazy("bucketlake.cli.infer")
+    loading, sources = lazy("bucketlake.cli.loading"), lazy("bucketlake.cli.sources")
+    model = lazy("bucketlake.types.model")
+
+EXISTING = ("fail", "append", "replace", "skip")
+
+
+class CsvDialect(InWarehouse):
+    """How a CSV is written."""
+
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", metavar="TEXT", help="Of CSV: between values; found out otherwise.")
+    ] = None
+    no_header: Annotated[bool, typer.Option("--no-header", help="Of CSV: the first line is a row.")] = False
+    encoding: Annotated[str, typer.Option("--encoding", metavar="NAME", help="Of CSV.")] = "utf8"
+    null: Annotated[
+        list[str] | None, typer.Option("--null", metavar="TEXT", help="Of CSV: means nothing, in columns of text too.")
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
+    ] = None
+
+
+class Import(CsvDialect):
+    """What `import` takes."""
+
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE... [TABLE]", help="Files (- for standard input), then the table."),
+    ]
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", metavar="COLUMNS", help="Primary key; `none` for an append table."),
+    ] = None
+    partition_by: Annotated[
+        str | None, typer.Option("--partition-by", "-p", metavar="COLUMNS", help="Partition columns.")
+    ] = None
+    bucket: Annotated[int | None, typer.Option("--bucket", metavar="N", help="Number of buckets, -1, or -2.")] = None
+    type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="COLUMN=TYPE", help="A column's type: zip=STRING.")
+    ] = None
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the new table.")
+    ] = None
+    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="The new table's comment.")] = None
+    if_exists: Annotated[
+        str, typer.Option("--if-exists", metavar="WHAT", help="fail, append, replace (all rows) or skip.")
+    ] = "fail"
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+    def kept(self) -> str:
+        """A table that is new is there whole or not at all, rows that are added too."""
+        return "no rows were imported"
+
+
+def import_(given: Import) -> Facts:
+    """Make a table of CSV, parquet, JSON or Arrow files.
+
+    Types are found out from all rows. Without --key a column that is named like a key becomes it where all its values
+    are proved to differ, else the table has none. The rows are there in one commit, or not at all.
+    """
+    if given.if_exists not in EXISTING:
+        raise UsageError("no such way", if_exists=given.if_exists, remedy=f"one of {', '.join(EXISTING)}")
+    catalog = given.__dict__["_catalog"] = open_warehouse(given.warehouse, must_exist=False)
+    meter = Meter("import", "", catalog.env.clock, Drawn())
+    name, found_files = _files(given)
+    there = _there(catalog, name)
+    if there and given.if_exists == "fail":
+        remedy = "--if-exists append adds the rows, replace takes them instead of all that it holds"
+        raise AlreadyExistsError("table exists", table=name, remedy=remedy)
+    if there and given.if_exists == "skip":
+        return _nothing(name)
+    try:
+        if there:
+            return _added(given, catalog.table(name), found_files, meter)
+        return _created(given, name, found_files, meter)
+    finally:
+        meter.finish()
+
+
+def _there(catalog: catalogs.Catalog, name: str) -> bool:
+    return catalog.database_exists(catalogs.parse_name(name).database) and catalog.table_exists(name)
+
+
+def _files(given: Import) -> tuple[str, list[Source]]:
+    """The table's name, and the files."""
+    names = list(given.names)
+    if len(names) > 1:
+        table = names.pop()
+    elif files.is_standard(names[0]):
+        raise UsageError("which table?", remedy="name it behind the file: bucketlake import - TABLE")
+    else:
+        stem = re.split(r"[/\\]", names[0].rstrip("/\\"))[-1].split(".")[0]
+        table = re.sub(r"\W+", "_", stem).strip("_").lower() or "imported"
+    catalogs.parse_name(table)
+    found = [one for name in names for one in _sources(given, name)]
+    if not found:
+        raise InvalidError("no files", path=names[0], remedy=f"a folder's {', '.join(files.FILE_FORMATS)} are taken")
+    return table, found
+
+
+def _sources(given: Import, name: str) -> list[Source]:
+    """A file, or those of a folder whose names tell a format."""
+    if files.is_standard(name):
+        return [sources.Source("-", files.format_of(name, given.format), None, sources.spooled())]
+    storage, path = files.place_of(name, given.catalog.options)
+    info = storage.info(path)
+    if info is None:
+        raise InvalidError("no such file", path=path, remedy="look at the path")
+    if not info.is_dir:
+        return [sources.Source(path, files.format_of(path, given.format), storage)]
+    inside = sorted(one.path for one in storage.list(path) if not one.is_dir and one.name[:1] not in "._")
+    told = [one for one in inside if given.format or files.is_known(one)]
+    return [sources.Source(one, files.format_of(one, given.format), storage) for one in told]
+
+
+def _tell(meter: Meter) -> Callable[[Source, int], None]:
+    """A function that counts what was read."""
+    before: dict[int, int] = {}
+
+    def tell(source: Source, rows: int) -> None:
+        now = source.passed[0]
+        meter.add(units=0, rows=rows, bytes=max(now - before.get(id(source), 0), 0))
+        before[id(source)] = now
+
+    return tell
+
+
+def _looked(given: Import, found: list[Source], wanted: Mapping[str, pa.DataType], table: str | None) -> Incoming:
+    """Look at the files; at columns that could be the key of `table`, if it is said, too."""
+    dialect = sources.Dialect(given.delimiter, not given.no_header, given.encoding, tuple(given.null or ()))
+    meter = Meter("look at", found[0].path, given.catalog.env.clock, Drawn())
+    meter.expect(bytes=sum(one.size for one in found))
+    try:
+        return loading.incoming(found, dialect, wanted, partial(_candidates, table), _tell(meter))
+    finally:
+        meter.finish()
+
+
+def _candidates(table: str | None, names: Sequence[str]) -> list[str]:
+    return [] if table is None else infer.candidates(names, table)
+
+
+def _said_types(given: Import) -> dict[str, pa.DataType]:
+    return {
+        name: model.arrow_type(model.parse_type_text(text)) for name, text in pairs_of(given.type, "--type").items()
+    }
+
+
+def _listed(text: str | None) -> list[str]:
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
+
+
+def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Facts:
+    """Import into a table that is not there yet."""
+    short = catalogs.parse_name(name).table
+    auto = given.key is None
+    auto = auto and "primary-key" not in pairs_of(given.option, "--option")
+    looked = _looked(given, found, _said_types(given), short if auto else None)
+    proved = looked.unique
+    taken = auto and proved is not None and infer.is_named_like_a_key(proved, short)
+    key = [] if given.key == "none" else _listed(given.key) or ([proved] if taken and proved is not None else [])
+    partition = _listed(given.partition_by)
+    reason = _reason(given, key, proved)
+    bucket, why = infer.advised_buckets(looked.size, bool(key), set(partition) <= set(key))
+    bucket = given.bucket if given.bucket is not None else bucket
+    options = {**({} if bucket is None else {"bucket": str(bucket)}), **pairs_of(given.option, "--option")}
+    missing = [one for one in (*key, *partition) if one not in looked.types]
+    if missing:
+        raise InvalidError("no such column", column=missing[0], columns=list(looked.types))
+    values = _values(name, looked, (key, partition, bucket))
+    if given.dry_run:
+        return _told(values, f"would make {name}: {reason}, {why}", given)
+    catalog, made = given.catalog, catalogs.parse_name(name).database
+    new_database = not catalog.database_exists(made)
+    if new_database:
+        catalog.create_database(made, ignore_if_exists=True)
+    try:
+        draft = catalog.draft_table(name, looked.schema, partition, key, options, given.comment)
+        return _stored(given, draft, looked, "create", meter, (values, f"{reason}, {why}"))
+    except BaseException:
+        if new_database:
+            catalog.env.storage.delete_empty(catalog.database_path(made))
+        raise
+
+
+def _reason(given: Import, key: list[str], proved: str | None) -> str:
+    if given.key is not None:
+        return f"key {', '.join(key)}" if key else "no key"
+    if key:
+        return f"key {key[0]}, whose values all differ"
+    return "no key" if proved is None else f"no key ({proved} is unique, too: --key {proved} makes it one)"
+
+
+def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Facts:
+    """Import into a table that is there: its columns say the types."""
+    fixed = {"--key": given.key, "--partition-by": given.partition_by, "--bucket": given.bucket, "--type": given.type}
+    said = [name for name, value in {**fixed, "--option": given.option, "--comment": given.comment}.items() if value]
+    if said:
+        raise UsageError("of a new table only", option=said[0], table=table.name, remedy="leave it out")
+    looked = _looked(given, found, {item.name: item.type for item in table.arrow_schema}, None)
+    unknown = [name for name in looked.types if name not in table.schema.field_names]
+    if unknown:
+        raise InvalidError("the table has no such column", column=unknown[0], columns=list(table.schema.field_names))
+    schema = table.schema
+    values = _values(table.name, looked, (list(schema.primary_keys), list(schema.partition_keys), schema.bucket))
+    if given.dry_run:
+        return _told(values, f"would {given.if_exists} rows of {table.name}", given)
+    if given.if_exists == "replace":
+        confirmed(f"Replace all rows of {table.name}?", given.yes)
+    return _stored(given, table, looked, given.if_exists, meter, (values, ""))
+
+
+def _stored(
+    given: Import, table: Table, looked: Incoming, how: str, meter: Meter, told: tuple[dict[str, Any], str]
+) -> Facts:
+    values, reason = told
+    meter.now = type(meter.now)(f"{how} rows of", table.name)
+    meter.expect(bytes=sum(one.size for one in looked.sources))
+    for one in looked.sources:
+        one.passed[0] = 0
+    snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
+    values |= {
+        "rows": meter.now.rows,
+        "snapshot": None if snapshot is None else snapshot.id,
+        "created": how == "create",
+    }
+    verb = {"create": "imported", "append": "added", "replace": "put"}[how]
+    rest = f"; {reason}" if reason else ""
+    return _told(values, f"{verb} {count(meter.now.rows, 'row')} into {table.name}{rest}", given)
+
+
+def _values(name: str, looked: Incoming, shape: tuple[list[str], list[str], int | None]) -> dict[str, Any]:
+    key, partition, bucket = shape
+    types = {one: model.type_text(model.from_arrow_type(kind)) for one, kind in looked.types.items()}
+    return {
+        "table": catalogs.parse_name(name).text,
+        "created": False,
+        "rows": looked.records,
+        "snapshot": None,
+        "files": [one.path for one in looked.sources],
+        "columns": types,
+        "primary_key": key,
+        "partition_by": partition,
+        "bucket": bucket,
+        "unique": looked.unique,
+    }
+
+
+def _told(values: dict[str, Any], head: str, given: Import) -> Facts:
+    listed = ", ".join(f"{name} {kind}" for name, kind in values["columns"].items())
+    lines = [head, f"  columns: {listed}"]
+    if not given.dry_run:
+        lines.append(f"  look: bucketlake cat {values['table']}")
+    return Facts(values, text=[clean(line) for line in lines])
+
+
+def _nothing(name: str) -> Facts:
+    empty: dict[str, Any] = {"files": [], "columns": {}, "primary_key": [], "partition_by": []}
+    rest = {"created": False, "rows": 0, "snapshot": None, "bucket": None, "unique": None}
+    return Facts({"table": name, **empty, **rest}, text=[clean(f"{name} is there: nothing was imported")])
+
+
+IMPORTED = columns(
+    table="its full name",
+    created="flag: whether it is new",
+    rows="count: rows read of the files",
+    snapshot="id: the snapshot that holds them; null where there were none, and with --dry-run",
+    files="list: the files",
+    columns="map: the columns of the files and their types",
+    primary_key="list: the table's primary key",
+    partition_by="list: its partition columns",
+    bucket="id: the option bucket; null where it was left out",
+    unique="a column whose values were proved to differ; null where none was, or none was looked for",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Register the family."""
+    add(app, import_, "import", panel=CHANGING, answers=("facts", IMPORTED))

@@ -1,0 +1,275 @@
+"""Files to import, as record batches in bounded memory: parquet, Arrow, JSON (lines, or one array), CSV.
+
+    Source(path, shape, …)           one file, read anew by each of these:
+    read_native, read_json           rows of parquet and Arrow, of JSON
+    read_text                        of CSV, every column as text, null where nothing stands
+
+Standard input is read once, to a file of this machine's own that nobody else sees.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import field
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+
+from bucketlake.cli.files import Shape
+from bucketlake.env.env import Storage
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.lazy import lazy, pl, pq
+from bucketlake.values import dataclass
+
+__all__ = [
+    *("Dialect", "Source", "delimiter_of", "json_schema", "native_schema"),
+    *("read_json", "read_native", "read_text", "spooled"),
+]
+
+pa_csv, pa_json = lazy("pyarrow.csv"), lazy("pyarrow.json")
+BLOCK = 8 << 20  # bytes of a file at a time
+LONGEST = 256 << 20  # bytes of one line of JSON, of a JSON array
+DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV is written. `nulls`: texts that mean nothing, in any column."""
+
+    delimiter: str | None = None
+    header: bool = True
+    encoding: str = "utf8"
+    nulls: tuple[str, ...] = ()
+
+
+class Passed:
+    """A file that counts the bytes that were read of it."""
+
+    def __init__(self, file: Any, count: list[int]) -> None:
+        self._file, self._count = file, count
+
+    def read(self, *size: int) -> bytes:
+        """As the file's."""
+        block: bytes = self._file.read(*size)
+        self._count[0] += len(block)
+        return block
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file. `storage`: where it lies; None: `held`, which was read from standard input. `passed`: bytes read so
+    far, one number."""
+
+    path: str
+    shape: Shape
+    storage: Storage | None
+    held: Any = None
+    passed: list[int] = field(default_factory=lambda: [0])
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Its bytes, unpacked."""
+        if self.storage is None:
+            self.held.seek(0)
+            file, own = self.held, False
+        else:
+            file, own = self.storage.open_input(self.path), True
+        try:
+            counted = Passed(file, self.passed)
+            if self.shape.packed is None:
+                yield counted
+            else:
+                packed = pa.PythonFile(counted, mode="r")
+                with pa.CompressedInputStream(packed, self.shape.packed) as unpacked:
+                    yield unpacked
+        finally:
+            if own:
+                file.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes as they lie there."""
+        if self.storage is None:
+            return int(self.held.seek(0, io.SEEK_END))
+        info = self.storage.info(self.path)
+        return 0 if info is None else info.size
+
+
+def spooled() -> BinaryIO:
+    """Standard input as a file that can be read more than once."""
+    held = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115
+    while block := sys.stdin.buffer.read(1 << 20):
+        held.write(block)
+    return held
+
+
+@contextmanager
+def told(source: Source) -> Iterator[None]:
+    """In the block, what a reader says of a file is an error with the file's name."""
+    try:
+        yield
+    except BucketlakeError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+        remedy = "name its encoding: --encoding latin-1" if "UTF8" in reason or "utf-8" in reason else "mend the file"
+        raise InvalidError("cannot read the file", path=source.path, reason=reason, remedy=remedy) from error
+
+
+# ---- parquet and Arrow
+
+
+def native_schema(source: Source) -> pa.Schema:
+    """The columns of a parquet or Arrow file."""
+    with told(source), source.opened() as file:
+        if source.shape.form == "parquet":
+            return pq.ParquetFile(file).schema_arrow.remove_metadata()
+        return _arrow(file)[0].remove_metadata()
+
+
+def read_native(source: Source, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a parquet or Arrow file, of these columns."""
+    with told(source), source.opened() as file:
+        if source.shape.form == "parquet":
+            yield from pq.ParquetFile(file).iter_batches(65_536, columns=columns)
+        else:
+            for batch in _arrow(file)[1]:
+                yield batch.select(columns)
+
+
+def _arrow(file: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A file's schema and batches: of Arrow's file format, or a stream."""
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(0)
+    if not is_file:
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+    reader = pa.ipc.open_file(file)
+    return reader.schema, (reader.get_batch(place) for place in range(reader.num_record_batches))
+
+
+# ---- JSON
+
+
+def json_schema(source: Source) -> pa.Schema:
+    """The columns that all objects of a file have together, with types that hold all their values."""
+    schemas: list[pa.Schema] = []
+    with told(source):
+        for chunk in _chunks(source):
+            found = pa_json.read_json(pa.BufferReader(chunk), _json_options()).schema
+            if found not in schemas:
+                schemas.append(found)
+                schemas = [pa.unify_schemas(schemas, promote_options="permissive")]
+    return schemas[0] if schemas else pa.schema([])
+
+
+def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The objects of a file as rows; what an object lacks is null."""
+    parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    with told(source):
+        for chunk in _chunks(source):
+            found = pa_json.read_json(pa.BufferReader(chunk), _json_options(), parse_options=parse)
+            yield from found.select(schema.names).to_batches()
+
+
+def _json_options() -> Any:
+    return pa_json.ReadOptions(block_size=LONGEST)
+
+
+def _chunks(source: Source) -> Iterator[bytes]:
+    """Whole lines of the file, some megabytes at a time; an array's elements as lines."""
+    with source.opened() as file:
+        rest = b""
+        first = True
+        while block := file.read(BLOCK):
+            if first and (rest + block).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+                yield _array(source, rest + block, file)
+                return
+            block = block[3:] if first and block.startswith(b"\xef\xbb\xbf") else block
+            first = False
+            end = block.rfind(b"\n")
+            if end < 0:
+                rest += block
+                if len(rest) > LONGEST:
+                    raise InvalidError("a line of JSON is too long", path=source.path, bytes=len(rest))
+                continue
+            yield from _filled(rest + block[: end + 1])
+            rest = block[end + 1 :]
+        yield from _filled(rest)
+
+
+def _filled(lines: bytes) -> Iterator[bytes]:
+    if lines.strip():
+        yield lines
+
+
+def _array(source: Source, begun: bytes, file: Any) -> bytes:
+    """An array of objects, which has to be held whole, as lines."""
+    whole = begun + file.read(LONGEST)
+    if len(whole) > LONGEST:
+        raise UnsupportedError(
+            "a JSON array of this size",
+            path=source.path,
+            remedy="write an object a line: jq -c '.[]' FILE > X.jsonl",
+        )
+    try:
+        found = pl.read_json(io.BytesIO(whole), infer_schema_length=None)
+    except pl.exceptions.PolarsError as error:
+        raise InvalidError("not a JSON array of objects", path=source.path, reason=str(error)[:200]) from error
+    return str(found.write_ndjson()).encode()
+
+
+# ---- CSV
+
+
+def delimiter_of(source: Source) -> str:
+    """What stands between the values of a CSV's first line: a comma, unless there is none and another one is."""
+    if source.shape.tabs:
+        return "\t"
+    with told(source), source.opened() as file:
+        line = file.read(1 << 16).split(b"\n", 1)[0]
+    counts = {one: line.count(one.encode()) for one in DELIMITERS}
+    return "," if counts[","] else max(counts, key=lambda one: counts[one])
+
+
+def read_text(source: Source, dialect: Dialect) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """The names of a CSV's columns, and its rows with every column as text; null where nothing stands."""
+    names = _names(source, dialect)
+    return names, _csv(source, dialect, names)
+
+
+def _reading(source: Source, dialect: Dialect, **convert: Any) -> dict[str, Any]:
+    delimiter = dialect.delimiter or delimiter_of(source)
+    read = pa_csv.ReadOptions(block_size=BLOCK, encoding=dialect.encoding, autogenerate_column_names=not dialect.header)
+    options = pa_csv.ConvertOptions(
+        strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=["", *dialect.nulls], **convert
+    )
+    parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    return {"read_options": read, "parse_options": parse, "convert_options": options}
+
+
+def _names(source: Source, dialect: Dialect) -> list[str]:
+    with told(source), source.opened() as file:
+        if not file.read(1):
+            raise InvalidError("the file is empty", path=source.path)
+    how = _reading(source, dialect)
+    with told(source), source.opened() as file:
+        reader = pa_csv.open_csv(file, **how)
+        given: list[str] = reader.schema.names
+    if len(set(given)) < len(given):
+        twice = sorted({name for name in given if given.count(name) > 1})
+        raise InvalidError("columns that occur more than once", path=source.path, columns=twice, remedy="rename them")
+    return given
+
+
+def _csv(source: Source, dialect: Dialect, names: list[str]) -> Iterator[pa.RecordBatch]:
+    how = _reading(source, dialect, column_types=dict.fromkeys(names, pa.string()))
+    with told(source), source.opened() as file:
+        yield from pa_csv.open_csv(file, **how)

@@ -1,0 +1,207 @@
+"""Which warehouse a command is about, and which table of it.
+
+`--warehouse`, else BUCKETLAKE_WAREHOUSE, else the configuration's default: a folder, a URI, or a name of the
+configuration. Tables: `db.table`, `table` of the database `default`, `db.table$branch_x`, `db.table$files`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bucketlake.cli.answer import UsageError
+from bucketlake.cli.command import Arguments, WithJson
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.lazy import lazy
+
+if TYPE_CHECKING:
+    from bucketlake import catalog as catalogs
+    from bucketlake.catalog import Catalog
+    from bucketlake.cli import settings
+    from bucketlake.table import Table
+else:
+    catalogs = lazy("bucketlake.catalog")
+    settings = lazy("bucketlake.cli.settings")
+
+__all__ = [
+    *("VARIABLE", "InWarehouse", "OfTable", "Travel", "Where", "WithWarehouse"),
+    *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names"),
+]
+
+VARIABLE = "BUCKETLAKE_WAREHOUSE"
+
+
+def open_warehouse(given: str | None, must_exist: bool = True) -> Catalog:
+    """The catalog of the warehouse that is meant. UsageError where none is, NotFoundError where it is not there."""
+    meant = given or os.environ.get(VARIABLE) or settings.default_warehouse()
+    if not meant:
+        raise UsageError(
+            "which warehouse?",
+            remedy=f"add --warehouse FOLDER, set {VARIABLE}, or name one: bucketlake config add NAME FOLDER --default",
+        )
+    named = settings.warehouse(meant)
+    place, options = (meant, {}) if named is None else (named.warehouse, settings.resolved(named))
+    if named is None and _is_bare(meant) and not os.path.exists(meant) and must_exist:
+        raise NotFoundError(
+            "no such warehouse",
+            warehouse=meant,
+            remedy=f"it is neither a folder here nor a name of the configuration{_known()}",
+        )
+    catalog = catalogs.open_catalog(place, options)
+    if must_exist and "://" not in catalog.warehouse and catalog.env.storage.info(catalog.warehouse) is None:
+        raise NotFoundError(
+            "no such warehouse", warehouse=catalog.warehouse, remedy="look at the path; `bucketlake import` makes one"
+        )
+    return catalog
+
+
+def _is_bare(text: str) -> bool:
+    return "/" not in text and "\\" not in text and "." not in text
+
+
+def _known() -> str:
+    names = sorted(settings.load().warehouses)
+    return f" (there are {', '.join(names)})" if names else ""
+
+
+def table_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of tables that begin like this, for the shell; never an error."""
+    try:
+        own = ctx.params.get("warehouse")
+        above = (ctx.parent.params if ctx.parent is not None else {}).get("warehouse")
+        catalog = open_warehouse(own or above)
+        database, dot, _ = incomplete.partition(".")
+        if dot:
+            return [f"{database}.{name}" for name in catalog.list_tables(database)]
+        databases = [f"{name}." for name in catalog.list_databases() if name != catalogs.DEFAULT_DATABASE]
+        return [*catalog.list_tables(), *databases]
+    except (BucketlakeError, OSError, ValueError):
+        return []
+
+
+def _completed(ctx: typer.Context, incomplete: str) -> list[str]:
+    return [name for name in table_names(ctx, incomplete) if name.startswith(incomplete)]
+
+
+class WithWarehouse(Arguments):
+    """A command about a warehouse."""
+
+    warehouse: Annotated[
+        str | None,
+        typer.Option(
+            "--warehouse", "-w", metavar="PLACE", help=f"Folder, URI or configured name; by default ${VARIABLE}."
+        ),
+    ] = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The warehouse, opened once."""
+        found: Catalog | None = self.__dict__.get("_catalog")
+        if found is None:
+            found = self.__dict__["_catalog"] = open_warehouse(self.warehouse)
+        return found
+
+
+class InWarehouse(WithJson, WithWarehouse):
+    """A command about a warehouse that programs may read."""
+
+
+class OfTable(InWarehouse):
+    """A command about one table."""
+
+    table: Annotated[
+        str,
+        typer.Argument(metavar="TABLE", help="db.table, or table of the database default.", autocompletion=_completed),
+    ]
+
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="A branch of the table, as TABLE$branch_NAME.")
+    ] = None
+
+    def opened(self, options: Mapping[str, Any] | None = None) -> Table:
+        """The table that is meant, or the system table, with dynamic options."""
+        return self.catalog.table(self.named(), options)
+
+    def named(self, system: str | None = None) -> str:
+        """The full name, with its branch, of the table, or of a system table over it."""
+        found = catalogs.parse_name(self.table)
+        if self.branch is not None and found.branch not in (None, self.branch):
+            raise UsageError("two branches", table=self.table, branch=self.branch, remedy="name one")
+        branch = self.branch or found.branch
+        behind = [f"branch_{branch}" if branch else None, system or found.system_table]
+        text = "$".join([found.table, *(part for part in behind if part)])
+        return f"`{found.database}`.`{text}`" if found.database != catalogs.DEFAULT_DATABASE else f"`{text}`"
+
+    def system(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a system table over the table."""
+        self.plain_table()  # refuses what is none
+        rows: list[dict[str, Any]] = self.catalog.table(self.named(name)).to_arrow().to_pylist()
+        return rows
+
+    def plain_table(self, options: Mapping[str, Any] | None = None) -> Table:
+        """The table itself: InvalidError for a system table."""
+        found = catalogs.parse_name(self.table)
+        if found.system_table is not None or found.database == catalogs.SYSTEM_DATABASE:
+            raise InvalidError("this command is about tables, not system tables", table=found.text)
+        return self.opened(options)
+
+
+class Where(Arguments):
+    """A command that takes a condition."""
+
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITION", help="A SQL condition: \"id > 3 AND city = 'Oslo'\".")
+    ] = None
+
+
+class Travel(Arguments):
+    """A command that may read an older state."""
+
+    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="As of this snapshot.")] = None
+    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="As of this tag.")] = None
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="As of a time: 2026-01-31, 2026-01-31 10:00:00, with a zone too."),
+    ] = None
+
+    def travel(self) -> dict[str, str]:
+        """The options of a read that go back to what was said; UsageError for two of them."""
+        said = {
+            "scan.snapshot-id": None if self.snapshot is None else str(self.snapshot),
+            "scan.tag-name": self.tag,
+            "scan.timestamp-millis": None if self.as_of is None else str(millis_of(self.as_of)),
+        }
+        found = {key: value for key, value in said.items() if value is not None}
+        if len(found) > 1:
+            raise UsageError("one state only", remedy="give --snapshot, --tag or --as-of")
+        return found
+
+
+def millis_of(text: str) -> int:
+    """Epoch milliseconds of a time; without a zone it is this machine's. UsageError for what is none."""
+    try:
+        told = text.strip()
+        moment = datetime.fromisoformat(told[:-1] + "+00:00" if told[-1:] in "zZ" else told)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError("not a time", value=text, remedy="write 2026-01-31 10:00:00") from error
+
+
+def partition_text(partition: Mapping[str, str]) -> str:
+    """`dt=2026-01-01/hour=5`, as its folder is named."""
+    return "/".join(f"{name}={value}" for name, value in partition.items())
+
+
+def pairs_of(given: Sequence[str] | None, name: str) -> dict[str, str]:
+    """`KEY=VALUE` as they were said; UsageError for what has no `=`. `name`: of the option, for the error."""
+    found = {}
+    for one in given or ():
+        key, sign, value = one.partition("=")
+        if not sign or not key.strip():
+            raise UsageError("not KEY=VALUE", option=name, value=one.partition("=")[0])
+        found[key.strip()] = value.strip()
+    return found

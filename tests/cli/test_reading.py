@@ -1,0 +1,135 @@
+"""Commands that look: text, JSON, exit status; nothing hostile reaches the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import HOSTILE, Run
+
+READS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("databases",): ("db", "default"),
+    ("tables",): ("orders", "days", "empty"),
+    ("tables", "db", "--long"): ("orders", "id"),
+    ("describe", "db.orders"): ("primary key  id", "BIGINT", "v1", "dev"),
+    ("describe", "db.orders$files"): ("file_path",),
+    ("schemas", "db.orders"): ("schema id",),
+    ("options", "db.orders"): ("bucket", "2"),
+    ("options", "db.orders", "--all"): ("merge-engine", "deduplicate"),
+    ("partitions", "db.days"): ("day=a", "day=b"),
+    ("files", "db.orders"): ("bucket", ".parquet"),
+    ("snapshots", "db.orders"): ("APPEND", "v1"),
+    ("snapshots", "db.orders", "--branch", "dev"): ("APPEND",),
+    ("tags", "db.orders"): ("v1",),
+    ("branches", "db.orders"): ("dev",),
+    ("consumers", "db.orders"): (),
+    ("usage", "db.orders"): ("live", "metadata", "total"),
+    ("plan", "db.orders", "--where", "id = 0"): ("1 of 6",),
+    ("cat", "db.orders"): ("Oslo", "\\x1b[2J\\n"),
+    ("cat", "empty"): ("x",),
+    ("diff", "db.orders", "1"): ("rowkind", "+I"),
+}
+
+
+@pytest.mark.parametrize("words", READS, ids=" ".join)
+def test_reading_as_text_and_json(run: Run, shared: str, words: tuple[str, ...]) -> None:
+    text = run(*words, warehouse=shared)
+    assert (text.status, text.err) == (0, "" if READS[words] else "no consumers\n")
+    assert all(part in text.out for part in READS[words]), text.out
+    assert "\x1b" not in text.out
+    told = run(*words, "--json", warehouse=shared)
+    assert (told.status, told.err) == (0, "")
+    assert isinstance(told.json, (list, dict))
+    assert "\x1b" not in told.out
+
+
+def test_values_of_json(run: Run, shared: str) -> None:
+    described = run("describe", "db.orders", "--json", warehouse=shared).json
+    assert described["columns"][0] == {
+        "name": "id",
+        "type": "BIGINT",
+        "nullable": False,
+        "default": None,
+        "comment": None,
+    }
+    assert (described["primary_key"], described["bucket"], described["snapshot"]) == (["id"], 2, 3)
+    assert described["comment"] == "with \x1b[31mred[/red] [bold]x"
+    newest = run("snapshots", "db.orders", "--json", "--limit", "1", warehouse=shared).json
+    assert [one["snapshot"] for one in newest] == [3]
+    assert newest[0]["time"].endswith("Z")
+    planned = run("plan", "db.orders", "--where", "id = 0", "--json", warehouse=shared).json
+    assert (planned["files"], planned["files_in_all"]) == (1, 6)
+    rows = run("cat", "db.orders", "--json", warehouse=shared).json
+    assert {row["id"]: row["city"] for row in rows} == {0: "Oslo", 1: "Oslo", 2: "Oslo", 3: "Rome", 4: HOSTILE}
+
+
+def test_rows_as_they_were(run: Run, shared: str) -> None:
+    def cities(*words: str) -> dict[int, str]:
+        result = run("cat", *words, "--format", "jsonl", "--columns", "id,city", warehouse=shared)
+        rows = map(json.loads, result.out.splitlines())
+        return {row["id"]: row["city"] for row in rows}
+
+    first = {0: "Oslo", 1: "Rome", 2: HOSTILE}
+    for words in (["--snapshot", "1"], ["--tag", "v1"], ["--branch", "dev"]):
+        assert cities("db.orders", *words) == first
+    assert cities("db.orders$branch_dev") == first
+    assert cities("db.orders", "--where", "id > 2") == {3: "Rome", 4: HOSTILE}
+    assert len(cities("db.orders", "--limit", "2")) == 2
+    assert cities("db.orders", "--as-of", "2999-01-01")[1] == "Oslo"
+    assert run("cat", "db.orders", "--as-of", "1999-01-01T00:00:00Z", warehouse=shared).status == 1
+    two = run("cat", "db.orders", "--snapshot", "1", "--tag", "v1", warehouse=shared)
+    assert (two.status, "one state only" in two.err) == (2, True)
+
+
+def test_difference(run: Run, shared: str) -> None:
+    words = ("db.orders", "v1", "3", "--columns", "id", "--json")
+    assert {(row["rowkind"], row["id"]) for row in run("diff", *words, warehouse=shared).json} >= {("+I", 3), ("+I", 4)}
+    assert run("diff", "empty", "1", warehouse=shared).status == 1
+
+
+def test_files_of_rows(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("export", "db.orders", "o.parquet", "--json", warehouse=shared)
+    assert (done.json["rows"], done.json["format"]) == (5, "parquet")
+    assert pq.read_table("o.parquet").num_rows == 5
+    again = run("export", "db.orders", "o.parquet", warehouse=shared)
+    assert (again.status, "--overwrite" in again.err) == (1, True)
+    assert run("cat", "db.orders", "-o", "o.parquet", "--overwrite", "-n", "2", warehouse=shared).status == 0
+    assert pq.read_table("o.parquet").num_rows == 2
+    for name, lines in (("o.csv", 7), ("o.jsonl", 5), ("o.json", 5), ("o.csv.gz", 0)):
+        assert run("export", "db.orders", name, warehouse=shared).status == 0
+        assert not lines or len(Path(name).read_text().splitlines()) == lines, name
+    assert run("export", "db.orders", "o.arrow", warehouse=shared).status == 0
+    assert pa.ipc.open_file("o.arrow").read_all().num_rows == 5
+    assert run("export", "db.orders", "o.dat", warehouse=shared).status == 2
+    assert run("export", "db.orders", "bad.csv", "--columns", "nope", warehouse=shared).status == 1
+    assert not Path("bad.csv").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_errors_are_message_place_remedy(run: Run, shared: str) -> None:
+    missing = run("describe", "db.order", warehouse=shared)
+    assert missing.status == 1
+    assert missing.err.splitlines() == ["error: no such table", "  at: table=db.order", "  do: did you mean 'orders'?"]
+    told = run("describe", "db.order", "--json", warehouse=shared)
+    assert (told.status, told.out) == (1, "")
+    assert told.error["kind"] == "NotFoundError"
+    assert told.error["place"] == {"table": "db.order"}
+    for words in (["nope"], ["tables", "--nope"], ["cat"], ["cat", "t", "--format", "xml"], []):
+        assert run(*words, warehouse=shared).status == 2, words
+    assert run("tables").status == 2  # no warehouse
+    assert run("tables", warehouse="nowhere").status == 1
+    assert run("tables", "--nope", "--json").error["kind"] == "UsageError"
+    hostile = run("describe", "db.x\x1b[31m", warehouse=shared)
+    assert (hostile.status, "\x1b" in hostile.err) == (1, False)
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").out.startswith("bucketlake ")
+    for words in (["--help"], ["cat", "-h"], ["tag", "create", "--help"]):
+        result = run(*words)
+        assert result.status == 0
+        assert result.out.startswith("Usage: bucketlake")
