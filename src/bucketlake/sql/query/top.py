@@ -57,7 +57,8 @@ def top(proved: Proof, source: Source) -> Top | None:
 
 def bounded(store: Store, plan: Plan, wanted: Top) -> Predicate | None:
     """A condition that all rows meet which may be among the first; None where statistics do not tell."""
-    if plan.beside or wanted.field.name in store.schema.partition_keys:
+    forgiving = any(store.options.get(f"scan.ignore-{which}-files") for which in ("lost", "corrupt"))
+    if plan.beside or forgiving or wanted.field.name in store.schema.partition_keys:
         return None
     parts = [part for part in (_values(store, group, wanted) for group in _groups(store, plan)) if part is not None]
     if sum(len(values) for values, _ in parts) < LEAST_FILES:
