@@ -23,8 +23,10 @@ from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 
 if TYPE_CHECKING:
+    from bucketlake.plot import plots
     from bucketlake.report import report as reports
 else:  # workers have no use for it
+    plots = lazy("bucketlake.plot.plots")
     reports = lazy("bucketlake.report.report")
 
 
@@ -92,3 +94,8 @@ class Health(History):
         """Plain facts to draw and to print: commits, buckets, levels, sizes, schemas, options. From metadata alone, and
         bounded. Spec: docs/page.md#the-facts-behind-it"""
         return reports.TableReport(self._history(), self._called())
+
+    @property
+    def plot(self) -> plots.TablePlots:
+        """Pictures of what `report` tells, by matplotlib. Spec: docs/plots.md"""
+        return plots.TablePlots(self.report)
