@@ -463,6 +463,11 @@ class Table(Health, Frames):
     def _called(self) -> str:
         return self.name
 
+    def _shown(self) -> tuple[TableSchema, Store | None]:
+        return self.schema, None if isinstance(self.view, SystemTable) else self.store
+
+    __repr__ = Health.__repr__
+
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store
 

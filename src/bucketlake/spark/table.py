@@ -277,6 +277,9 @@ class LakeTable(Health):
     def _called(self) -> str:
         return self.name
 
+    def _shown(self) -> tuple[TableSchema, Store | None]:
+        return self.table._shown()
+
     def _branch_store(self, name: str) -> Store:
         return self.table._branch_store(name)
 
@@ -306,5 +309,4 @@ class LakeTable(Health):
         """Publish the next schema; the table as it is then."""
         return replace(self, table=self.table.alter(*changes))
 
-    def __repr__(self) -> str:
-        return f"LakeTable({self.name!r})"
+    __repr__ = Health.__repr__
