@@ -1,11 +1,10 @@
 """Dagster assets that are tables: one partition a day, metadata of each commit, a check of the table's health.
 
-    pip install 'bucketlake[pandas]' dagster
-    export BUCKETLAKE_WAREHOUSE=/data/warehouse
-    dagster dev -f examples/dagster_assets.py
+pip install 'bucketlake[pandas]' dagster
+export BUCKETLAKE_WAREHOUSE=/data/warehouse
+dagster dev -f examples/dagster_assets.py
 """
 
-import os
 from datetime import date
 
 import dagster as dg
@@ -33,7 +32,9 @@ class Warehouse(dg.ConfigurableResource):
 
     def orders(self) -> bucketlake.Table:
         """Orders of every day."""
-        return self.table("shop.orders", ORDERS, partition_keys=["day"], primary_keys=["day", "id"], options={"bucket": "2"})
+        return self.table(
+            "shop.orders", ORDERS, partition_keys=["day"], primary_keys=["day", "id"], options={"bucket": "2"}
+        )
 
     def totals(self) -> bucketlake.Table:
         """A row a day; a day that is computed again replaces its row."""
@@ -59,7 +60,9 @@ def orders(context: dg.AssetExecutionContext, warehouse: Warehouse) -> dg.Materi
 def totals(context: dg.AssetExecutionContext, warehouse: Warehouse) -> dg.MaterializeResult:
     """What was sold on one day."""
     amounts = warehouse.orders().to_polars(where=f"day = DATE '{context.partition_key}'")
-    return committed(warehouse.totals().write_arrow(amounts.group_by("day").agg(amount=amounts.collect()["amount"].sum())))
+    return committed(
+        warehouse.totals().write_arrow(amounts.group_by("day").agg(amount=amounts.collect()["amount"].sum()))
+    )
 
 
 @dg.asset_check(asset=orders)

@@ -1,8 +1,8 @@
 """Run this dbt project over a warehouse: dbt's session is one to which the lake is attached.
 
-    pip install 'bucketlake[spark]' dbt-spark
-    python examples/dbt/run.py /data/warehouse            # seed, run, test
-    python examples/dbt/run.py /data/warehouse run --full-refresh
+pip install 'bucketlake[spark]' dbt-spark
+python examples/dbt/run.py /data/warehouse            # seed, run, test
+python examples/dbt/run.py /data/warehouse run --full-refresh
 """
 
 from __future__ import annotations

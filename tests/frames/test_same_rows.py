@@ -21,7 +21,7 @@ import bucketlake
 from bucketlake import InvalidError, NotFoundError, Table, UnsupportedError
 from bucketlake.frames import outputs
 
-from .tables import EVERY, UTC, every
+from .tables import EVERY, UTC, connected, every
 
 c = pl.col
 ROWS = 600  # of `every`
@@ -246,7 +246,7 @@ def test_every_way_gives_the_same_rows(table: Table) -> None:
     read = [batch for split in table.plan(where).splits for batch in table.read_split(split, where=where)]
     assert same(pa.Table.from_batches(read))
     assert same(table.to_polars(where).collect().to_arrow().cast(expected.schema))
-    assert len(table.to_duckdb(duckdb.connect(), where).fetchall()) == 60
+    assert len(table.to_duckdb(connected(), where).fetchall()) == 60
     assert pa.table(table).num_rows == pl.DataFrame(table).height == ROWS
     frames = dd.from_map(
         lambda split: split.to_pandas(arrow_types=True),
@@ -272,7 +272,7 @@ def test_a_frame_stays_with_its_snapshot(tmp_path: Path) -> None:
     catalog = bucketlake.open(tmp_path)
     catalog.create_database("db")
     table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
-    ways = (table.to_polars(), table.to_duckdb(duckdb.connect()), table.scan())
+    ways = (table.to_polars(), table.to_duckdb(connected()), table.scan())
     table.write_arrow([{"id": 1}])
     assert (ways[0].collect().height, len(ways[1].fetchall()), ways[2].to_arrow().num_rows) == (0, 0, 0)
     before = table.to_polars()
@@ -289,7 +289,7 @@ def test_empty_tables_and_no_columns(tmp_path: Path) -> None:
     catalog.create_database("db")
     table = catalog.create_table("db.t", EVERY, primary_keys=["id"])
     assert table.to_polars().filter(c.id > 1).collect().shape == (0, len(EVERY))
-    assert table.to_duckdb(duckdb.connect()).fetchall() == []
+    assert table.to_duckdb(connected()).fetchall() == []
     assert table.to_pandas().shape == (0, len(EVERY))
     assert table.to_reader().read_all().schema.types == EVERY.types
     assert list(table.scan_batches()) == [] and table.splits() == [] and table.to_dataset().count_rows() == 0
@@ -304,7 +304,7 @@ def test_system_tables_are_tables(table: Table, tmp_path: Path) -> None:
     for name, rows in (("snapshots", 2), ("files", 4), ("audit_log", ROWS), ("ro", 0), ("options", 2)):
         system = catalog.table(f"db.every${name}")
         assert system.to_polars().collect().height == rows
-        assert system.to_duckdb(duckdb.connect()).aggregate("count(*)").fetchall() == [(rows,)]
+        assert system.to_duckdb(connected()).aggregate("count(*)").fetchall() == [(rows,)]
         assert pa.table(system).num_rows == len(system.to_pandas()) == rows
     log = catalog.table("db.every$audit_log")
     assert log.to_polars().filter((c.rowkind == "+I") & (c.id < 3)).collect().height == 3
@@ -352,5 +352,5 @@ def test_names_that_duckdb_cannot_tell_apart(tmp_path: Path) -> None:
         assert table.to_polars().filter(c(name) == number).collect().height == 1
         assert table.to_dataset().to_table(filter=FIELD(name) == number).num_rows == 1
         quoted = name.replace('"', '""')
-        relation = table.to_duckdb(duckdb.connect(), columns=[name])
+        relation = table.to_duckdb(connected(), columns=[name])
         assert relation.filter(f'"{quoted}" = {number}').fetchall() == [(number,)]
