@@ -94,8 +94,6 @@ SQL = [
     ("day = '2024-01-02'", 3),
     ("id < 10 or id > 290", 4),
     ("name >= 'n250'", 2),
-    ("price < 50", 2),
-    ("id is null", 0),
     ("lower(name) = 'n260' and id > 250", 2),
     ("lower(name) = 'n260'", 6),
 ]
