@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster soak docs pictures bench lint clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ soak: setup ## run all tests with every seed, combination and example, many gene
 
 test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"
+
+test-wheel: setup ## build wheel and source archive, install each bare, plain and with every extra; run the neighbours' examples
+	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest tests/packaging
 
 test-cluster: setup ## run the Spark tests over executors in other processes
 	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/spark/over_executors.py tests/scenarios -m spark

@@ -33,7 +33,7 @@ ROOMS = (
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    "report",
+    *("report", "plot"),
     *(
         "shown",
         "history",

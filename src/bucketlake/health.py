@@ -26,8 +26,10 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
 
 if TYPE_CHECKING:
+    from bucketlake.plot import plots
     from bucketlake.report import report as reports
 else:  # workers have no use for it
+    plots = lazy("bucketlake.plot.plots")
     reports = lazy("bucketlake.report.report")
 
 
@@ -105,3 +107,8 @@ class Health(History):
         """Plain facts to draw and to print: commits, buckets, levels, sizes, schemas, options. From metadata alone, and
         bounded. Spec: docs/page.md#the-facts-behind-it"""
         return reports.TableReport(self._history(), self._called())
+
+    @property
+    def plot(self) -> plots.TablePlots:
+        """Pictures of what `report` tells, by matplotlib. Spec: docs/plots.md"""
+        return plots.TablePlots(self.report)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -92,3 +93,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patch:
         patch.setattr(read, "read_recorded", told)
         yield paths
+
+
+_CONNECTIONS: list[Any] = []
+
+
+def connected() -> Any:
+    """A DuckDB connection that lives on: older versions end their relations with the connection."""
+    _CONNECTIONS.append(duckdb.connect())
+    return _CONNECTIONS[-1]
