@@ -55,20 +55,73 @@ def connect(
     warehouse: str | PathLike[str],
     spark: SparkSession | None = None,
     options: Mapping[str, Any] | None = None,
+    verbose: bool | None = None,
+    settings: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Lake:
-    """The warehouse on Spark: `spark`, else the active session, else a tuned local one.
+    """The warehouse on Spark: `spark`, else the active session, else a tuned local one, of these Spark `settings`.
 
-    `options`: as for `open`. Needs the extra `bucketlake[spark]`.
+    `options`: as for `open`. A session made here is quiet; `verbose=True` leaves Spark's own logging and says in a line
+    what was made. Needs the extra `bucketlake[spark]`.
     """
-    session, sql = import_module("bucketlake.spark.session"), import_module("bucketlake.sql")
-    lake: Lake = session.connect(warehouse, spark=spark, front=sql.FRONT, options={**(options or {}), **more})
+    given = {"options": {**(options or {}), **more}, "verbose": verbose, "settings": settings}
+    lake: Lake = _spark("bucketlake.spark.session").connect(
+        warehouse, spark=spark, front=_spark("bucketlake.sql").FRONT, **given
+    )
     return lake
+
+
+def attach(
+    spark: SparkSession,
+    warehouse: str | PathLike[str],
+    catalog: str = "lake",
+    current: bool = True,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Lake:
+    """Let a session's own calls reach the tables of a warehouse: `spark.sql`, `spark.table`, `spark.read.table`,
+    `df.write.saveAsTable` and `insertInto`, `df.writeTo`, `spark.catalog`. Undone by `detach`.
+
+    `catalog`: the name that may stand before `db.t`. `current`: names without one mean lake tables first, as in
+    `lake.sql`; else Spark's alone, until `USE lake`. `options`: as for `open`. Errors: InvalidError (`catalog`).
+    Spec: docs/attach.md
+    """
+    lake = connect(warehouse, spark=spark, options={**(options or {}), **more})
+    _spark("bucketlake.sql.attached").attach(lake, catalog, current)
+    return lake
+
+
+def detach(spark: SparkSession) -> bool:
+    """Undo the last `attach` of a session that was not undone; False if there is none."""
+    done: bool = _spark("bucketlake.sql.attached").detach(spark)
+    return done
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("bucketlake")` known to a session; `connect` does so by itself."""
-    import_module("bucketlake.spark.datasource").register(spark)
+    _spark("bucketlake.spark.datasource").register(spark)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext bucketlake`: the magics `%lake` and `%%lake`."""
+    _spark("bucketlake.notebook").load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """`%unload_ext bucketlake`."""
+    _spark("bucketlake.notebook").unload(ipython)
+
+
+def _spark(module: str) -> Any:
+    """A module that needs PySpark. UnsupportedError says what to install."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pandas"):
+            raise
+        raise UnsupportedError(
+            "this needs Spark", missing=error.name, remedy="pip install 'bucketlake[spark]'; bucketlake.open needs none"
+        ) from error
 
 
 def __getattr__(name: str) -> Any:
@@ -102,7 +155,9 @@ __all__ = [
     "TableFile",
     "TableSchema",
     "UnsupportedError",
+    "attach",
     "connect",
+    "detach",
     "open",
     "register",
 ]

@@ -32,6 +32,7 @@ from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.shown import listing_html, listing_text
 from bucketlake.types.model import DataField, from_arrow_type
 from bucketlake.values import dataclass
 
@@ -157,6 +158,12 @@ class Catalog:
         if not self.database_exists(database):
             raise self._no_database(database)
         return self.metastore.tables(database)
+
+    def all_tables(self, database: str | None = None) -> list[str]:
+        """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
+        databases = self.list_databases() if database is None else [database]
+        named = ((one, table) for one in databases for table in self.list_tables(one))
+        return [".".join(f"`{part}`" if "." in part else part for part in parts) for parts in named]
 
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""
@@ -351,6 +358,14 @@ class Catalog:
         if ignore_if_missing and not self.table_exists(name):
             return None
         return self.table(name).alter(*changes)
+
+    # ---- shown
+
+    def __repr__(self) -> str:
+        return listing_text("Catalog", self.warehouse)
+
+    def _repr_html_(self) -> str:
+        return listing_html(self.warehouse, (), self.all_tables)
 
     # ---- parts
 

@@ -21,6 +21,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitUnknownError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.frames.table_scan import THREADS
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit
@@ -28,7 +29,7 @@ from bucketlake.ops.rows.given import record_batches
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
-from bucketlake.table import THREADS, Table
+from bucketlake.table import Table
 
 __all__ = ["create_with_rows"]
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from bucketlake.redaction import redact, redact_details
+from bucketlake.traces import told
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -32,6 +33,10 @@ class BucketlakeError(Exception):
         shown = ", ".join(f"{key}={value}" for key, value in self.details.items())
         message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
         super().__init__(message)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""
+        return told(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by fields: errors cross from Spark's workers to the driver."""

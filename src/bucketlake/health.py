@@ -21,6 +21,9 @@ from bucketlake.ops.check.usage import Usage, usage
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import TableSchema
+from bucketlake.shown import table_html, table_text
 
 if TYPE_CHECKING:
     from bucketlake.report import report as reports
@@ -34,6 +37,16 @@ class Health(History):
     @abstractmethod
     def _called(self) -> str:
         """The table's name, as statements may write it."""
+
+    @abstractmethod
+    def _shown(self) -> tuple[TableSchema, Store | None]:
+        """The schema that is shown, and the store whose newest snapshot is."""
+
+    def __repr__(self) -> str:
+        return table_text(type(self).__name__, self._called(), self._shown)
+
+    def _repr_html_(self) -> str:
+        return table_html(self._called(), self._shown)
 
     def _checks(self) -> Run:
         """How units of a check are run."""

@@ -29,7 +29,9 @@ PAGES = [
 
 def _needs_spark(page: str) -> bool:
     text = (ROOT / page).read_text()
-    return any(block.kind == "sql" or "connect(" in block.text for block in blocks.blocks(text))
+    return any(
+        block.kind == "sql" or "connect(" in block.text or "attach(" in block.text for block in blocks.blocks(text)
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if not _needs_spark(page)])

@@ -14,9 +14,11 @@ import os
 import runpy
 import subprocess
 import sys
+import traceback
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +47,19 @@ def _load() -> None:
         with suppress(Exception):  # a worker that needs it says what is wrong with it
             import_module(name)
     os.register_at_fork(after_in_child=np.random.seed)
+    traceback.print_exc = _print_error
     # What Python says of every fork beside threads, from 3.12 on; which threads these are stands above.
     warnings.filterwarnings("ignore", r"This process .* is multi-threaded", DeprecationWarning)
     gc.freeze()  # workers share it: their collections, one a task, need not look at it
+
+
+_print_exc = traceback.print_exc
+
+
+def _print_error(*args: Any, **named: Any) -> None:
+    """As the library's: but a worker whose JVM has ended has nobody to tell, and nothing to say about it."""
+    if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
+        _print_exc(*args, **named)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,18 @@ while [ "$n" -gt 0 ]; do
 done
 exec {java} "$@"
 """
+# The arguments stay as they are: of what the JVM says first, the line on the incubator module is left out.
+_QUIET = """#!/usr/bin/env bash
+exec {java} "$@" 2> >(
+    if IFS= read -r line; then
+        case $line in
+            "WARNING: Using incubator modules"*) ;;
+            *) printf '%s\\n' "$line" >&2 ;;
+        esac
+    fi
+    exec cat >&2
+)
+"""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -69,8 +81,24 @@ def bundled_java_home() -> str:
     if folder is None:
         folder = tempfile.mkdtemp(prefix="bucketlake-java-")
         atexit.register(LocalStorage().delete_tree, folder)
+    _make_java(folder, _WRAPPER.format(java=shlex.quote(java)))
+    return folder
+
+
+def quiet_java_home(java: str) -> str | None:
+    """A folder to point JAVA_HOME to, over a Java of this machine, that starts it without a word about incubator
+    modules; None where there is no place for one, or no bash."""
+    text = _QUIET.format(java=shlex.quote(java))
+    folder = _cache_folder(f"quiet-{zlib.crc32(text.encode()):08x}") if shutil.which("bash") else None
+    if folder is not None:
+        _make_java(folder, text)
+    return folder
+
+
+def _make_java(folder: str, script: str) -> None:
+    """Put the script there as `bin/java`, unless it is there."""
     path = os.path.join(folder, "bin", "java")
-    text = _WRAPPER.format(java=shlex.quote(java)).encode()
+    text = script.encode()
     storage = LocalStorage().within((folder,))
     try:
         known = storage.info(path) is not None and storage.read(path) == text and _is_ours(path)
@@ -79,7 +107,6 @@ def bundled_java_home() -> str:
     if not known:
         storage.write(path, text)  # replaces what stands there, a link too
     os.chmod(path, stat.S_IRWXU)
-    return folder
 
 
 def _cache_folder(name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -13,19 +14,21 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
 from bucketlake.options.catalog import without_secrets
 from bucketlake.options.options import option_keys
-from bucketlake.options.session import options_of
+from bucketlake.options.session import CATALOG_NAMES, options_of
+from bucketlake.shown import listing_html, listing_text
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
+from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
@@ -65,6 +68,8 @@ class Lake:
         self.catalog = catalog
         self.current_database = DEFAULT_DATABASE
         self.in_spark_catalog = False
+        self.catalog_names: tuple[str, ...] = CATALOG_NAMES  # in lower case: what may stand before `db.t`
+        self.other_catalogs: frozenset[str] = frozenset()  # what is Spark's to read if it stands there
         self._front = front
         self.cached: dict[str, DataFrame] = {}  # by table: what CACHE TABLE keeps
 
@@ -74,12 +79,26 @@ class Lake:
         merger = None if self._front is None else partial(self._front.merge, self)
         return LakeTable(self.spark, self.catalog.table(found.text, options), merger)
 
+    def tables(self, database: str | None = None) -> list[str]:
+        """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError
+        without the database."""
+        return self.catalog.all_tables(database)
+
+    def databases(self) -> list[str]:
+        """The databases of the warehouse, sorted."""
+        return self.catalog.list_databases()
+
     def sql(self, text: str, args: Any = None) -> DataFrame:
-        """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language."""
+        """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language.
+        `args` binds `:name` (a mapping) and `?` (a list) markers."""
         return self._fronted.sql(self, text, args)
 
     def sql_script(self, text: str) -> DataFrame | None:
-        """Run the statements of a script, in order, up to the first that fails; the last one's rows."""
+        """Run the statements of a script, in order, each ended by `;`, up to the first that fails: its error says
+        which one that is and where. The last one's rows, None where there was no statement.
+
+        The script is read to its end first: nothing is run where a literal or comment is not closed.
+        """
         return self._fronted.script(self, text)
 
     def read_table(self, name: str, **scan_options: Any) -> DataFrame:
@@ -137,7 +156,17 @@ class Lake:
         return self._front
 
     def __repr__(self) -> str:
-        return f"Lake({self.catalog.warehouse!r})"
+        return listing_text("Lake", self.catalog.warehouse, f"Spark {self._version()}")
+
+    def _repr_html_(self) -> str:
+        details = [("Spark", self._version()), ("current database", self.current_database)]
+        return listing_html(self.catalog.warehouse, details, self.catalog.all_tables)
+
+    def _version(self) -> str:
+        try:
+            return str(self.spark.version)
+        except Exception:  # of a server that is gone: a picture is no place to fail
+            return "(not reached)"
 
 
 def connect(
@@ -146,32 +175,55 @@ def connect(
     spark: SparkSession | None = None,
     front: Front | None = None,
     options: Mapping[str, Any] | None = None,
+    verbose: bool | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Lake:
     """A lake over a warehouse folder or URI. `options`: as for `open` (storage, table defaults).
 
     Spark is the session given, else the active one, else the one that SPARK_REMOTE names, else a local one made for
-    the purpose. No configuration of a session that exists is changed.
+    the purpose, of these `settings`. Such a one logs nothing but what is fatal; `verbose` leaves Spark's own logging
+    and says in a line what was made, as without a word to that is said where somebody types. No configuration of a
+    session that exists is changed.
+    Errors: InvalidError (`settings` of a session that is there).
+    Spec: docs/sessions.md
     """
     catalog = open_catalog(warehouse, options)
-    session = spark or SparkSession.getActiveSession() or new_session()
+    found = spark or SparkSession.getActiveSession()
+    if found is not None and settings:
+        raise InvalidError(
+            "these are settings of a session that is made here, and there is one",
+            settings=sorted(settings),
+            remedy="stop that session first, or leave them out",
+        )
+    session = found or new_session(bool(verbose), **(settings or {}))
     register(session, catalog.warehouse, without_secrets(options or {}) if catalog.kept_by else options)
+    if found is None and (verbose or (verbose is None and is_interactive())):
+        print(announce(session, catalog.warehouse), file=sys.stderr)
     return Lake(session, catalog, front)
 
 
-def new_session(**settings: str) -> SparkSession:
+def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
     """A Spark session for a machine of its own: all cores, half of the memory up to 16 GiB, no UI, fast Python workers.
 
     With SPARK_REMOTE or SPARK_CONNECT_MODE_ENABLED set: a session of that server. `settings` overlay the defaults.
+    Not `verbose`: it logs nothing but what is fatal, and PySpark logs no errors that it raises.
     """
     use_this_python()
     builder = SparkSession.builder.appName("bucketlake")
-    if not (os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or os.environ.get("SPARK_MASTER")):
-        ensure_java()
-        chosen = {**_local_settings(), **settings}
-        here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
-        for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
+    if os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER") or os.environ.get("SPARK_MASTER"):
+        for key, value in settings.items():
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+        return builder.getOrCreate()
+    ensure_java()
+    chosen = {**_local_settings(), **({} if verbose else quiet_settings()), **settings}
+    here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
+    for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
+        builder = builder.config(key, value)
+    if verbose or not here:
+        return builder.getOrCreate()
+    quiet_queries()
+    with quiet_java():
+        return builder.getOrCreate()
 
 
 def _local_settings() -> dict[str, str]:
@@ -183,7 +235,6 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -6,6 +6,8 @@ A room only reads: what it makes of the text is run by `parsed.execute`, once th
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -13,6 +15,7 @@ from pyspark.errors import AnalysisException
 from bucketlake.errors import InvalidError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
+from bucketlake.sql.query.given import Braces, read_braces, with_values
 from bucketlake.sql.query.retold import retold
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from bucketlake.spark.session import Lake
 
+_QUERIES = ("WITH", "FROM")  # that may begin a query, or a statement
 # Keys that Flink users set out of habit; they say nothing about a batch on Spark.
 _FLINK_PREFIXES = (
     "execution.",
@@ -43,16 +47,18 @@ _OPTION = re.compile(
 )
 
 
-def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
+def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] | None = None) -> DataFrame:
     """Run one statement: Spark SQL where Spark has it, and the table language. Statements that yield no rows
-    return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers of queries."""
+    return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers, `given` what stands in braces:
+    DataFrames, columns and values, as `spark.sql` takes them by name."""
     statements = split_statements(statement)
     if len(statements) != 1:
         raise InvalidError(
             "SQL: expected one statement", found=len(statements), remedy="call sql once a statement, or use sql_script"
         )
     try:
-        result = _run(lake, statements[0], args)
+        mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
+        result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
     except AnalysisException as error:
         found = retold(error, statements[0])
         if found is None:
@@ -61,22 +67,24 @@ def run(lake: Lake, statement: str, args: Any = None) -> DataFrame:
     return result if result is not None else lake.spark.createDataFrame([], "result string").select()
 
 
-def run_script(lake: Lake, script: str) -> DataFrame | None:
-    """Run the statements of a script in order; the last one's rows, None if it had no statement."""
-    result: DataFrame | None = None
-    for statement in split_statements(script):
-        result = run(lake, statement)
-    return result
+def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
+    statement = statement if braces is None else braces.text
 
+    def read() -> DataFrame:
+        return query.run(lake, statement, args, given=braces)
 
-def _run(lake: Lake, statement: str, args: Any) -> DataFrame | None:
     tokens = tokenize(statement)
     first = tokens[0]
     parse = ROOMS.get(first.value.upper()) if first.kind == "word" else None
     if parse is None:
         foreign.refuse_unknown(lake, statement, tokens)
-        return query.run(lake, statement, args)
-    return execute(lake, statement, parse, lambda: query.run(lake, statement, args))
+        return read()
+    if not args and braces is None:
+        return execute(lake, statement, parse, read)
+    if first.value.upper() in _QUERIES and parse(Cursor(statement)) is None:
+        return read()
+    with nullcontext(statement) if braces is None else braces.named(lake.spark) as named:
+        return execute(lake, with_values(named, args), parse, read)
 
 
 @dataclass(frozen=True, slots=True)

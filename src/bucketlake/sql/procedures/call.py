@@ -16,9 +16,10 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.procedures.catalogue import find_procedure
 from bucketlake.sql.procedures.registry import PAIRS, Argument, Arguments, Procedure
+from bucketlake.sql.query import query
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.text import Cursor
+from bucketlake.sql.text.text import Cursor, blank, tokenize
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -49,13 +50,34 @@ def parse(cursor: Cursor) -> Statement | None:
     """
     cursor.expect("CALL")
     name = cursor.name()
-    if name[-2:-1] != ("sys",) or len(name) > 3 or (len(name) == 3 and name[0].lower() not in CATALOG_NAMES):
+    if name[-2:-1] != ("sys",) or len(name) > 3:
         return None
+    if len(name) == 3 and name[0].lower() not in CATALOG_NAMES:
+        cursor.rest()
+        return _OfCatalog(cursor.text, name[0])
     procedure = find_procedure(name[-1])
     arguments = _bound(procedure, _arguments(cursor))
     if procedure.run is None:
         raise UnsupportedError(f"procedure sys.{procedure.name} is not supported", reason=procedure.missing)
     return Call(procedure, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfCatalog:
+    """A call of a procedure of a catalog by a name that only the lake knows, or that is Spark's."""
+
+    text: str
+    catalog: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
+        """Read and run as one without the catalog's name, where that is the lake's; else by Spark."""
+        if self.catalog.lower() not in lake.catalog_names:
+            return query.run(lake, self.text)
+        _, catalog, dot = tokenize(self.text)[:3]
+        cursor = Cursor(blank(self.text, [(catalog.start, dot.end)]))
+        found = parse(cursor)
+        cursor.end()
+        return None if found is None else found.run(lake, name)
 
 
 # ---------------------------------------------------------------------------------------------- arguments

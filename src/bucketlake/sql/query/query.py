@@ -22,6 +22,7 @@ from bucketlake.sql.query import hidden, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
+from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
@@ -71,9 +72,18 @@ class Place:
     frame: DataFrame
 
 
-def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None, prune: bool = True) -> DataFrame:
+def run(
+    lake: Lake,
+    statement: str,
+    args: Any = None,
+    place: Place | None = None,
+    prune: bool = True,
+    given: Braces | None = None,
+) -> DataFrame:
     """Run a query or any statement that reads: lake tables are bound, everything else reaches Spark as written.
-    `prune`: tables leave out what the statement does not need."""
+    `prune`: tables leave out what the statement does not need. `given`: what the user's own braces stand for, whose
+    columns nobody knows here."""
+    prune = prune and given is None
     written, started = statement, place
     statement = text.plain_tables(text.plain_timestamps(statement))
     stored = view_pieces(lake, statement)
@@ -86,13 +96,17 @@ def run(lake: Lake, statement: str, args: Any = None, place: Place | None = None
         statement = text.splice(statement, values)
     reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
     bound, frames = bind(lake, statement, place, prune, reads)
-    text_of = bound if frames else statement
+    text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
+    if given is not None:
+        text_of, values_of = given.bound(text_of, frames)
     try:
-        found = lake.spark.sql(text_of, args, **frames) if args else lake.spark.sql(text_of, **frames)
+        found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found
     except AnalysisException as error:
         if frames and prune and str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
-            return run(lake, written, args, started, prune=False)  # Spark suggests the columns that it knows
+            return run(
+                lake, written, args, started, prune=False, given=given
+            )  # Spark suggests the columns that it knows
         known = explained(lake, error)
         if known is None:
             remember(error, text_of, bool(frames))

@@ -22,11 +22,17 @@ class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
     """A statement that Spark cannot make sense of. `place`: where in the user's text, from 0; None where unknown."""
 
     place: int | None = None
+    length: int = 0
     _condition: str | None = None
     _state: str | None = None
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def point(self, text: str, start: int) -> None:
+        """Let the message show the place in `text`, where the statement starts at `start`."""
+        if self.place is not None:
+            self.args = (f"{self.what}\n\n{faults.pointed(text, start + self.place, self.length)}",)
 
     def getMessage(self) -> str:
         """The message."""
@@ -69,9 +75,10 @@ def retold(error: AnalysisException, statement: str) -> StatementError | None:
     read = told.text if told.text is not None else getattr(error, _READ, None)
     place, length = _place(error, told, statement, read)
     kind = StatementSyntaxError if isinstance(error, ParseException) else StatementError
-    shown = "" if place is None else f"\n\n{faults.pointed(statement, place, length)}"
-    made = kind(told.what + shown)
-    made.place, made._condition, made._state = place, error.getCondition(), error.getSqlState()
+    made = kind(told.what)
+    made.place, made.length = place, length
+    made._condition, made._state = error.getCondition(), error.getSqlState()
+    made.point(statement, 0)
     return made
 
 

@@ -39,7 +39,7 @@ def _parts(quoted: str) -> list[str]:
 
 def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
     parts = _parts(quoted)
-    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+    if len(parts) == 3 and parts[0].lower() in lake.catalog_names:
         parts = parts[1:]
     if len(parts) > 2 or parts[-1].startswith("_pyspark_"):
         return None

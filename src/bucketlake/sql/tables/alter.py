@@ -129,7 +129,7 @@ class _Rename:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         bare = len(self.parts) == 1
-        if len(self.parts) == 3 and self.parts[0].lower() not in CATALOG_NAMES:
+        if len(self.parts) == 3 and self.parts[0].lower() not in lake.catalog_names:
             raise InvalidError(
                 "Only supports operations within the same catalog", target=self.parts[0], current=CATALOG_NAMES[1]
             )

@@ -81,6 +81,11 @@ class TableCreation:
 
     clause: CreateTable
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.clause.name[:-2]
+
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """Make the table, with the query's rows if there is one."""
         clause = self.clause

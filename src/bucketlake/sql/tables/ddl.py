@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import NotFoundError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
@@ -64,6 +63,11 @@ class _CreateDatabase:
     if_not_exists: bool
     properties: dict[str, str]
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-1]
+
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.create_database(
             names.database(lake, self.parts), ignore_if_exists=self.if_not_exists, properties=self.properties
@@ -91,6 +95,11 @@ class _DropDatabase:
     parts: tuple[str, ...]
     if_exists: bool
     cascade: bool
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return self.parts[:-1]
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.drop_database(
@@ -168,12 +177,12 @@ class _Use:
         parts = self.parts
         first, bare = parts[0].lower(), len(parts) == 1 and not lake.catalog.database_exists(parts[0])
         if (first == _SPARK_CATALOG and (bare or len(parts) == 2)) or (
-            lake.in_spark_catalog and first not in CATALOG_NAMES
+            lake.in_spark_catalog and first not in lake.catalog_names
         ):
             lake.spark.sql(f"USE {'.'.join(quoted(part) for part in parts)}")
             lake.in_spark_catalog = True
             return
-        if bare and first in CATALOG_NAMES:
+        if bare and first in lake.catalog_names:
             lake.current_database, lake.in_spark_catalog = names.DEFAULT_DATABASE, False
             return
         database = names.database(lake, parts) if len(parts) <= 2 else parts[-1]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.text import names
@@ -113,7 +112,7 @@ class _PersistentView:
             catalog_views.create(lake, catalog_views.read_view(self.statement), place)
             return None
         lakes = len(parts) == 2 and lake.catalog.database_exists(parts[0]) and not _is_sparks_database(lake, parts[0])
-        if lakes or (len(parts) == 3 and parts[0] in CATALOG_NAMES) or query.bind(lake, self.statement)[1]:
+        if lakes or (len(parts) == 3 and parts[0].lower() in lake.catalog_names) or query.bind(lake, self.statement)[1]:
             raise UnsupportedError(
                 "Persistent views are not supported by a file-system catalog: CREATE VIEW",
                 view=".".join(parts),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.errors import InvalidError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
@@ -52,7 +51,7 @@ def parts_of(text: str) -> tuple[str, ...]:
 def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
     """The lake table that a statement is to create, change or write, whether or not it exists."""
     if lake.in_spark_catalog and len(parts) < 3:
-        catalog = CATALOG_NAMES[0]
+        catalog = lake.catalog_names[0]
         raise InvalidError(
             "names are those of Spark's catalog now",
             name=".".join(parts),
@@ -62,16 +61,18 @@ def target(lake: Lake, parts: tuple[str, ...]) -> LakeName:
         return LakeName(lake.current_database, parts[0])
     if len(parts) == 2:
         return LakeName(parts[0], parts[1])
-    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+    if len(parts) == 3 and parts[0].lower() in lake.catalog_names:
         return LakeName(parts[1], parts[2])
-    raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db.table or {CATALOG_NAMES[0]}.db.table")
+    raise InvalidError(
+        "no such catalog", name=".".join(parts), remedy=f"use db.table or {lake.catalog_names[0]}.db.table"
+    )
 
 
 def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     """The lake table that a query's name means; None if it is a temp view's or Spark's.
 
     Temp views hide lake tables of the same unqualified name; lake tables hide Spark's."""
-    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
+    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in lake.catalog_names):
         return None
     if (lake.in_spark_catalog and len(parts) < 3) or (len(parts) == 2 and "/" in parts[1]):
         return None  # parquet.`/data/files` is Spark's
@@ -81,6 +82,11 @@ def find(lake: Lake, parts: tuple[str, ...]) -> LakeName | None:
     if name.database == SYSTEM_DATABASE:
         return name if name.table.lower() in CATALOG_TABLES or not is_sparks(lake, parts) else None
     return name if lake.catalog.table_exists(LakeName(name.database, name.base).full) else None
+
+
+def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether the name says that it is of another catalog that the session has."""
+    return len(parts) > 2 and parts[0].lower() in lake.other_catalogs
 
 
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
@@ -104,6 +110,6 @@ def database(lake: Lake, parts: tuple[str, ...]) -> str:
     """The database that `db` or `catalog.db` names."""
     if len(parts) == 1:
         return parts[0]
-    if len(parts) == 2 and parts[0].lower() in CATALOG_NAMES:
+    if len(parts) == 2 and parts[0].lower() in lake.catalog_names:
         return parts[1]
-    raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db or {CATALOG_NAMES[0]}.db")
+    raise InvalidError("no such catalog", name=".".join(parts), remedy=f"use db or {lake.catalog_names[0]}.db")

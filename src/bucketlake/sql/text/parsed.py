@@ -48,14 +48,26 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
         return foreign()  # the table language is ours, of Spark's tables Spark knows more
     if found is None:
         return foreign()
+    catalog = _catalog(cursor.subject, found)
+    if catalog in lake.other_catalogs:
+        return foreign()
     if cursor.subject is None:
         spoken = cursor.tokens[0].value.upper() in _OF_THE_SESSION or not lake.in_spark_catalog
-        return found.run(lake, NO_TABLE) if spoken else foreign()
+        return found.run(lake, NO_TABLE) if spoken or catalog in lake.catalog_names else foreign()
     name = names.find(lake, cursor.subject)
     if name is None and names.is_sparks(lake, cursor.subject):
         return foreign()
     return found.run(lake, name or names.target(lake, cursor.subject))
 
 
+def _catalog(subject: tuple[str, ...] | None, found: Statement) -> str:
+    """The catalog that a statement names, in lower case; empty where it names none. Statements that make something have
+    no subject, but a `place`: the parts that stand before the name of what they make."""
+    if subject is not None:
+        return subject[0].lower() if len(subject) > 2 else ""
+    place: tuple[str, ...] = getattr(found, "place", ())
+    return place[0].lower() if place else ""
+
+
 def _is_foreign(lake: Lake, parts: tuple[str, ...]) -> bool:
-    return names.find(lake, parts) is None and names.is_sparks(lake, parts)
+    return names.is_elsewhere(lake, parts) or (names.find(lake, parts) is None and names.is_sparks(lake, parts))

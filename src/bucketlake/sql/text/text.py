@@ -124,16 +124,25 @@ def splice(text: str, pieces: Iterable[tuple[int, int, str]]) -> str:
     return text
 
 
+def statement_places(text: str) -> list[tuple[int, int]]:
+    """Where the statements of a script begin and end, without the blanks around them: cut at semicolons between
+    tokens, so at none in literals and comments. What holds comments alone is left out."""
+    places: list[tuple[int, int]] = []
+    start, said = 0, False
+    for token in [*tokenize(text), Token("sign", ";", len(text), len(text))]:
+        if token.kind != "sign" or token.value != ";":
+            said = True
+            continue
+        if said:
+            piece = text[start : token.start]
+            places.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
+        start, said = token.end, False
+    return places
+
+
 def split_statements(text: str) -> list[str]:
-    """The statements of a script, cut at semicolons outside literals and comments; empty ones are left out."""
-    statements, start = [], 0
-    tokens = tokenize(text)
-    for token in [*tokens, Token("sign", ";", len(text), len(text))]:
-        if token.kind == "sign" and token.value == ";":
-            if any(start <= other.start < token.start for other in tokens):
-                statements.append(text[start : token.start].strip())
-            start = token.end
-    return statements
+    """The statements of a script: see `statement_places`."""
+    return [text[start:end] for start, end in statement_places(text)]
 
 
 def plain_timestamps(text: str) -> str:

@@ -1,0 +1,43 @@
+"""`bucketlake demo`: a tour on a year of flights, in a warehouse of its own."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bucketlake.cli.command import OTHER, add
+from bucketlake.cli.warehouse import WithWarehouse
+from bucketlake.errors import UnsupportedError
+from bucketlake.lazy import lazy
+
+if TYPE_CHECKING:
+    from bucketlake.demo import flights
+else:
+    flights = lazy("bucketlake.demo.flights")
+
+FOLDER = "demo-warehouse"
+
+
+class Demo(WithWarehouse):
+    """What `demo` takes."""
+
+    again: Annotated[bool, typer.Option("--again", help="Drop what an earlier run left, and begin again.")] = False
+
+    def kept(self) -> str:
+        """What stays after Ctrl-C."""
+        return "what was loaded stays; --again begins again"
+
+
+def demo(given: Demo) -> None:
+    """Load, ask, correct and look back: a year of flights in local Spark, in ./demo-warehouse or --warehouse."""
+    if find_spec("pyspark") is None:
+        raise UnsupportedError("the demo needs Spark", remedy="pip install 'bucketlake[spark,demo]'")
+    flights.run(given.warehouse or os.path.abspath(FOLDER), given.again)
+
+
+def register(app: typer.Typer) -> None:
+    """Register the family."""
+    add(app, demo, panel=OTHER)

@@ -1,0 +1,1 @@
+"""What `bucketlake demo` shows: tours of a lake, on data that a package brings."""

@@ -1,0 +1,348 @@
+"""DataFrames, readers and writers of attached sessions.
+
+A reader or writer that Spark made takes a subclass of its class that takes down what is said to it, and where a lake
+table is named at the end does the lake's work with that. The class of DataFrames has four members replaced while some
+session is attached, which for other sessions' frames are what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
+from bucketlake.sql.tables.create import LAKE_PROVIDERS
+
+if TYPE_CHECKING:
+    from bucketlake.sql.text.names import LakeName
+
+_SAID = "_bucketlake_said"
+_MEMBERS = ("write", "writeStream", "writeTo", "mergeInto")
+_wrapped: dict[type, tuple[int, dict[str, Any], dict[str, Any]]] = {}  # how often, what was there, what is
+
+Own = Mapping[str, Callable[..., Any]]
+
+
+class Said:
+    """What was said to a reader or writer so far. `about`: the session, or the frame that is written."""
+
+    def __init__(self, about: Any, session: Any) -> None:
+        self.about, self.session = about, session
+        self.options: dict[str, Any] = {}
+        self.calls: dict[str, Any] = {}
+
+    def idle(self) -> list[Layer]:
+        """The attachments that may be meant, the newest first."""
+        return [layer for layer in layers_of(self.session) if not layer.is_busy]
+
+    def find(self, name: str) -> tuple[Layer, LakeName] | None:
+        """The lake table that is there under a name."""
+        found = ((layer, layer.find(name)) for layer in self.idle())
+        return next(((layer, table) for layer, table in found if table is not None), None)
+
+    def to_make(self, name: str) -> tuple[Layer, LakeName] | None:
+        """The lake table that is there under a name, or is to be made."""
+        known = self.find(name)
+        made = ((layer, layer.to_make(name, self.calls.get("format"))) for layer in self.idle())
+        return known or next(((layer, table) for layer, table in made if table is not None), None)
+
+    def refuse(self, *calls: str) -> None:
+        """UnsupportedError for what lake tables do not honour."""
+        for call in calls:
+            if call in self.calls:
+                raise UnsupportedError(f"{call} of a lake table", remedy="the table's own options say how it lies")
+
+
+def attached(item: Any, session: Any, own: Own, about: Any = None) -> Any:
+    """The reader or writer, taking down what is said to it; `own`: what ends a sentence."""
+    kind: Any = type(item)
+    item.__class__ = _listening(kind, tuple(sorted(own.items())))
+    setattr(item, _SAID, Said(session if about is None else about, session))
+    return item
+
+
+_LISTENED = ("mode", "format", "partitionBy", "bucketBy", "sortBy", "clusterBy", "outputMode", "trigger", "queryName")
+
+
+@cache
+def _listening(base: Any, own: Any) -> type:
+    def option(self: Any, key: str, value: Any) -> Any:
+        getattr(self, _SAID).options[key] = value
+        base.option(self, key, value)
+        return self
+
+    def options(self: Any, **options: Any) -> Any:
+        getattr(self, _SAID).options.update(options)
+        base.options(self, **options)
+        return self
+
+    def listened(name: str) -> Callable[..., Any]:
+        theirs = getattr(base, name)
+
+        @wraps(theirs)
+        def method(self: Any, *args: Any, **named: Any) -> Any:
+            theirs(self, *args, **named)
+            getattr(self, _SAID).calls[name] = named if named else args[0] if len(args) == 1 else list(args)
+            return self
+
+        return method
+
+    def ending(name: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        theirs = getattr(base, name)
+
+        @wraps(theirs)
+        def method(self: Any, *args: Any, **named: Any) -> Any:
+            return action(getattr(self, _SAID), lambda: theirs(self, *args, **named), *args, **named)
+
+        return method
+
+    members: dict[str, Any] = {"option": wraps(base.option)(option), "options": wraps(base.options)(options)}
+    members |= {name: listened(name) for name in _LISTENED if hasattr(base, name)}
+    members |= {name: ending(name, action) for name, action in own}
+    kept = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (base,), members | kept)
+
+
+# ------------------------------------------------------------------------------------------------- what ends a sentence
+
+
+def _read(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
+    found = said.find(tableName)
+    if found is None:
+        return theirs()
+    with found[0].inside() as lake:
+        return lake.read_table(found[1].full, **said.options)
+
+
+def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
+    found = said.find(tableName)
+    if found is None:
+        return theirs()
+    with found[0].inside() as lake:
+        return lake.table(found[1].full).read_stream(**said.options)
+
+
+def _save(
+    said: Said,
+    theirs: Callable[[], Any],
+    name: str,
+    format: str | None = None,
+    mode: str | None = None,
+    partitionBy: Any = None,
+    **options: Any,
+) -> None:
+    given = {"format": format, "mode": mode, "partitionBy": partitionBy}
+    said.calls.update({key: value for key, value in given.items() if value is not None})
+    found = said.to_make(name)
+    if found is None:
+        theirs()
+        return
+    said.refuse("bucketBy", "sortBy", "clusterBy")
+    told = {**said.options, **options}
+    if "path" in told:
+        raise UnsupportedError("a lake table by name at a path", table=found[1].full, remedy="leave the path out")
+    keys = said.calls.get("partitionBy") or ()
+    with found[0].inside() as lake:
+        lake.write_table(said.about, found[1].full, said.calls.get("mode") or "error", keys, **told)
+
+
+def _insert(said: Said, theirs: Callable[[], Any], tableName: str, overwrite: bool | None = None) -> None:
+    found = said.find(tableName)
+    if found is None:
+        theirs()
+        return
+    said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
+    mode = said.calls.get("mode") or "append"
+    if overwrite is not None:
+        mode = "overwrite" if overwrite else "append"
+    with found[0].inside() as lake:
+        lake.write_table(said.about, found[1].full, mode, by_position=True, **said.options)
+
+
+def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any, **named: Any) -> Any:
+    found = said.find(tableName)
+    if found is None:
+        return theirs()
+    for name, value in zip(("format", "outputMode", "partitionBy", "queryName"), args, strict=False):
+        named[name] = value
+    calls = {**said.calls, **{k: named.pop(k) for k in ("outputMode", "queryName") if named.get(k) is not None}}
+    options = {**said.options, **{k: v for k, v in named.items() if k not in ("format", "partitionBy", "outputMode")}}
+    checkpoint = options.pop("checkpointLocation", None)
+    if checkpoint is None:
+        raise InvalidError("a stream needs its own folder", remedy="give .option('checkpointLocation', …)")
+    options |= {"query_name": calls["queryName"]} if calls.get("queryName") else {}
+    with found[0].inside() as lake:
+        table, mode = lake.table(found[1].full), calls.get("outputMode") or "append"
+        return table.write_stream(said.about, checkpoint, mode, calls.get("trigger"), **options)
+
+
+READER: Own = {"table": _read}
+STREAM_READER: Own = {"table": _read_stream}
+WRITER: Own = {"saveAsTable": _save, "insertInto": _insert}
+STREAM_WRITER: Own = {"toTable": _to_table}
+
+
+class LakeWriter:
+    """`df.writeTo` of a lake table. `theirs` makes Spark's writer, for a provider that is not the lake's."""
+
+    def __init__(self, said: Said, place: tuple[Layer, LakeName], theirs: Callable[[], Any]) -> None:
+        self._said, self._place, self._theirs = said, place, theirs
+        self._keys: list[str] = []
+
+    def using(self, provider: str) -> Any:
+        """The format of the table that is made."""
+        return self if provider.lower() in LAKE_PROVIDERS else self._theirs().using(provider)
+
+    def option(self, key: str, value: Any) -> LakeWriter:
+        """An option of the write, or of the table that is made."""
+        self._said.options[key] = value
+        return self
+
+    def options(self, **options: Any) -> LakeWriter:
+        """Several of them."""
+        self._said.options.update(options)
+        return self
+
+    def tableProperty(self, property: str, value: str) -> LakeWriter:
+        """An option of the table that is made."""
+        self._said.options[property] = value
+        return self
+
+    def partitionedBy(self, col: Any, *cols: Any) -> LakeWriter:
+        """The columns that the table is partitioned by, by name."""
+        for one in (col, *cols):
+            name = one if isinstance(one, str) else self._said.about.select(one).columns[0]
+            if name not in self._said.about.columns:
+                raise UnsupportedError("partitioned by an expression", column=name, remedy="add it as a column first")
+            self._keys.append(name)
+        return self
+
+    def clusterBy(self, col: str, *cols: str) -> LakeWriter:
+        """Refused: the table's own options say how it lies."""
+        raise UnsupportedError("clusterBy of a lake table", remedy="tableProperty('clustering.columns', …)")
+
+    def create(self) -> None:
+        """Make the table with the rows."""
+        self._write("create")
+
+    def replace(self) -> None:
+        """Another table in its place."""
+        self._write("replace")
+
+    def createOrReplace(self) -> None:
+        """A new table, or another one in its place."""
+        self._write("create_or_replace")
+
+    def append(self) -> None:
+        """Add the rows, by the columns' names."""
+        self._require()
+        self._write("append")
+
+    def overwritePartitions(self) -> None:
+        """Replace the partitions that the rows are in."""
+        self._require()
+        self._write("overwrite_partitions")
+
+    def overwrite(self, condition: Any) -> None:
+        """Replace the rows of a condition over partition columns, as SQL text; of all rows: `lit(True)`, "true"."""
+        self._require()
+        if isinstance(condition, str):
+            whole = condition.strip().lower() == "true"
+        else:
+            whole = str(condition).lower().replace("'", "") == "column<true>"
+            if not whole:
+                raise UnsupportedError("overwrite by a Column", remedy="give the condition as SQL text: \"pt = 'a'\"")
+        # Without a condition all rows go, whatever the session says of dynamic overwrites.
+        how = {"dynamic-partition-overwrite": "false"} if whole else {"replace_where": condition}
+        self._write("overwrite", how)
+
+    def _require(self) -> None:
+        layer, name = self._place
+        with layer.inside() as lake:
+            lake.table(name.full)  # NotFoundError
+
+    def _write(self, mode: str, more: Mapping[str, Any] | None = None) -> None:
+        layer, name = self._place
+        with layer.inside() as lake:
+            lake.write_table(self._said.about, name.full, mode, self._keys, **{**self._said.options, **(more or {})})
+
+
+# --------------------------------------------------------------------------------------------------- the frames' class
+
+
+def wrap(frame: Any) -> None:
+    """Let frames of this class, of attached sessions, write to lake tables; counted, for `unwrap`."""
+    times, before, after = _wrapped.get(frame, (0, {}, {}))
+    if not times:
+        before = {name: vars(frame)[name] for name in _MEMBERS if name in vars(frame)}
+        after = {name: _member(name, item) for name, item in before.items()}
+        for name, item in after.items():
+            setattr(frame, name, item)
+    _wrapped[frame] = (times + 1, before, after)
+
+
+def unwrap(frame: Any) -> None:
+    """Undo one `wrap`; after the last the class has what it had, but what somebody else has put there since."""
+    times, before, after = _wrapped.get(frame, (0, {}, {}))
+    if times > 1:
+        _wrapped[frame] = (times - 1, before, after)
+        return
+    _wrapped.pop(frame, None)
+    for name, item in before.items():
+        if vars(frame).get(name) is after[name]:
+            setattr(frame, name, item)
+
+
+def _member(name: str, theirs: Any) -> Any:
+    return {"write": _write, "writeStream": _write_stream, "writeTo": _write_to, "mergeInto": _merge_into}[name](theirs)
+
+
+def _session_of(frame: Any) -> Any:
+    """The frame's session, where an attachment of it is not at work itself."""
+    session = frame.sparkSession
+    layer = layer_of(session)
+    return None if layer is None or layer.is_busy else session
+
+
+def _write(theirs: Any) -> Any:
+    def write(self: Any) -> Any:
+        writer, session = theirs.__get__(self, type(self)), _session_of(self)
+        return writer if session is None else attached(writer, session, WRITER, self)
+
+    return property(write, doc=theirs.__doc__)
+
+
+def _write_stream(theirs: Any) -> Any:
+    def writeStream(self: Any) -> Any:
+        writer, session = theirs.__get__(self, type(self)), _session_of(self)
+        return writer if session is None else attached(writer, session, STREAM_WRITER, self)
+
+    return property(writeStream, doc=theirs.__doc__)
+
+
+def _write_to(theirs: Any) -> Any:
+    @wraps(theirs)
+    def writeTo(self: Any, table: str) -> Any:
+        session = _session_of(self)
+        said = None if session is None else Said(self, session)
+        place = None if said is None else said.to_make(table)
+        if said is None or place is None:
+            return theirs(self, table)
+        return LakeWriter(said, place, lambda: theirs(self, table))
+
+    return writeTo
+
+
+def _merge_into(theirs: Any) -> Any:
+    @wraps(theirs)
+    def mergeInto(self: Any, table: str, condition: Any) -> Any:
+        session = _session_of(self)
+        found = None if session is None else Said(self, session).find(table)
+        if found is not None:
+            remedy = "lake.table(…).merge(df, …), or MERGE INTO"
+            raise UnsupportedError("mergeInto of a lake table", table=found[1].full, remedy=remedy)
+        return theirs(self, table, condition)
+
+    return mergeInto

@@ -1,0 +1,115 @@
+"""What an attachment knows: its lake, which names are the lake's, and whether this thread is inside one of its calls.
+
+The lake itself calls `spark.sql` and the like of the session that it is attached to: inside, these are Spark's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from bucketlake.errors import InvalidError
+from bucketlake.sql.tables.create import LAKE_PROVIDERS
+from bucketlake.sql.text import names
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+LAYER = "_bucketlake_layer"  # on the class of an attached session
+_inside = threading.local()
+
+
+class Layer:
+    """One attachment. `below`: the class that the session had before."""
+
+    def __init__(self, lake: Lake, catalog: str, below: type) -> None:
+        self.lake = lake
+        self.catalog = catalog
+        self.below = below
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this thread is inside a call of this lake."""
+        return id(self) in getattr(_inside, "layers", ())
+
+    @contextmanager
+    def inside(self) -> Iterator[Lake]:
+        """While the lake works, what it asks the session is Spark's to answer, or a layer's below."""
+        before: tuple[int, ...] = getattr(_inside, "layers", ())
+        _inside.layers = (*before, id(self))
+        try:
+            yield self.lake
+        finally:
+            _inside.layers = before
+
+    def find(self, name: str) -> names.LakeName | None:
+        """The lake table that is there under a name, None for what is Spark's: also texts that are no names."""
+        parts = parts_of(name)
+        if parts is None:
+            return None
+        with self.inside() as lake:
+            try:
+                return names.find(lake, parts)
+            except InvalidError:
+                return None  # of letters that no lake table's name has
+
+    def to_make(self, name: str, provider: str | None = None) -> names.LakeName | None:
+        """The lake table that something is to be written to, there or not; None where a table of Spark's is meant."""
+        found = self.find(name)
+        if found is not None:
+            return found
+        parts = parts_of(name)
+        if parts is None or len(parts) > 3 or (provider is not None and provider.lower() not in LAKE_PROVIDERS):
+            return None
+        with self.inside() as lake:
+            if len(parts) == 3 and parts[0].lower() not in lake.catalog_names:
+                return None
+            if len(parts) < 3 and (lake.in_spark_catalog or names.is_sparks(lake, parts)):
+                return None
+            return names.target(lake, parts)
+
+    def has_database(self, name: str | None) -> str | None:
+        """The lake's database of a name, which may have the catalog's before it; None: the current one's."""
+        lake = self.lake
+        if name is None:
+            return None if lake.in_spark_catalog else lake.current_database
+        parts = parts_of(name)
+        if parts is None or len(parts) > 2:
+            return None
+        if len(parts) == 2:
+            return parts[1] if parts[0].lower() in lake.catalog_names else None
+        return parts[0] if not lake.in_spark_catalog and lake.catalog.database_exists(parts[0]) else None
+
+
+def parts_of(name: Any) -> tuple[str, ...] | None:
+    """The parts of a name, None for what is none: Spark says what is wrong with that."""
+    if not isinstance(name, str):
+        return None
+    try:
+        parts = names.parts_of(name)
+    except InvalidError:
+        return None
+    return parts if all(parts) else None
+
+
+def layer_of(session: Any) -> Layer | None:
+    """The newest attachment of a session; None: it has none."""
+    return getattr(type(session), LAYER, None)
+
+
+def layers_of(session: Any) -> list[Layer]:
+    """All of its attachments, the newest first."""
+    return [vars(kind)[LAYER] for kind in type(session).__mro__ if LAYER in vars(kind)]
+
+
+def when_idle(layer: Layer, own: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that is `own` but inside the lake's calls, where it is what stood there before."""
+
+    @wraps(theirs)
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        return theirs(self, *args, **named) if layer.is_busy else own(self, *args, **named)
+
+    return method

@@ -1,0 +1,172 @@
+"""What a caller hands over beside a statement's text: values for `:name` and `?`, and what braces stand for.
+
+    read_braces("… FROM {df}", {"df": frame})    the text with names in the braces' places
+    with_values(text, args)                      the text with literals in the markers' places
+
+Queries reach Spark with both as they were given. Statements of the table language are read here: they see names of
+temporary views for DataFrames, and literals for values.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from math import isfinite
+from string import Formatter
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.sql.text.text import Token, splice, tokenize
+from bucketlake.values import dataclass
+
+_ROOT = re.compile(r"\w+")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_COLUMN = re.compile(r"\[([^\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Braces:
+    """A text whose fields in braces are names instead. `fields`: what stood there, by the name that stands for it;
+    `given`: what that means."""
+
+    text: str
+    fields: Mapping[str, str]
+    given: Mapping[str, Any]
+
+    def bound(self, text: str, frames: Mapping[str, DataFrame]) -> tuple[str, dict[str, Any]]:
+        """The text for Spark with braces again, and what all of them mean: `frames` are those that stand in it as
+        braces already, none: its braces are letters."""
+        if not frames:
+            text = text.replace("{", "{{").replace("}", "}}")
+        for name, source in self.fields.items():
+            text = text.replace(name, "{given_" + source + "}")
+        return text, {**frames, **{f"given_{key}": value for key, value in self.given.items()}}
+
+    @contextmanager
+    def named(self, spark: SparkSession) -> Iterator[str]:
+        """The text while its DataFrames are temporary views; values are literals in it."""
+        views: list[str] = []
+        text = self.text
+        try:
+            for name, source in self.fields.items():
+                root = _root(source)
+                value = self.given[root]
+                if not _is_frame(value):
+                    text = text.replace(name, literal(value, root))
+                    continue
+                column = _COLUMN.search(source)
+                view = f"{name}_view" if column is None else next(n for n, s in self.fields.items() if s == root)
+                if column is None:
+                    value.createOrReplaceTempView(view)
+                    views.append(view)
+                    text = text.replace(name, view)
+                else:
+                    text = text.replace(name, f"{view}_view.`{column.group(1)}`")
+            yield text
+        finally:
+            for view in views:
+                with suppress(Exception):  # the statement's own error tells more
+                    spark.catalog.dropTempView(view)
+
+
+def read_braces(text: str, given: Mapping[str, Any], mark: str) -> Braces:
+    """The statement with a name made of `mark` in place of each field; InvalidError for a field that is not given."""
+    names: dict[str, str] = {}
+    parts: list[str] = []
+    try:
+        pieces = list(Formatter().parse(text))
+    except ValueError as error:
+        raise InvalidError("SQL: braces do not pair", reason=str(error), remedy="write {{ for a brace") from error
+    for plain, field, spec, conversion in pieces:
+        parts.append(plain)
+        if field is None:
+            continue
+        if spec or conversion or _root(field) not in given:
+            known = ", ".join(sorted(given))
+            raise InvalidError("SQL: nothing is given for a field in braces", field=field, given=known)
+        for source in (_root(field), field):  # a column's table first
+            names.setdefault(source, f"given_{mark}_{len(names)}_")
+        parts.append(names[field])
+    return Braces("".join(parts), {name: source for source, name in names.items()}, given)
+
+
+def _root(field: str) -> str:
+    found = _ROOT.match(field)
+    return found.group() if found is not None else field
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "createOrReplaceTempView")
+
+
+def with_values(text: str, args: Any) -> str:
+    """The statement with literals in place of its markers; InvalidError for markers and values that do not match."""
+    if not args:
+        return text
+    tokens = tokenize(text)
+    by_name = isinstance(args, Mapping)
+    values: Any = args if by_name else list(args)
+    pieces: list[tuple[int, int, str]] = []
+    used = 0
+    for at, token in enumerate(tokens):
+        if by_name and _is_marker(tokens, at) and tokens[at + 1].value in values:
+            name = tokens[at + 1].value
+            pieces.append((token.start, tokens[at + 1].end, literal(values[name], name)))
+        elif not by_name and token.kind == "sign" and token.value == "?":
+            if used == len(values):
+                raise InvalidError("SQL: more markers than values", values=len(values))
+            pieces.append((token.start, token.end, literal(values[used], str(used + 1))))
+            used += 1
+    if not by_name and used < len(values):
+        raise InvalidError("SQL: more values than markers", values=len(values), markers=used)
+    return splice(text, pieces)
+
+
+def marker_names(text: str) -> list[str]:
+    """The names of the statement's `:name` markers, in their order."""
+    tokens = tokenize(text)
+    return list(dict.fromkeys(tokens[at + 1].value for at in range(len(tokens)) if _is_marker(tokens, at)))
+
+
+def _is_marker(tokens: Sequence[Token], at: int) -> bool:
+    """Whether `:name` starts here: not the path of a variant, `v:name`."""
+    token = tokens[at]
+    if token.kind != "sign" or token.value != ":" or at + 1 == len(tokens) or tokens[at + 1].kind != "word":
+        return False
+    before = tokens[at - 1] if at else None
+    joined = before is not None and before.end == token.start and (before.kind != "sign" or before.value in (")", "]"))
+    return tokens[at + 1].start == token.end and not joined
+
+
+def literal(value: Any, name: str) -> str:
+    """A Python value as Spark's SQL writes it, as `functions.lit` takes it."""
+    if value is None or isinstance(value, bool):
+        return "NULL" if value is None else str(value).upper()
+    if isinstance(value, int):
+        return f" {value}" if value < 0 else str(value)
+    if isinstance(value, float):
+        text = repr(value) + "D" if isfinite(value) else f"double('{value}')"
+        return f" {text}" if text.startswith("-") else text
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, (bytes, bytearray)):
+        return f"X'{bytes(value).hex()}'"
+    if isinstance(value, Decimal) and value.is_finite():
+        return f" {value:f}BD" if value < 0 else f"{value:f}BD"
+    if isinstance(value, dt.datetime):  # one without a zone is of this machine's, as in DataFrames
+        return f"timestamp_micros({(value.astimezone(dt.timezone.utc) - _EPOCH) // _MICROSECOND})"
+    if isinstance(value, dt.date):
+        return f"DATE'{value.isoformat()}'"
+    if isinstance(value, (list, tuple)):
+        return f"array({', '.join(literal(item, name) for item in value)})"
+    raise UnsupportedError(
+        f"a {type(value).__name__} as a value of a statement that is no query",
+        parameter=name,
+        remedy="give a number, text, date, time or list of these",
+    )

@@ -1,0 +1,93 @@
+"""A session of our own says nothing but what it is asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError
+from bucketlake.spark import quiet
+from bucketlake.spark.session import Lake
+
+START = """
+import sys, bucketlake
+lake = bucketlake.connect(sys.argv[1], settings={"spark.driver.memory": "1g"})
+for text in ("SELEC 1", "SELECT nope FROM range(1)", "SELECT * FROM nowhere"):
+    try:
+        lake.sql(text)
+    except bucketlake.BucketlakeError as error:
+        print("raised", str(error).split()[0])
+try:
+    lake.sql("SELECT raise_error('mine')").collect()
+except Exception as error:
+    print("raised", "mine" in str(error))
+lake.spark.range(3).mapInArrow(lambda batches: batches, "id long").count()
+"""
+
+
+@pytest.mark.spark
+def test_a_session_of_our_own_is_quiet(tmp_path: Path) -> None:
+    """From the start of the JVM to its end, wrong queries and failing tasks included."""
+    known = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "JDK_JAVA", "BUCKETLAKE"))}
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(tmp_path)], env=known, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [
+        "raised [PARSE_SYNTAX_ERROR]",
+        "raised [UNRESOLVED_COLUMN.WITH_SUGGESTION]",
+        "raised [TABLE_OR_VIEW_NOT_FOUND]",
+        "raised True",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_configuration_of_the_users_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert list(quiet.quiet_settings()) == ["spark.driver.defaultJavaOptions"]
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("spark.driver.defaultJavaOptions -Xss4m\n")
+    assert quiet.quiet_settings() == {}
+    defaults.write_text("spark.driver.extraJavaOptions -Dlog4j2.configurationFile=x\n")
+    assert quiet.quiet_settings() == {}
+    defaults.write_text("spark.driver.memory 1g\n")
+    assert quiet.quiet_settings() != {}
+    (tmp_path / "log4j2.xml").write_text("<a/>")
+    assert quiet.quiet_settings() == {}
+
+
+def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments, status and all else that the JVM says stay; JAVA_HOME is what it was after."""
+    java = tmp_path / "home of java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\necho "WARNING: Using incubator modules: x" >&2\necho "$@" >&2\nprintf "last" >&2\necho out\nexit 3\n'
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for given in ({"JAVA_HOME": str(java.parent.parent)}, {"PATH": str(java.parent)}):
+        environment = dict(given)
+        with quiet.quiet_java(environment):
+            home = Path(environment["JAVA_HOME"])
+            run = subprocess.run([home / "bin" / "java", "a b", "c"], capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stdout, run.stderr) == (3, "out\n", "a b c\nlast")
+        assert environment == given
+    environment = {"PATH": str(tmp_path / "nothing")}
+    with quiet.quiet_java(environment):
+        assert "JAVA_HOME" not in environment
+
+
+def test_what_is_said_of_a_session(lake: Lake, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line = quiet.announce(lake.spark, "s3://me:secret@host/wh")
+    assert line.startswith(f"Spark {lake.spark.version}")
+    assert "secret" not in line
+    capfd.readouterr()
+    bucketlake.connect(tmp_path, spark=lake.spark, verbose=True)
+    assert capfd.readouterr().err == ""  # the session is the user's
+    with pytest.raises(InvalidError, match="a session that is made here"):
+        bucketlake.connect(tmp_path, spark=lake.spark, settings={"spark.driver.memory": "1g"})

@@ -1,0 +1,203 @@
+"""A session that is attached: its own calls reach lake tables; detached it is what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+import bucketlake
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+
+@pytest.fixture
+def attached(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
+    """The session of `lake`, attached to another warehouse."""
+    made = bucketlake.attach(lake.spark, tmp_path / "other", **{"table-default.file.format": "avro"})
+    made.catalog.create_database("db")
+    yield made
+    while bucketlake.detach(lake.spark):
+        pass
+
+
+def _state(spark: Any) -> tuple[Any, ...]:
+    frame = type(spark.range(0))
+    members = tuple(vars(frame)[name] for name in ("write", "writeTo", "writeStream", "mergeInto"))
+    return type(spark), {key for key in vars(spark) if key != "catalog"}, members
+
+
+def _rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.collect()))
+
+
+def test_a_sessions_own_calls(attached: Lake) -> None:
+    spark = attached.spark
+    spark.sql("CREATE TABLE db.t (id INT, name STRING, p INT) PARTITIONED BY (p) TBLPROPERTIES ('bucket' = '-1')")
+    spark.sql("INSERT INTO lake.db.t VALUES (:a, 'x', 1), (2, 'y', 2)", args={"a": 1})
+    frame = spark.createDataFrame([(3, "z", 2)], "id int, name string, p int")
+    spark.sql("INSERT INTO db.t SELECT * FROM {new}", new=frame)
+    assert [row.id for row in spark.sql("SELECT id FROM lake.db.t WHERE p = ? ORDER BY id", args=[2]).collect()] == [
+        2,
+        3,
+    ]
+    joined = spark.sql("SELECT t.id FROM db.t JOIN {f} AS f ON f.id = t.id WHERE {c} = 2", f=frame, c=F.col("t.p"))
+    assert _rows(joined) == [(3,)]
+    # ---- tables
+    for table in ("db.t", "lake.db.t", "`lake`.`db`.`t`"):
+        assert spark.table(table).count() == 3
+    assert spark.read.table("db.t").where("p = 1").count() == 1
+    assert spark.read.option("scan.snapshot-id", 1).table("db.t").count() == 2
+    assert spark.table("db.`t$snapshots`").count() == 2
+    # ---- frames
+    frame.write.insertInto("db.t")
+    frame.write.mode("append").saveAsTable("lake.db.t")
+    assert spark.table("db.t").count() == 5
+    frame.write.mode("overwrite").partitionBy("p").option("dynamic-partition-overwrite", "true").saveAsTable("db.t")
+    assert _rows(spark.table("db.t").select("id")) == [(1,), (3,)]
+    frame.write.option("primary-key", "id").option("bucket", 1).saveAsTable("db.made")
+    assert attached.table("db.made").schema.primary_keys == ("id",)
+    with pytest.raises(BucketlakeError, match="ALREADY_EXISTS"):
+        frame.write.saveAsTable("db.made")
+    frame.writeTo("lake.db.v2").using("paimon").partitionedBy(F.col("p")).tableProperty("bucket", "-1").create()
+    frame.writeTo("db.v2").append()
+    assert attached.table("db.v2").schema.partition_keys == ("p",)
+    frame.limit(1).writeTo("db.v2").overwritePartitions()
+    assert spark.table("db.v2").count() == 1
+    frame.limit(0).writeTo("db.v2").overwrite(F.lit(True))
+    assert spark.table("db.v2").count() == 0
+    for refused in (
+        lambda: frame.write.bucketBy(2, "id").saveAsTable("db.b"),
+        lambda: frame.writeTo("db.v2").overwrite(F.col("p") == 1),
+        lambda: frame.mergeInto("db.v2", F.lit(True)),
+    ):
+        with pytest.raises(UnsupportedError):
+            refused()
+
+
+def test_the_catalog(attached: Lake) -> None:
+    catalog = attached.spark.catalog
+    attached.sql("CREATE TABLE db.t (id INT NOT NULL COMMENT 'key', p STRING) PARTITIONED BY (p) COMMENT 'mine'")
+    attached.spark.range(1).createOrReplaceTempView("a_view")
+    before = attached.spark.conf.get("spark.sql.codegen.factoryMode")
+    attached.spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")  # Spark lists views by generated code alone
+    try:
+        assert {(one.name, one.isTemporary) for one in catalog.listTables("db")} == {("t", False), ("a_view", True)}
+        assert [one.name for one in catalog.listTables("db", "t*")] == ["t"]
+        assert catalog.tableExists("a_view")
+        assert catalog.getTable("a_view").isTemporary
+    finally:
+        catalog.dropTempView("a_view")
+        attached.spark.conf.set("spark.sql.codegen.factoryMode", before)
+    assert (catalog.currentCatalog(), catalog.currentDatabase()) == ("lake", "default")
+    assert catalog.tableExists("db.t")
+    assert catalog.tableExists("t", "db")
+    assert catalog.tableExists("lake.db.t")
+    assert not catalog.tableExists("db.u")
+    assert catalog.getTable("db.t").description == "mine"
+    assert [(one.name, one.dataType, one.isPartition) for one in catalog.listColumns("db.t")] == [
+        ("id", "int", False),
+        ("p", "string", True),
+    ]
+    assert {one.name for one in catalog.listDatabases()} == {"db", "default"}
+    assert catalog.databaseExists("lake.db")
+    assert "lake" in {one.name for one in catalog.listCatalogs()}
+    catalog.setCurrentDatabase("db")
+    assert catalog.tableExists("t")
+    assert attached.spark.table("t").count() == 0
+    catalog.refreshTable("t")
+    catalog.cacheTable("t")
+    assert catalog.isCached("t")
+    catalog.uncacheTable("t")
+    # ---- Spark's own
+    catalog.setCurrentCatalog("spark_catalog")
+    assert catalog.currentCatalog() == "spark_catalog"
+    assert not catalog.tableExists("db.t")
+    assert catalog.tableExists("lake.db.t")
+    catalog.setCurrentCatalog("lake")
+    assert catalog.tableExists("db.t")
+
+
+def test_what_is_sparks_goes_to_spark(attached: Lake, tmp_path: Path) -> None:
+    spark = attached.spark
+    frame = spark.range(3)
+    frame.write.format("parquet").saveAsTable("plain")
+    try:
+        assert not attached.catalog.table_exists("default.plain")
+        frame.write.mode("append").saveAsTable("plain")
+        frame.write.insertInto("plain")
+        assert spark.table("plain").count() == 9
+        spark.sql("INSERT INTO plain SELECT id FROM {f}", f=frame)
+        assert spark.sql("SELECT count(*) FROM spark_catalog.default.plain").collect()[0][0] == 12
+        assert spark.catalog.tableExists("plain")
+        frame.writeTo("elsewhere").using("parquet").create()
+        assert not attached.catalog.table_exists("default.elsewhere")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS plain")
+        spark.sql("DROP TABLE IF EXISTS spark_catalog.default.elsewhere")
+    frame.write.parquet(str(tmp_path / "files"))
+    assert spark.read.format("parquet").load(str(tmp_path / "files")).count() == 3
+    assert spark.sql(f"SELECT * FROM parquet.`{tmp_path / 'files'}`").count() == 3
+    for text in ("SELEC 1", "SELECT 1; SELECT 2", "SELECT 'a"):
+        with pytest.raises(AnalysisException):
+            spark.sql(text)
+    assert spark.sql("SELECT '{{}}' AS a, {n} AS b", n=2).collect()[0].b == 2
+
+
+def test_detached_it_is_what_it_was(lake: Lake, tmp_path: Path) -> None:
+    spark = lake.spark
+    before = _state(spark)
+    assert bucketlake.detach(spark) is False
+    for catalog in ("spark_catalog", "a.b", ""):
+        with pytest.raises(InvalidError):
+            bucketlake.attach(spark, tmp_path / "no", catalog=catalog)
+    assert _state(spark) == before
+    first = bucketlake.attach(spark, tmp_path / "one", catalog="one")
+    second = bucketlake.attach(spark, tmp_path / "two", catalog="two")
+    fresh = spark.newSession()
+    try:
+        assert type(spark).__module__ == before[0].__module__
+        spark.sql("CREATE TABLE one.default.t AS SELECT 1 AS a")
+        spark.sql("CREATE TABLE t AS SELECT 2 AS a")
+        assert (first.tables(), second.tables()) == (["default.t"], ["default.t"])
+        assert _rows(spark.sql("SELECT one.default.t.a FROM one.default.t UNION ALL SELECT a FROM two.default.t")) == [
+            (1,),
+            (2,),
+        ]
+        assert spark.table("one.default.t").collect() == [(1,)]
+        assert spark.catalog.tableExists("one.default.t")
+        # Sessions are attached each for itself.
+        assert type(fresh) is before[0]
+        with pytest.raises(AnalysisException):
+            fresh.table("one.default.t").collect()
+        with pytest.raises(BucketlakeError):
+            spark.sql("SELECT nope FROM t")
+        assert bucketlake.detach(spark)
+        assert spark.table("t").collect() == [(1,)]
+        with pytest.raises(AnalysisException):
+            spark.table("two.default.t").collect()
+    finally:
+        while bucketlake.detach(spark):
+            pass
+    assert _state(spark) == before
+    assert not spark.catalog.tableExists("t")
+
+
+def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
+    spark = classic.spark
+    lake = bucketlake.attach(spark, tmp_path / "other", current=False)
+    try:
+        lake.catalog.create_database("db")
+        spark.sql("CREATE TABLE lake.db.t AS SELECT 1 AS a")
+        assert spark.catalog.currentCatalog() == "spark_catalog"
+        assert not spark.catalog.tableExists("db.t")
+        assert spark.table("lake.db.t").count() == 1
+        spark.sql("CALL lake.sys.compact(table => 'lake.db.t')")
+        spark.sql("USE lake.db")
+        assert spark.table("t").count() == 1
+    finally:
+        bucketlake.detach(spark)

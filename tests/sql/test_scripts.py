@@ -1,0 +1,112 @@
+"""Scripts, and what is handed over beside a text: markers, braces."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import functions as F
+
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.spark.session import Lake
+from bucketlake.sql.query.given import literal, read_braces, with_values
+from bucketlake.sql.script import pieces
+
+
+def test_statements_end_at_semicolons_between_tokens() -> None:
+    script = "-- a; b\nSELECT ';' AS `x;y` /* ; */;\n;;\n  INSERT INTO t VALUES (\"a;b\") -- end;\n; -- nothing; here\n"
+    found = pieces(script)
+    assert [(piece.number, piece.of) for piece in found] == [(1, 2), (2, 2)]
+    assert [script[piece.start :].startswith(piece.text) for piece in found] == [True, True]
+    assert found[1].text.startswith("INSERT")
+    assert pieces(" -- nothing\n;") == []
+    with pytest.raises(InvalidError, match="cannot be read"):
+        pieces("SELECT 1; SELECT 'a")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        (True, "TRUE"),
+        (7, "7"),
+        (-7, " -7"),
+        (1.5, "1.5D"),
+        (float("nan"), "double('nan')"),
+        ("it's \\", "'it\\'s \\\\'"),
+        (b"\x01\xff", "X'01ff'"),
+        (Decimal("-1.50"), " -1.50BD"),
+        (dt.date(2024, 2, 29), "DATE'2024-02-29'"),
+        (dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.timezone.utc), "timestamp_micros(1000000)"),
+        ([1, None], "array(1, NULL)"),
+    ],
+)
+def test_literals(value: object, text: str) -> None:
+    assert literal(value, "x") == text
+
+
+def test_markers_are_replaced_where_they_are_markers() -> None:
+    text = "DELETE FROM t WHERE a=:a AND v:a = ':a' AND b[0]:a = 1 AND c::int = :b"
+    assert with_values(text, {"a": 1, "b": "x"}) == (
+        "DELETE FROM t WHERE a=1 AND v:a = ':a' AND b[0]:a = 1 AND c::int = 'x'"
+    )
+    assert with_values("INSERT INTO t VALUES (?, '?', ?)", [1, -2]) == "INSERT INTO t VALUES (1, '?',  -2)"
+    for values in ([1], [1, 2, 3]):
+        with pytest.raises(InvalidError, match="more"):
+            with_values("SELECT ?, ?", values)
+    with pytest.raises(UnsupportedError, match="parameter=1"):
+        with_values("SELECT ?", [object()])
+
+
+def test_braces_are_fields_of_what_is_given() -> None:
+    found = read_braces("SELECT {{1}}, {d[a]} FROM {d}", {"d": 1}, "m")
+    assert found.text == "SELECT {1}, given_m_1_ FROM given_m_0_"
+    assert found.bound(found.text, {})[0] == "SELECT {{1}}, {given_d[a]} FROM {given_d}"
+    for text in ("{e}", "{}", "{d!r}", "{d:x}", "{", "}"):
+        with pytest.raises(InvalidError, match="braces"):
+            read_braces(text, {"d": 1}, "m")
+
+
+def test_a_script_says_what_failed_and_where(classic: Lake) -> None:
+    assert classic.sql_script("-- nothing\n;") is None
+    last = classic.sql_script("CREATE TABLE db.s (a INT);\nINSERT INTO db.s VALUES (1);\nSELECT a FROM db.s")
+    assert last is not None
+    assert last.collect()[0].a == 1
+    script = "INSERT INTO db.s VALUES (2);\n\n-- then\nSELECT nope\n  FROM db.s;\nINSERT INTO db.s VALUES (3)"
+    with pytest.raises(BucketlakeError) as wrong:
+        classic.sql_script(script)
+    assert "line 4, column 8:\nSELECT nope\n       ^^^^" in str(wrong.value)
+    assert "statement 2 of 3, line 4: SELECT nope" in str(wrong.value)
+    with pytest.raises(BucketlakeError) as misspelt:
+        classic.sql_script("SELECT 1; ALTER TABLE db.s\nSET TBLPROPERTIES ('a' 'b' 'c')")
+    assert "line=2" in str(misspelt.value)
+    with pytest.raises(Exception, match="X") as theirs:
+        classic.sql_script("SELECT 1; CREATE TABLE db.u AS SELECT raise_error('X') AS a FROM db.s; SELECT 2")
+    assert "statement 2 of 3" in str(theirs.value) + " ".join(getattr(theirs.value, "__notes__", []))
+
+
+def test_values_beside_the_text(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (a INT, b STRING) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t VALUES (:a, :b), (2, 'y')", {"a": 1, "b": "it's"})
+    lake.sql("UPDATE db.t SET b = ? WHERE a = ?", ["z", 2])
+    lake.sql("DELETE FROM db.t WHERE a = :no", {"no": 7})
+    assert sorted(map(tuple, lake.sql("SELECT * FROM db.t WHERE b <> :b", {"b": "q"}).collect())) == [
+        (1, "it's"),
+        (2, "z"),
+    ]
+    frame = lake.spark.createDataFrame([(2, "{b}"), (3, "c")], "k int, v string")
+    run = lake._fronted.sql
+    joined = run(
+        lake,
+        "SELECT t.a, {d[v]} AS v, '{{}}' AS w FROM db.t JOIN {d} ON {d[k]} = t.a WHERE {c} = 'z'",
+        None,
+        {"d": frame, "c": F.col("b")},
+    )
+    assert [tuple(row) for row in joined.collect()] == [(2, "{b}", "{}")]
+    assert [
+        tuple(row) for row in run(lake, "SELECT count(*) FROM {d} WHERE k = {n}", None, {"d": frame, "n": 3}).collect()
+    ] == [(1,)]
+    run(lake, "INSERT INTO db.t SELECT {d[k]}, v FROM {d}", None, {"d": frame})
+    assert lake.sql("SELECT b FROM db.t WHERE a = 3").collect()[0].b == "c"
+    assert not [view for view in lake.spark.catalog.listTables() if view.name.startswith("given_")]
