@@ -38,6 +38,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import format_field, parse_field, parse_type
 
 TOKEN = "bearer-of-tests-4711"
+AUDIT = {"owner": "me", "createdAt": 1, "createdBy": "me", "updatedAt": 1, "updatedBy": "me"}
 PAGE = 2
 
 
@@ -139,7 +140,8 @@ class Server:
 
     def _getDatabase(self, given: Any, query: Any, database: str) -> Any:
         options = self._database(database)
-        return {"id": database, "name": database, "location": f"{self.folder}/{database}.db", "options": options}
+        place = f"{self.folder}/{database}.db"
+        return {"id": database, "name": database, "location": place, "options": options, **AUDIT}
 
     def _dropDatabase(self, given: Any, query: Any, database: str) -> Any:
         self._database(database)
@@ -195,6 +197,7 @@ class Server:
             "isExternal": full in self.external,
             "schemaId": schema.id,
             "schema": {**told, **keys},
+            **AUDIT,
         }
 
     def _alterTable(self, given: Any, query: Any, database: str, table: str) -> Any:

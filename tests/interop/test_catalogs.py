@@ -10,6 +10,7 @@ import pytest
 from tests import profile
 from tests.catalogs import servers
 from tests.catalogs.rest_server import TOKEN, serving
+from tests.peers import flink as peer
 from tests.peers import install
 from tests.peers.flink import FlinkPaimon
 from tests.peers.rpc import PeerMissing
@@ -92,15 +93,12 @@ def test_flink_on_a_rest_catalog(flink: FlinkPaimon, tmp_path: Path) -> None:
 @pytest.mark.skipif(not profile.SOAK, reason="a process of Flink's of its own: make soak")
 def test_flink_on_a_sql_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
-        home = install.ensure("flink")
-        lib, own = next(home.glob("lib/python*/site-packages/pyflink/lib")), tmp_path / "lib"
-        own.mkdir()
-        for jar in lib.glob("*.jar"):
-            (own / jar.name).symlink_to(jar)
-        install._fetch(DRIVER, own)
+        install._fetch(DRIVER, tmp_path)
     except PeerMissing as error:
         pytest.skip(f"PEER MISSING: {error}")
-    monkeypatch.setenv("FLINK_LIB_DIR", str(own))
+    monkeypatch.setattr(
+        peer, "HEAP", f"{peer.HEAP} -Xbootclasspath/a:{tmp_path}/{DRIVER.name} -Djdbc.drivers=org.sqlite.JDBC"
+    )
     options = {**servers.sqlite(tmp_path), "lock.enabled": "true"}
     catalog = bucketlake.open(tmp_path / "wh", options)
     with FlinkPaimon(tmp_path / "other") as flink:
