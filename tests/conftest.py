@@ -78,6 +78,7 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         port = free.getsockname()[1]
     settings = {
         **SETTINGS,
+        **INTERPRETED,
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("connect-warehouse")),

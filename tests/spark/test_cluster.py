@@ -12,8 +12,8 @@ from tests.profile import SOAK
 
 CASES = ("test_rows.py", "test_failures.py", "test_datasource.py", "test_bucketing.py", "over_executors.py")
 FEW = (
-    "written_rows and 60000 and (append-buckets or keyed-partitioned) or all_types and parquet or bucket_functions and mod"
-    " or repeated_tasks and keyed or failed_tasks and append or rows_go_both_ways and keyed or lost_executors"
+    "written_rows and 60000 and keyed-partitioned or all_types and parquet or failed_tasks and append"
+    " or rows_go_both_ways and keyed or lost_executors and keyed"
 )
 
 
