@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests import profile
 from tests.catalogs import servers
 from tests.catalogs.rest_server import TOKEN, serving
-from tests.peers import flink as peer
 from tests.peers import install
 from tests.peers.flink import FlinkPaimon
 from tests.peers.rpc import PeerMissing
@@ -21,9 +19,6 @@ from bucketlake.catalog import Catalog
 pytestmark = pytest.mark.peer
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
-DRIVER = install.Jar(
-    "org.xerial", "sqlite-jdbc", "3.45.3.0", "cd55db695548e9b1ba38070109f809052e9ed377256f6218b9e4cd4ee603ab55"
-)
 PYTHON = """
 import sys, pyarrow as pa
 from pypaimon import CatalogFactory, Schema
@@ -88,21 +83,6 @@ def test_flink_on_a_rest_catalog(flink: FlinkPaimon, tmp_path: Path) -> None:
         catalog = bucketlake.open("warehouse", options)
         _in_turns(flink, catalog, {**options, "warehouse": "warehouse"})
         server.wrong.clear()  # what Paimon's own client sends beyond the document
-
-
-@pytest.mark.skipif(not profile.SOAK, reason="a process of Flink's of its own: make soak")
-def test_flink_on_a_sql_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        install._fetch(DRIVER, tmp_path)
-    except PeerMissing as error:
-        pytest.skip(f"PEER MISSING: {error}")
-    monkeypatch.setattr(
-        peer, "HEAP", f"{peer.HEAP} -Xbootclasspath/a:{tmp_path}/{DRIVER.name} -Djdbc.drivers=org.sqlite.JDBC"
-    )
-    options = {**servers.sqlite(tmp_path), "lock.enabled": "true"}
-    catalog = bucketlake.open(tmp_path / "wh", options)
-    with FlinkPaimon(tmp_path / "other") as flink:
-        _in_turns(flink, catalog, {**options, "warehouse": f"{tmp_path}/wh"})
 
 
 @pytest.mark.parametrize("kind", ["jdbc", "rest"])
