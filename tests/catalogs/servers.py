@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -61,11 +62,13 @@ def postgresql() -> Iterator[dict[str, str]]:
         _missing("PostgreSQL")
     assert initdb is not None
     assert postgres is not None
-    how = {"user": "postgres"} if os.getuid() == 0 else {}  # it refuses to be run by root
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    user = "postgres" if "postgres" in users else "nobody"
+    how = {"user": user} if os.getuid() == 0 else {}  # it refuses to be run by root
     with tempfile.TemporaryDirectory(prefix="bl-pg-", dir="/tmp") as name:
         folder = Path(name)
         if how:
-            shutil.chown(folder, "postgres")
+            shutil.chown(folder, user)
         secret = folder / "secret"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,12 @@ def test_persistent_views(lake: Lake) -> None:
     with pytest.raises(InvalidError, match="DROP TABLE"):
         lake.sql("DROP VIEW db.t")
     lake.sql("DROP VIEW temporary")
+    held = lake.catalog.view("db.v")
+    assert held is not None
+    for text in ("SELECT 1) UNION ALL (SELECT 2", "SELECT 1; DROP TABLE t", "SELECT (1", "SELECT 1 /* x"):
+        lake.catalog.create_view("db.odd", replace(held, query=text), replace=True)
+        with pytest.raises(InvalidError, match="no whole query"):
+            lake.sql("SELECT * FROM db.odd")
     lake.sql("DROP VIEW other.w")
     lake.sql("DROP VIEW IF EXISTS other.w")
     with pytest.raises((NotFoundError, UnsupportedError)):

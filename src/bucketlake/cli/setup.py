@@ -97,7 +97,7 @@ class OfName(WithJson):
 class Add(OfName):
     """What `config add` takes."""
 
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="Its folder or URI.")]
+    place: Annotated[str, typer.Argument(metavar="PLACE", help="Its folder or URI, or what a REST server calls it.")]
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option: s3.endpoint=https://…")
     ] = None
@@ -116,9 +116,10 @@ def add_(given: Add) -> Facts:
     found = settings.load()
     if given.name in found.warehouses and not given.replace:
         raise InvalidError("the name is taken", name=given.name, remedy="add --replace, or choose another one")
-    local = "://" not in given.place
-    place = os.path.abspath(os.path.expanduser(given.place)) if local else given.place
     options, secrets = pairs_of(given.option, "--option"), pairs_of(given.secret, "--secret")
+    named_by_server = options.get("metastore", "").lower() == "rest"
+    local = "://" not in given.place and not named_by_server
+    place = os.path.abspath(os.path.expanduser(given.place)) if local else given.place
     named = settings.Named(given.name, place, options, secrets)
     first = given.default or not found.warehouses
     default = given.name if first else found.default

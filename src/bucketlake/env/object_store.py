@@ -50,6 +50,7 @@ _MARK = "bucketlakeput"  # a name that every store's metadata takes
 _PLACEHOLDER = ".folder"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
+MOST_CLIENTS = 256
 _clients: dict[Any, Any] = {}
 _owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
 _probed: set[Any] = set()
@@ -396,6 +397,8 @@ def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
     with _lock:
         found = _clients.get(key)
         if found is None:
+            for old in [one for one in _clients if not one[0].startswith("memory:")][: 1 - MOST_CLIENTS]:
+                del _clients[old]  # of tokens that have expired, mostly: one is made anew where it is used again
             found = _clients[key] = _new_client(url, dict(options))
         return found
 

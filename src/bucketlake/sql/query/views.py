@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.sql.query.pushdown import parse
 from bucketlake.sql.query.tree import table_names
 from bucketlake.sql.text import names, text
@@ -67,9 +66,26 @@ def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
     """A view's query as it stands in another database: its names in full, views among them resolved."""
     database = full.partition(".")[0]
     own = view.dialects.get(DIALECT) or view.query
+    if not _is_closed(own):
+        raise InvalidError("a view's text is no whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW")
     told = with_views(lake, in_full(lake, own, database), seen)
     columns = ", ".join(_quoted(item.name) for item in view.fields)
     return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told
+
+
+def _is_closed(query: str) -> bool:
+    """Whether a text stays within the brackets that it is put into."""
+    depth = 0
+    try:
+        tokens = text.tokenize(query)
+    except InvalidError:  # a literal or comment that does not end
+        return False
+    for token in tokens:
+        if token.kind not in ("string", "quoted"):
+            depth += (token.value == "(") - (token.value == ")")
+            if depth < 0 or token.value == ";":
+                return False
+    return depth == 0
 
 
 def in_full(lake: Lake, query: str, database: str) -> str:
@@ -88,7 +104,7 @@ def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View]
     """The view that a name means, and what it is called in full; None for what is no view."""
     if lake.in_spark_catalog and len(parts) < 3:
         return None
-    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+    if len(parts) == 3 and parts[0].lower() in lake.catalog_names:
         parts = parts[1:]
     if len(parts) > 2 or any("$" in part or "/" in part or "." in part for part in parts):
         return None

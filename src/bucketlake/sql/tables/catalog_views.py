@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.model import View
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
 from bucketlake.sql.query.views import in_full, uses
@@ -78,7 +77,7 @@ def place_of(lake: Lake, parts: tuple[str, ...]) -> names.LakeName | None:
     """The lake's name for a view, None for one of Spark's own."""
     if lake.in_spark_catalog and len(parts) < 3:
         return None
-    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
+    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in lake.catalog_names):
         return None
     if len(parts) == 2 and not lake.catalog.database_exists(parts[0]):
         return None
