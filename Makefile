@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster test-wheel soak docs bench lint clean
+.PHONY: help setup demo test test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ $(OLDEST)/.ready: pyproject.toml tests/oldest.txt
 
 docs: setup ## build the documents as a site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q -d site && echo "site/index.html"
+
+pictures: setup ## make the documents' pictures of the page anew: they come from its tests
+	@BUCKETLAKE_PICTURES=$(abspath docs/pictures) $(BIN)/python -m pytest tests/ui/test_page.py
 
 bench: setup ## measure against the floors (SCALE=1 by default)
 	@$(BIN)/python -m benchmarks.run --scale $(or $(SCALE),1)

@@ -391,7 +391,7 @@ def play(folder: Path, where: str, spark: Any, address: str | None) -> None:
     for statements in (_CHANGES, _ALTER):
         database.execute(statements)
         print(f"handed on {connector.hand_on(send)} events")
-    query.processAllAvailable()
+        query.processAllAvailable()
     query.stop()
     compare(database, lake)
     spark.stop()

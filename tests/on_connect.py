@@ -8,6 +8,7 @@ everything on both.
 from __future__ import annotations
 
 CHOSEN: dict[str, tuple[str, ...]] = {
+    "tests/cdc/test_stream.py": (),
     "tests/scenarios/test_s01_append_bucket_key.py": (),
     "tests/scenarios/test_s02_append_scalable.py": (),
     "tests/scenarios/test_s03_default_bucket.py": (),

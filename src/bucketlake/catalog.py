@@ -26,7 +26,6 @@ from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
-from bucketlake.ops.scan.fallback import check_branches
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SchemaChange
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.migrate import folder as folders
     from bucketlake.ops.migrate.folder import Draft
     from bucketlake.ops.migrate.migrate import Migrated
-    from bucketlake.ops.scan import system_tables
+    from bucketlake.ops.scan import fallback, system_tables
     from bucketlake.ops.system import registry
     from bucketlake.ops.system.model import SystemTable
     from bucketlake.table import Table
@@ -67,6 +66,7 @@ else:  # a warehouse is often opened for its names, schemas or files alone
     sql = lazy("bucketlake.catalogs.sql")
     rest = lazy("bucketlake.catalogs.rest")
     catalog_tables = lazy("bucketlake.catalog_tables")
+    fallback = lazy("bucketlake.ops.scan.fallback")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
     folders = lazy("bucketlake.ops.migrate.folder")
@@ -252,7 +252,7 @@ class Catalog:
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
         draft = tables.new_table(place.env, place.path, made, found.text)
-        check_branches(draft.store, {}, made.options)
+        fallback.check_branches(draft.store, {}, made.options)
         return draft
 
     def publish_table(self, draft: Table) -> bool:

@@ -68,7 +68,7 @@ def _by_server(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]
         raise AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
     table = catalog.table(draft.name)
     try:
-        return table.write_arrow(pa.RecordBatchReader.from_batches(table.arrow_schema, batches))
+        return table.write_arrow(batches)
     except BaseException as error:
         if not isinstance(error, CommitUnknownError):
             with suppress(BucketlakeError):

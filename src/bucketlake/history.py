@@ -169,9 +169,9 @@ class History(ABC):
 
     # ---- who reads, what is old
 
-    def consumers(self) -> dict[str, int]:
-        """The snapshot that each consumer reads next."""
-        return self._history().consumers()
+    def consumers(self) -> dict[str, reading.Consumer]:
+        """The snapshot that each consumer reads next, a number with its lag: `snapshots`, `rows`, `millis`."""
+        return reading.consumer_lags(self._history())
 
     def reset_consumer(self, name: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on with a snapshot, or forget it."""

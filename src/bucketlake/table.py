@@ -22,7 +22,6 @@ from bucketlake.errors import (
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import THREADS
-from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
@@ -72,6 +71,7 @@ from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, is_replaced, refuse_change
 from bucketlake.schema.validation import refuse_undelivered
+from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
@@ -80,7 +80,7 @@ Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see op
 
 
 @dataclass(frozen=True)
-class Table(Health, Frames):
+class Table(Streams, Frames):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -466,7 +466,7 @@ class Table(Health, Frames):
     def _shown(self) -> tuple[TableSchema, Store | None]:
         return self.schema, None if isinstance(self.view, SystemTable) else self.store
 
-    __repr__ = Health.__repr__
+    __repr__ = Streams.__repr__
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store

@@ -206,6 +206,7 @@ def test_a_bucket_key_keeps_its_type_once_rows_lie_by_it():
         (RenameColumn("q", "w"), NotFoundError, "column=q"),
         (DropColumn(("r", "q")), NotFoundError, "column=q"),
         (UpdatePosition("v", after="v"), InvalidError, "Cannot move itself for column v"),
+        (UpdatePosition("k", first=True), InvalidError, "Cannot move itself for column k"),
         (SetOption("merge-engine", "first-row"), InvalidError, "Change 'merge-engine' is not supported yet."),
         (SetOption("bucket-key", "k"), InvalidError, "Change 'bucket-key' is not supported yet."),
         (SetOption("primary-key", "k"), InvalidError, "Change 'primary-key' is not supported yet."),

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pickle
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types.arrow import filled
 from bucketlake.types.model import (
     DataField,
     DataType,
@@ -159,3 +161,30 @@ def test_texts_without_measure_are_refused(text):
     with pytest.raises(InvalidError, match="cannot parse type"):
         parse_type_text(text)
     assert parse_type_text("ARRAY<" * 49 + "INT" + ">" * 49).element is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INT", "TINYINT", "BIGINT", "DOUBLE", "BOOLEAN", "DECIMAL(38, 9)", "STRING", "BYTES", "DATE", "TIME(3)", "VARIANT"]
+    + [
+        "TIMESTAMP(3)",
+        "TIMESTAMP(6)",
+        "TIMESTAMP(9)",
+        "TIMESTAMP_LTZ(6)",
+        "ARRAY<INT NOT NULL>",
+        "ROW<z INT NOT NULL>",
+    ],
+)
+def test_null_rows_of_members_that_are_not_null_can_be_stored(text):
+    row = arrow_type(parse_type_text(f"ROW<x {text} NOT NULL, y INT>", "flink"))
+    rows = pa.StructArray.from_arrays(
+        [pa.nulls(3, row.field(0).type), pa.nulls(3, pa.int32())], fields=list(row.fields), mask=pa.array([True] * 3)
+    )
+    for array in (
+        rows.slice(1),
+        pa.array([None, [None]], pa.list_(row)),
+        pa.array([[("a", None)]], pa.map_("string", row)),
+    ):
+        found = filled(array)
+        assert found.type == array.type and found.to_pylist() == array.to_pylist()
+        pq.write_table(pa.table({"c": found}), pa.BufferOutputStream())

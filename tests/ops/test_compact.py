@@ -25,7 +25,7 @@ from bucketlake.ops.compact import maintain
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.compact.maintain import Wanted, compact
 from bucketlake.ops.compact.running import Done, Inline, Task
-from bucketlake.ops.rows import lookup
+from bucketlake.ops.rows import keyed_files, lookup
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.ops.table.messages import CommitMessage
@@ -243,13 +243,13 @@ def test_only_row_groups_that_meet_the_keys_are_read(catalog: Catalog, monkeypat
     parts = [part for file in files(table) for part in _parts(table, file)]
     assert len(parts) > 4
     read: list[tuple[str, int]] = []
-    rows = lookup.PreviousRows._open
+    rows = keyed_files.KeyedFiles._open
 
     def counted(self: Any, file: Any, layout: Any, part: int) -> Any:
         read.append((file.file_name, part))
         return rows(self, file, layout, part)
 
-    monkeypatch.setattr(lookup.PreviousRows, "_open", counted)
+    monkeypatch.setattr(keyed_files.KeyedFiles, "_open", counted)
     put(table, {7: 1, 19_999: 1, 30_000: 1})
     assert len(set(read)) == len(read) == 2
     put(table, {6: 1})

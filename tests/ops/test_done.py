@@ -193,6 +193,33 @@ def test_what_could_not_be_told_is_told_later(tmp_path: Path, service: Service) 
     assert sorted(told[:2]) == ["dt=2020-01-01/", "dt=2020-01-02/"] and told[2:] == [told[1]]
 
 
+def test_partitions_become_done_while_nobody_commits_and_are_remembered_by_the_next_process(tmp_path: Path) -> None:
+    clock = FakeClock()
+    rule = {
+        "partition.idle-time-to-done": "1 h",
+        "partition.time-interval": "1 d",
+        "partition.timestamp-pattern": "$dt",
+    }
+    table = made(tmp_path, clock, **rule)
+    clock.millis = int(datetime(2024, 1, 2, 12).timestamp() * 1000)
+    put(table, "2024-01-01", "2024-01-02")
+    done.mark_idle(table.store)
+    assert marked(table) == {}
+    done._PENDING.clear()  # the process dies, another takes up
+    done.remember_unmarked(table.store)
+    clock.millis = int(datetime(2024, 1, 2, 14).timestamp() * 1000)
+    done.mark_idle(table.store)
+    assert list(marked(table)) == ["dt=2024-01-01"], "the other is not over yet"
+    clock.millis = int(datetime(2024, 1, 4).timestamp() * 1000)
+    done.mark_idle(table.store)
+    assert list(marked(table)) == ["dt=2024-01-01", "dt=2024-01-02"]
+    done._PENDING.clear()
+    done.remember_unmarked(table.store)
+    before = marked(table)
+    done.mark_idle(table.store)
+    assert marked(table) == before, "what is marked is not marked again"
+
+
 def test_watermarks_as_the_clock() -> None:
     rule, start = IdleRule(10_000, 86_400_000, by_watermark=True), datetime(2024, 1, 1)
     end = 1_704_067_200_000 + 86_400_000

@@ -185,3 +185,13 @@ def test_time_char_and_fine_timestamps(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"too long|length|does not fit"):
         table.write(lake.spark.createDataFrame([(3, 1, "abcd", stamp, stamp)], table.read().schema))
     assert table.read().count() == 2
+
+
+def test_a_partition_is_written_by_one_task_if_asked(classic: Lake) -> None:
+    lake = classic
+    for strategy, files in (("none", range(5, 9)), ("hash", range(4, 5))):
+        options = f"'partition.sink-strategy' = '{strategy}', 'write-only' = 'true'"
+        lake.sql(f"CREATE TABLE db.{strategy} (id BIGINT, p INT) PARTITIONED BY (p) TBLPROPERTIES ({options})")
+        lake.sql(f"INSERT INTO db.{strategy} SELECT id, cast(id % 4 AS INT) FROM range(0, 300000, 1, 2)")
+        assert len(lake.table(f"db.{strategy}").files()) in files, strategy
+        assert lake.sql(f"SELECT count(*) FROM db.{strategy}").first()[0] == 300000

@@ -65,8 +65,7 @@ def test_rows_change(classic: Lake, kind: str) -> None:
     assert type_text(from_arrow_type(found.schema.field("v").type)) == "VARIANT"
 
 
-def test_by_data_source(classic: Lake) -> None:
-    lake = classic
+def test_by_data_source(lake: Lake) -> None:
     lake.sql(f"CREATE TABLE db.t ({DECLARED})")
     for value in ("parse_json('1')", "null", "4", "'text'"):
         lake.sql(f"INSERT INTO db.t (id, v) SELECT 1 + count(*), {value} FROM db.t")
@@ -76,6 +75,13 @@ def test_by_data_source(classic: Lake) -> None:
     frame.write.format("bucketlake").mode("append").save(path)
     assert lake.sql("SELECT count(*), count(v) FROM db.t").first() == (8, 6)
     assert lake.sql("DESCRIBE db.t").collect()[1][1] == "variant"
+    lake.sql("ALTER TABLE db.t ADD COLUMN w VARIANT")
+    lake.sql(
+        "MERGE INTO db.t USING (SELECT 1 id, cast(null AS VARIANT) w) n ON t.id = n.id AND t.v IS NULL"
+        " WHEN NOT MATCHED THEN INSERT (id, w) VALUES (9, n.w)"
+    )
+    found = lake.sql("SELECT id, to_json(v), w FROM db.t WHERE id > 2 ORDER BY id LIMIT 3").collect()
+    assert [tuple(row) for row in found] == [(3, "4", None), (3, "4", None), (4, '"text"', None)]
 
 
 def test_files_without_spark(tmp_path: Path) -> None:
@@ -104,6 +110,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
             catalog.create_table("db.t", columns("id INT, v VARIANT"), options=more)
     with pytest.raises(InvalidError, match="VariantType in primary key field v is unsupported"):
         catalog.create_table("db.t", columns("v VARIANT"), primary_keys=["v"])
+    table = catalog.create_table("db.t", columns("id INT, v VARIANT"))
+    rows = pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([ONE], PARTS)})
+    for kind in ("orc", "avro"):
+        with pytest.raises(InvalidError, match="VARIANT is supported by file.format parquet alone"):
+            table.write_arrow(rows, **{"file.format": kind})
+    assert table.snapshots() == [] and not list(tmp_path.glob("db.db/t/bucket-0/*"))
+    table.write_arrow(rows)
+    for kind in ("orc", "avro"):
+        with pytest.raises((InvalidError, UnsupportedError), match=kind):
+            table.refresh().rewrite(options={"file.format": kind})
+    assert len(table.snapshots()) == 1
     shredded = pa.struct([*PARTS, pa.field("typed_value", pa.int32())])
     stored = pa.record_batch({"v": pa.array([{**ONE, "typed_value": 1}], shredded)})
     with pytest.raises(UnsupportedError, match="a shredded VARIANT is read by Spark alone"):

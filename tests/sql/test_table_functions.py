@@ -96,3 +96,24 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         lake.sql(f"SELECT * FROM {source}").collect()
+
+
+def test_two_bucket_numbers_are_compared_row_by_row(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE r (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')")
+    lake.sql("INSERT INTO r VALUES (1, 11), (2, 22)")
+    lake.sql("ALTER TABLE r SET TBLPROPERTIES ('bucket' = '2')")
+    lake.sql("INSERT OVERWRITE r SELECT * FROM r")
+    lake.sql("INSERT INTO r VALUES (3, 33)")
+    lake.sql("DELETE FROM r WHERE k = 1")
+    lake.sql("UPDATE r SET v = 222 WHERE k = 2")
+    for number in (1, 3, 5):
+        lake.sql(f"CALL sys.create_tag('r', 's{number}', {number})")
+    found = lake.sql("SELECT * FROM paimon_incremental_query('r', 's1', 's5') ORDER BY k").collect()
+    assert [tuple(row) for row in found] == [(2, 222), (3, 33)]
+    assert keys(lake, "SELECT v FROM paimon_incremental_query('r', 's1', 's3') WHERE k > 1") == [33]
+    log = lake.sql("SELECT * FROM paimon_incremental_query('`r$audit_log`', 's1', 's5') ORDER BY k").collect()
+    assert [tuple(row) for row in log] == [("-D", 1, 11), ("+U", 2, 222), ("+I", 3, 33)]
+    with pytest.raises(InvalidError, match="bucket number of two snapshots are different"):
+        lake.catalog.table("db.r").to_arrow(**{"incremental-between": "s1,s3"})

@@ -19,14 +19,14 @@ DAYS = 3
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
 
 
-def orders(first: int, count: int, seed: int) -> pa.Table:
+def orders(first: int, count: int, seed: int, days: int = DAYS) -> pa.Table:
     """Orders of some days, new ones and changed ones; a few customers order much."""
     chance = np.random.default_rng(seed)
     ids = first + chance.choice(count * 2, count, replace=False)
     notes = LETTERS[chance.integers(0, len(LETTERS), (count, 60))]
     return pa.table(
         {
-            "day": pa.array([date(2026, 3, 1 + int(i) % DAYS) for i in ids], pa.date32()),
+            "day": pa.array([date(2026, 3, 1 + int(days * (int(i) * 7919 % 1000 / 1000) ** 1.6)) for i in ids]),
             "id": pa.array(ids, pa.int64()),
             "customer": [f"customer {int(c):04d}" for c in chance.zipf(1.6, count) % 5000],
             "amount": pa.array(np.round(chance.gamma(2.0, 35.0, count), 2), pa.float64()),
@@ -58,12 +58,18 @@ def build(folder: Path, commits: int = 10) -> Any:
 
 
 def _shop(lake: Any, commits: int) -> None:
-    options = {"bucket": "3", "write-only": "true", "snapshot.num-retained.min": "20", "s3.secret-key": "hunter2"}
+    options = {
+        "bucket": "3" if commits < 20 else "6",
+        "write-only": "true",
+        "snapshot.num-retained.min": "20",
+        "s3.secret-key": "hunter2",
+    }
     table = lake.create_table(
         "shop.orders", orders(0, 1, 0).schema, ["day"], ["day", "id"], options, comment="Every order, as of now"
     )
     for n in range(commits):
-        table.write_arrow(orders(n * 450, 120 + 1900 * (n % 5 == 0) + 90 * (n % 7), n))
+        days = DAYS if commits < 20 else min(9, 3 + n // 3)
+        table.write_arrow(orders(n * 450, 120 + 1900 * (n % 5 == 0) + 90 * (n % 7), n, days))
         if n == 1:
             table.create_tag("before sale")
         if n == commits // 3:

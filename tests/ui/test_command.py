@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bucketlake.cli.app import run
+from bucketlake.ui.server import Running
 
-def started(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bucketlake.cli", "ui", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+ADDRESS = r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}"
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_it_prints_an_address_that_opens_the_page_and_ends_with_ctrl_c(shop: Any, as_json: bool) -> None:
-    with started("-w", shop.warehouse, "--port", "0", *(["--json"] if as_json else [])) as process:
+def test_it_prints_an_address_that_opens_the_page_and_ends_with_ctrl_c(shop: Any) -> None:
+    command = [sys.executable, "-m", "bucketlake.cli", "ui", "-w", shop.warehouse, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            line = process.stdout.readline().strip()  # type: ignore[union-attr]
-            url = json.loads(line)["url"] if as_json else line
-            assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
+            url = process.stdout.readline().strip()  # type: ignore[union-attr]
+            assert re.fullmatch(ADDRESS, url)
             with urllib.request.urlopen(url, timeout=20) as answer:
                 assert answer.status == 200 and "HttpOnly" in answer.headers["set-cookie"]
             process.send_signal(signal.SIGINT)
@@ -35,10 +34,18 @@ def test_it_prints_an_address_that_opens_the_page_and_ends_with_ctrl_c(shop: Any
             process.kill()
 
 
-def test_what_cannot_be_is_said(tmp_path: Any) -> None:
-    with started("-w", str(tmp_path / "no/where"), "--json") as process:
-        assert process.wait(60) == 1
-        assert json.loads(process.stderr.read())["error"]["kind"] == "NotFoundError"  # type: ignore[union-attr]
-    with started("-w", str(tmp_path), "--host", "0.0.0.0") as process:
-        assert process.wait(60) == 2
-        assert "--name" in process.stderr.read()  # type: ignore[union-attr]
+def test_programs_are_told_the_address_as_json(
+    shop: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Running, "run", Running.stop)
+    assert run(["ui", "-w", shop.warehouse, "--port", "0", "--allow-maintenance", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert re.fullmatch(ADDRESS, told["url"]) and told["maintenance"] is True
+
+
+def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ui", "-w", str(tmp_path / "no/where"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().err)["error"]["kind"] == "NotFoundError"
+    assert run(["ui", "-w", str(tmp_path), "--host", "0.0.0.0"]) == 2
+    assert "--name" in capsys.readouterr().err
+    assert run(["ui", "-w", str(tmp_path), "--port", "99999"]) == 2

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.report.tables import HOSTILE
-from tests.ui.browser import ARGUMENTS, Window, chromium, served
+from tests.ui.browser import ARGUMENTS, VISIT, Window, chromium, served
 
 import bucketlake
 from bucketlake.report import frames
@@ -120,7 +120,7 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     assert line.get_attribute("aria-valuenow") == str(newest)
     assert "before sale" in page.locator("[data-panel=timeline]").inner_text()
     assert "mail service" in page.locator("[data-panel=timeline]").inner_text()
-    window.picture("page")
+    window.picture("history")
     line.focus()
     for key, number in (("ArrowLeft", newest - 1), ("Home", 1), ("ArrowRight", 2), ("End", newest)):
         page.keyboard.press(key)
@@ -136,6 +136,16 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     page.wait_for_function("() => !document.querySelector('.travel').textContent")
 
 
+def test_a_branch_is_a_place_of_its_own(window: Window) -> None:
+    page = window.room("shop/orders", "history")
+    page.get_by_role("link", name="what if").click()
+    page.wait_for_selector("h1 .branch >> text=what if")
+    window.settle()
+    assert page.locator("[data-panel=timeline] .details").inner_text().startswith("Snapshot")
+    page.get_by_role("link", name="To the main branch").click()
+    page.wait_for_function("() => !document.querySelector('h1 .branch')")
+
+
 def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) -> None:
     page = window.room("shop/orders", "layout")
     heat = shop.table("shop.orders").report.heat()
@@ -144,7 +154,10 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
     assert heat.partitions[0].text in details.inner_text()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert heat.partitions[1].text in details.inner_text() and "bucket 1 of 3" in details.inner_text()
+    assert (
+        heat.partitions[1].text in details.inner_text()
+        and f"bucket 1 of {heat.partitions[1].buckets}" in details.inner_text()
+    )
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-panel=levels] .caption >> text=bucket 1")
     page.wait_for_function("() => document.activeElement.dataset.figure === 'levels'")
@@ -156,11 +169,12 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
         page.locator("[data-panel=heat] select").select_option(measure)
         assert measure.capitalize() in page.locator("[data-panel=heat] .legend").inner_text()
     page.locator("[data-panel=heat] select").select_option("bytes")
-    page.evaluate("document.activeElement.blur(); scrollTo(0, 250)")
-    window.picture("layout")
+    page.set_viewport_size({"width": 1280, "height": 1060})
+    page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
+    window.picture("page")
     page.emulate_media(color_scheme="dark")
-    page.locator("[data-panel=levels]").scroll_into_view_if_needed()
-    page.evaluate("scrollTo(0, 620)")
+    page.set_viewport_size({"width": 1280, "height": 760})
+    page.evaluate("() => scrollTo(0, document.querySelector('[data-panel=levels]').offsetTop - 70)")
     window.picture("dark")
 
 
@@ -210,9 +224,9 @@ def test_advice_has_a_command_to_copy(window: Window) -> None:
     page = window.room("shop/orders", "care")
     window.context.grant_permissions(["clipboard-read", "clipboard-write"])
     item = page.locator("[data-panel=advice] li").first
-    item.get_by_role("button", name="Copy").click()
+    item.get_by_role("button", name="Copy").first.click()
     page.wait_for_selector("text=Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").inner_text()
+    assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").first.inner_text()
     window.picture("care")
 
 
@@ -275,6 +289,31 @@ def test_what_is_missing_or_damaged_is_said_and_can_be_tried_again(browser: Any,
         assert page.get_by_role("button", name="Compact…").count() == 0
         assert all(re.search(r"status of (404|500)", text) for text in window.wrong), window.wrong
         window.close()
+
+
+def test_a_figure_that_takes_long_says_that_it_is_loading_and_a_lost_server_that_it_is_lost(window: Window) -> None:
+    page = window.page
+    held: list[Any] = []
+    page.route("**/api/heat?*", lambda route: held.append(route))
+    page.route("**/api/sizes?*", lambda route: route.abort())
+    page.goto(f"{window.running.origin}/#/table/shop/orders/layout")
+    page.wait_for_selector("[data-panel=heat][data-state=loading][aria-busy=true] [role=status]")
+    page.evaluate(VISIT)
+    page.wait_for_selector("[data-panel=sizes][data-state=failed] >> text=cannot be reached")
+    page.unroute("**/api/sizes?*")
+    page.locator("[data-panel=sizes]").get_by_role("button", name="Try again").click()
+    page.wait_for_selector("[data-panel=sizes][data-state=drawn]")
+    held[0].continue_()
+    page.wait_for_selector("[data-panel=heat][data-state=drawn]")
+    page.unroute("**/api/heat?*")
+    window.wrong[:] = [text for text in window.wrong if "ERR_FAILED" not in text]
+
+
+def test_the_content_is_one_key_away(window: Window) -> None:
+    page = window.page
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
 
 
 def test_the_theme_is_chosen_and_kept(window: Window) -> None:

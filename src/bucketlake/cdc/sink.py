@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -20,14 +21,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bucketlake.catalog import Catalog
+from bucketlake.catalog import Catalog, parse_name
 from bucketlake.cdc import formats, letters
+from bucketlake.cdc.avro import Registry
 from bucketlake.cdc.ddl import renames_in
 from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules, TablePlan, plan_table
 from bucketlake.cdc.rows import KIND, ORDER, REASON, converted, in_order, rows
 from bucketlake.cdc.shapes import Shape, columns_of
-from bucketlake.cdc.source import Registry, numbered
+from bucketlake.cdc.source import decoded, numbered
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -39,6 +41,7 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.stream.batches import BatchName
+from bucketlake.spark.cluster import ensure_package
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.types import spark_schema
@@ -48,13 +51,14 @@ from bucketlake.values import dataclass
 MOST_SHAPES = 20_000
 BINDING = "bucketlake-cdc.json"
 _ATTEMPTS = 20
+_KINDS = {formats.INSERT: "insert", formats.UPDATE: "update", formats.DELETE: "delete"}
 _DIVIDED = 4  # tables that are written at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class TableDone:
-    """What a batch made of one table. `rows`: written, by row kind; `snapshot`: None without rows; `changes`: of its
-    schema, None where the table was made; `truncated`: whether its rows before were removed."""
+    """What a batch made of one table. `rows`: changed, by "insert", "update" and "delete"; `snapshot`: None without
+    rows; `changes`: of its schema, None where the table was made; `truncated`: its rows before were removed."""
 
     table: str
     rows: Mapping[str, int]
@@ -110,9 +114,11 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a batch holds. `bad`: how many events are none; `events`: how many there are."""
+    """What a batch holds. `odd`: shapes of events that cannot be rows, with what is wrong; `bad`: how many events are
+    none, or odd; `events`: how many there are."""
 
     targets: Mapping[str, _Wanted]
+    odd: Mapping[int, str]
     bad: int
     events: int
 
@@ -143,7 +149,7 @@ class CdcSink:
             self._bound(number)
             self._query = batch.query
         with ExitStack() as kept:
-            events = _kept(kept, formats.events(numbered(frame, self.job.files), self.job.format))
+            events = _kept(kept, self._events(frame))
             found = self._discovered(events)
             plans = [self._plan(target, wanted) for target, wanted in sorted(found.targets.items())]
             made = [self._published(plan, found.targets[plan.target]) for plan in plans]
@@ -153,6 +159,12 @@ class CdcSink:
             self.job.told(SyncDone(batch.query, number, found.events, aside, tuple(done), spent))
 
     # ---- what the batch holds
+
+    def _events(self, frame: DataFrame) -> DataFrame:
+        if self.job.registry is None:
+            return formats.events(numbered(frame, self.job.files), self.job.format)
+        ensure_package(frame.sparkSession)
+        return formats.events(numbered(decoded(frame, self.job.registry), False), "debezium-json")
 
     def _discovered(self, events: DataFrame) -> _Found:
         """What the batch holds, by target. Everything that can be refused without its rows is."""
@@ -175,27 +187,19 @@ class CdcSink:
             )
         bad = sum(int(row["n"]) for row in grouped if row["what"] == formats.BAD)
         found: dict[str, _Wanted] = {}
+        odd: dict[int, str] = {}
         for row in sorted((row for row in grouped if row["what"] != formats.BAD), key=lambda row: tuple(row["first"])):
+            fault = None
             target = self._target(row["db"], row["tbl"])
-            if target is None:
-                continue
-            wanted = found.setdefault(target, _Wanted())
-            wanted.parts.update(row["parts"])
-            if row["what"] == formats.ROW:
-                keys = tuple(json.loads(row["keys"] or "[]"))
-                columns = columns_of(row["names"], row["types"], self.job.rules.modes)
-                if any(shape.number == row["shape"] for shape in wanted.shapes):
-                    raise InvalidError(
-                        "two shapes of events have one number", table=target, remedy="take smaller batches"
-                    )
-                wanted.shapes.append(Shape(int(row["shape"]), row["db"], row["tbl"], columns, keys))
-            elif row["what"] == formats.TRUNCATE:
-                wanted.truncated = max(wanted.truncated or row["last"], row["last"], key=tuple)
-                wanted.cut.update(row["parts"])
-            elif row["sql"]:
-                wanted.statements.append((row["first"], row["sql"]))
+            if target == "":
+                fault = "it does not say which table it is of, or one that the lake cannot have"
+            elif target is not None:
+                fault = _noticed(found.setdefault(target, _Wanted()), row, self.job.rules.modes)
+            if fault is not None:
+                odd[int(row["shape"])] = fault
+                bad += int(row["n"])
         targets = {target: wanted for target, wanted in found.items() if self._matters(target, wanted)}
-        return _Found(targets, bad, sum(int(row["n"]) for row in grouped))
+        return _Found(targets, odd, bad, sum(int(row["n"]) for row in grouped))
 
     def _matters(self, target: str, wanted: _Wanted) -> bool:
         if wanted.truncated is not None and self.job.truncates and len(wanted.parts | wanted.cut) > 1:
@@ -213,7 +217,7 @@ class CdcSink:
         )
 
     def _target(self, database: str | None, table: str | None) -> str | None:
-        """The table in the lake for a source table; None where it is left out."""
+        """The table in the lake for a source table; None where it is left out, "" where there can be none."""
         names = self.job.names
         if names is None:
             chosen = self.job.source_names
@@ -221,10 +225,14 @@ class CdcSink:
         if not names.takes(database, table):
             return None
         if not database or not table:
-            raise InvalidError(
-                "an event does not say which table it is of", database=database, table=table, remedy="sync_table"
-            )
-        return f"{self.job.target}.{names.target(database, table)}"
+            return ""
+        name = names.target(database, table)
+        text = f"{self.job.target}.{name}" if re.fullmatch(r"\w+", name) else f"{self.job.target}.`{name}`"
+        try:
+            found = parse_name(text)
+        except InvalidError:
+            return ""
+        return text if found.system is None and found.table == name else ""
 
     # ---- schemas
 
@@ -266,8 +274,13 @@ class CdcSink:
         ready: list[tuple[TablePlan, DataFrame, dict[str, int]]] = []
         aside, faulty = found.bad, []
         if found.bad:
-            named = F.concat_ws(".", "db", "tbl")
-            faulty.append(events.where(F.col("what") == formats.BAD).withColumn("target", named))
+            named, what = F.concat_ws(".", "db", "tbl"), F.col("reason")
+            for number, reason in found.odd.items():
+                what = F.when(F.col("shape") == number, F.lit(reason)).otherwise(what)
+            is_bad = F.col("what") == formats.BAD
+            if found.odd:
+                is_bad = is_bad | F.col("shape").isin(*found.odd)
+            faulty.append(events.where(is_bad).withColumn("target", named).withColumn("reason", what))
         for plan in plans:
             taken, truncated = events, found.targets[plan.target].truncated
             if truncated is not None:
@@ -278,11 +291,13 @@ class CdcSink:
                 continue
             step = _kept(kept, converted(taken, plan, self.job.rules))
             frame = _kept(kept, in_order(rows(step, plan.schema), plan.schema))
-            counts = {row[0]: int(row[1]) for row in frame.groupBy(KIND).count().collect()}
-            wrong = step.where(F.col(REASON).isNotNull())
-            amount = wrong.count()
+            good = F.col(REASON).isNull()
+            counted = step.groupBy("kind", good.alias("good")).count().collect()
+            counts = {_KINDS[row["kind"]]: int(row["count"]) for row in counted if row["good"]}
+            amount = sum(int(row["count"]) for row in counted if not row["good"])
             if amount:
                 aside += amount
+                wrong = step.where(~good)
                 faulty.append(wrong.withColumn("reason", F.col(REASON)).withColumn("target", F.lit(plan.target)))
             ready.append((plan, frame.drop(ORDER), counts))
         self._put_aside(events, faulty, batch)
@@ -353,6 +368,29 @@ class CdcSink:
     def _bound(self, number: int) -> None:
         with suppress(UnsupportedError):
             bind(self.checkpoint, self.job.binding, number > 0)
+
+
+def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
+    """Take in events of one shape; what is wrong with them, None where nothing is. Errors: UnsupportedError for types
+    that no column can have."""
+    wanted.parts.update(row["parts"])
+    if row["what"] == formats.ROW:
+        try:
+            keys = tuple(str(key) for key in json.loads(row["keys"] or "[]"))
+            columns = columns_of(row["names"], row["types"], modes)
+        except (InvalidError, ValueError, TypeError, KeyError, AttributeError):
+            return "its schema cannot be read"
+        if not columns:
+            return "it has no column"
+        if any(shape.number == row["shape"] for shape in wanted.shapes):
+            raise InvalidError("two shapes of events have one number", remedy="take smaller batches")
+        wanted.shapes.append(Shape(int(row["shape"]), row["db"], row["tbl"], columns, keys))
+    elif row["what"] == formats.TRUNCATE:
+        wanted.truncated = max(wanted.truncated or row["last"], row["last"], key=tuple)
+        wanted.cut.update(row["parts"])
+    elif row["sql"]:
+        wanted.statements.append((row["first"], row["sql"]))
+    return None
 
 
 def noted(checkpoint: str, name: str) -> bytes:

@@ -6,12 +6,16 @@ Spec: docs/cdc.md#sources
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bucketlake.cdc import avro
+from bucketlake.cdc.avro import Registry
 from bucketlake.cdc.formats import AVRO, check_format
 from bucketlake.errors import InvalidError
 from bucketlake.values import dataclass
@@ -19,7 +23,6 @@ from bucketlake.values import dataclass
 KAFKA_METADATA = ("topic", "partition", "offset", "timestamp", "timestamp_type")
 EVENT_METADATA = ("database_name", "table_name", "schema_name", "op_ts")
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
-Registry = str | Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,13 @@ def files(path: str, format: str, **options: str) -> Source:
     `options`: of Spark's file stream, as it names them (`maxFilesPerTrigger="10"`, `pathGlobFilter="*.json"`)."""
     if format == AVRO:
         raise InvalidError("debezium-avro comes from Kafka, not as lines of text", format=format)
-    return _checked(Source("files", format, f"files {path}", {**options, "path": path}))
+    where = absolute(path)
+    return _checked(Source("files", format, f"files {where}", {**options, "path": where}))
+
+
+def absolute(path: str) -> str:
+    """A path of this machine from its root: Spark's own working folder may be another. URIs as they are."""
+    return path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", path) else os.path.abspath(path)
 
 
 def stream(frame: DataFrame, format: str, name: str = "stream", registry: Registry | None = None) -> Source:
@@ -110,7 +119,7 @@ def kafka_shaped(frame: DataFrame) -> DataFrame:
             kind = F.when(F.col("timestampType") == code, F.lit(name)).otherwise(kind)
     return frame.select(
         F.col("value"),
-        (F.col("key") if "key" in have else F.lit(None)).cast("string").alias("key"),
+        (F.col("key") if "key" in have else F.lit(None).cast("string")).alias("key"),
         F.struct("topic", "partition", "offset").alias("at"),
         F.col("topic"),
         F.col("partition").cast("int").alias("partition"),
@@ -121,13 +130,32 @@ def kafka_shaped(frame: DataFrame) -> DataFrame:
     )
 
 
+def decoded(frame: DataFrame, registry: Registry) -> DataFrame:
+    """A batch of debezium-avro's messages with texts of debezium-json for them. Errors: as `avro.schemas`."""
+    ids = []
+    for name in ("value", "key"):
+        head = F.substring(F.col(name), 1, avro.HEAD)
+        number = F.when(
+            F.hex(F.substring(head, 1, 1)) == "00", F.conv(F.hex(F.substring(head, 2, 4)), 16, 10).cast("long")
+        )
+        found = (
+            frame.where(number.isNotNull()).select(number.alias("id")).distinct().limit(avro.MOST_SCHEMAS + 1).collect()
+        )
+        if len(found) > avro.MOST_SCHEMAS:
+            raise InvalidError("too many schemas in one batch", most=avro.MOST_SCHEMAS, remedy="take smaller batches")
+        ids.append(avro.schemas(registry, [int(row[0]) for row in found]))
+    texts = frame.select(
+        *[F.lit("").alias(name) if name in ("value", "key") else F.col(name) for name in frame.columns]
+    )
+    return frame.mapInArrow(avro.Decoding(*ids), texts.schema)
+
+
 def numbered(frame: DataFrame, files: bool) -> DataFrame:
     """A batch of a source's events with texts for values and, where they are lines of files, `at.line`: rising numbers
     within each block of a file."""
-    texts = frame.withColumn("value", F.col("value").cast("string"))
     if not files:
-        return texts
-    return texts.withColumn("at", F.col("at").withField("line", F.monotonically_increasing_id()))
+        return frame.withColumn("value", F.col("value").cast("string")).withColumn("key", F.col("key").cast("string"))
+    return frame.withColumn("at", F.col("at").withField("line", F.monotonically_increasing_id()))
 
 
 def _of_files(spark: SparkSession, source: Source) -> DataFrame:

@@ -20,7 +20,7 @@ from bucketlake.cdc.modes import parse_modes
 from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules
 from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind, noted
-from bucketlake.cdc.source import Source
+from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SetOption
@@ -233,10 +233,11 @@ def _check_table(table: Table, rules: Rules) -> None:
 
 def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> StreamingQuery:
     _check_patterns(lake, job.rules)
-    _bind(str(checkpoint), job)
+    checkpoint = absolute(str(checkpoint))
+    _bind(checkpoint, job)
     name = how.query_name or f"cdc {job.target} {lake.catalog.env.clock.new_uuid()[:8]}"
-    sink = CdcSink(job, name, str(checkpoint), lake.spark)
-    stream = source.load(lake.spark).writeStream.queryName(name).option("checkpointLocation", str(checkpoint))
+    sink = CdcSink(job, name, checkpoint, lake.spark)
+    stream = source.load(lake.spark).writeStream.queryName(name).option("checkpointLocation", checkpoint)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     return stream.foreachBatch(sink).start()

@@ -32,10 +32,11 @@ _CLOCK = r"^\s*([0-9]{1,2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?\s*$"
 def exact_numbers(text: Column) -> Column:
     """JSON text whose numbers with a fraction stand in quotes behind `MARK`: Spark's parser would round them to double
     precision. All numbers, where decimals come as texts too: which is which must be seen."""
-    head = r'((?:[^"0-9-]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
+    # \G: matches follow each other from the start, so that none begins inside a string.
+    head = r'\G((?:[^"0-9-]|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+)'
     number = r"(-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)"
     fraction = r"(-?[0-9]++(?:(?:\.[0-9]++)(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++))"
-    whole = r"((?:[^\"0-9-]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|-?[0-9]++(?![.eE0-9]))*+)"
+    whole = r"\G((?:[^\"0-9-]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|-?[0-9]++(?![.eE0-9]))*+)"
     marked = f'$1"{MARK}$2"'
     decimals = F.regexp_replace(text, head + number, marked)
     fractions = F.regexp_replace(text, whole + fraction, marked)
@@ -232,8 +233,9 @@ def _member(text: Column, reading: Reading, target: DataType) -> Column:
 
 def _members(text: Column, reading: Reading, target: DataType) -> Column:
     bits = F.when(text.rlike("^[0-9]{1,18}$") & ~text.isin(*reading.members), text.try_cast("bigint"))
-    known = F.array(*[F.lit(item) for item in reading.members]) if reading.members else F.array().cast("array<string>")
-    chosen = F.filter(known, lambda _, i: F.shiftright(bits, i).bitwiseAND(F.lit(1)) == 1)
+    members = list(enumerate(reading.members))
+    each = [F.when(bits.bitwiseAND(F.lit(1 << place)) != 0, F.lit(item)) for place, item in members]
+    chosen = F.array_compact(F.array(*each)) if each else F.array().cast("array<string>")
     plain = F.regexp_replace(text, r"^\[|\]$", "")
     listed = F.when(plain == "", F.array().cast("array<string>")).otherwise(F.split(plain, ","))
     found = F.when(bits.isNotNull(), chosen).otherwise(listed)

@@ -60,7 +60,7 @@ def create(given: Create) -> Facts:
     """Make an empty table."""
     catalog = open_warehouse(given.warehouse, must_exist=False)
     found = catalogs.parse_name(given.name)
-    fields = model.parse_type_text(f"ROW<{given.columns}>").fields
+    fields = model.parse_type_text(f"ROW<{given.columns}>", "flink").fields
     made = not catalog.database_exists(found.database) or not catalog.table_exists(given.name)
     if not made and not given.if_not_exists:
         raise AlreadyExistsError("table exists", table=found.text, remedy="--if-not-exists is fine with it")

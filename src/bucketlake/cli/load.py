@@ -84,8 +84,13 @@ class Import(CsvDialect):
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
     def kept(self) -> str:
-        """A table that is new is there whole or not at all, rows that are added too."""
-        return "no rows were imported"
+        """A table that is new is there whole or not at all, rows that are added too; what follows a commit may be
+        interrupted as well."""
+        name, number = self.__dict__.get("_was", ("", 0))
+        newest = self.catalog.table(name).store.latest_snapshot_id() if name and _there(self.catalog, name) else None
+        if (newest or 0) == number:
+            return "no rows were imported"
+        return f"{name} is at snapshot {newest}, and was at {number}: the rows are in it, unless others committed"
 
 
 def import_(given: Import) -> Facts:
@@ -177,9 +182,8 @@ def _candidates(table: str | None, names: Sequence[str]) -> list[str]:
 
 
 def _said_types(given: Import) -> dict[str, pa.DataType]:
-    return {
-        name: model.arrow_type(model.parse_type_text(text)) for name, text in pairs_of(given.type, "--type").items()
-    }
+    said = {name: model.parse_type_text(text, "flink") for name, text in pairs_of(given.type, "--type").items()}
+    return {name: model.arrow_type(kind) for name, kind in said.items()}
 
 
 def _listed(text: str | None) -> list[str]:
@@ -214,7 +218,7 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
         draft = catalog.draft_table(name, looked.schema, partition, key, options, given.comment)
         return _stored(given, draft, looked, "create", meter, (values, f"{reason}, {why}"))
     except BaseException:
-        if new_database:
+        if new_database and catalog.metastore.has_folder:
             catalog.env.storage.delete_empty(catalog.database_path(made))
         raise
 
@@ -254,6 +258,7 @@ def _stored(
     meter.expect(bytes=sum(one.size for one in looked.sources))
     for one in looked.sources:
         one.passed[0] = 0
+    given.__dict__["_was"] = (table.name, 0 if how == "create" else table.store.latest_snapshot_id() or 0)
     snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
     values |= {
         "rows": meter.now.rows,

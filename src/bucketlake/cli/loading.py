@@ -13,7 +13,16 @@ import pyarrow as pa
 
 from bucketlake.catalog import Catalog
 from bucketlake.cli import infer
-from bucketlake.cli.sources import Dialect, Source, json_schema, native_schema, read_json, read_native, read_text
+from bucketlake.cli.sources import (
+    Dialect,
+    Source,
+    json_schema,
+    native_schema,
+    read_json,
+    read_native,
+    read_text,
+    together,
+)
 from bucketlake.creation import create_with_rows
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -31,12 +40,13 @@ Keys = Callable[[Sequence[str]], list[str]]
 
 @dataclass(slots=True)
 class Incoming:
-    """The rows of files. `types`: of the columns, in order; `unique`: a column whose values are proved to differ;
-    `records`: how many rows, None where they were not counted."""
+    """The rows of files. `types`: of the columns, in order; `read`: as the files have them; `unique`: a column whose
+    values are proved to differ; `records`: how many rows, None where they were not counted."""
 
     sources: Sequence[Source]
     dialect: Dialect
     types: dict[str, pa.DataType] = field(default_factory=dict)
+    read: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unique: str | None = None
     records: int | None = None
 
@@ -117,12 +127,12 @@ def _look_at_types(found: Incoming) -> None:
     read = {"json": json_schema, "jsonl": json_schema}
     schemas = [read.get(source.shape.form, native_schema)(source) for source in found.sources]
     try:
-        together = pa.unify_schemas(schemas, promote_options="permissive")
+        found.read = together(schemas)
     except pa.ArrowException as error:
         raise InvalidError("files whose columns do not fit together", reason=str(error)) from error
-    if len(set(together.names)) < len(together):
+    if len(set(found.read.names)) < len(found.read):
         raise InvalidError("columns that occur more than once", path=found.sources[0].path)
-    found.types = {item.name: item.type for item in together}
+    found.types = {item.name: item.type for item in found.read}
 
 
 def _look_at_keys(found: Incoming, unique: dict[str, infer.Unique], tell: Tell) -> None:
@@ -155,12 +165,17 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
             yield _typed(batch.rename_columns(there), schema, source, infer.converted)
         return
     if source.shape.form in ("json", "jsonl"):
-        batches = read_json(source, schema)
+        own = [found.read.field(item.name) for item in schema]
+        batches = read_json(source, pa.schema([f.with_type(_read_as(f.type)) for f in own]))
     else:
-        own = native_schema(source).names
-        batches = read_native(source, [name for name in names if name in own])
+        there = native_schema(source).names
+        batches = read_native(source, [name for name in names if name in there])
     for batch in batches:
         yield _typed(batch, schema, source, lambda column, kind: column.cast(kind))
+
+
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _typed(
@@ -176,7 +191,7 @@ def _typed(
         column = batch.column(place)
         try:
             made.append(column if column.type == item.type else cast(column, item.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             reason = str(error).split("\n")[0][:200]
             raise InvalidError(
                 "a value that its column cannot hold",

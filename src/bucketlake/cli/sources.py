@@ -27,7 +27,7 @@ from bucketlake.values import dataclass
 
 __all__ = [
     *("Dialect", "Source", "delimiter_of", "json_schema", "native_schema"),
-    *("read_json", "read_native", "read_text", "spooled"),
+    *("read_json", "read_native", "read_text", "spooled", "together"),
 ]
 
 pa_csv, pa_json = lazy("pyarrow.csv"), lazy("pyarrow.json")
@@ -165,9 +165,24 @@ def json_schema(source: Source) -> pa.Schema:
         for chunk in _chunks(source):
             found = pa_json.read_json(pa.BufferReader(chunk), _json_options()).schema
             if found not in schemas:
-                schemas.append(found)
-                schemas = [pa.unify_schemas(schemas, promote_options="permissive")]
+                schemas = [together([*schemas, found])]
     return schemas[0] if schemas else pa.schema([])
+
+
+def together(schemas: list[pa.Schema]) -> pa.Schema:
+    """The columns of several schemas, with types that hold the values of all; what is a time here and a text there is
+    text. ArrowInvalid or ArrowTypeError for types that no type holds."""
+    kinds: dict[str, list[pa.DataType]] = {}
+    for one in schemas:
+        for item in one:
+            kinds.setdefault(item.name, []).append(item.type)
+    mixed = {
+        name
+        for name, types in kinds.items()
+        if any(map(pa.types.is_string, types)) and any(map(pa.types.is_timestamp, types))
+    }
+    told = [pa.schema([pa.field(f.name, pa.string()) if f.name in mixed else f for f in one]) for one in schemas]
+    return pa.unify_schemas(told, promote_options="permissive")
 
 
 def read_json(source: Source, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

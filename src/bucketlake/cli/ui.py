@@ -36,7 +36,7 @@ class Ui(InWarehouse):
     ] = None
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="HOST:PORT", help="Another name by which browsers reach the page. Repeatable."),
+        typer.Option("--name", metavar="HOST[:PORT]", help="Another name by which browsers reach it. Repeatable."),
     ] = None
     allow_maintenance: Annotated[
         bool, typer.Option("--allow-maintenance", help="Let the page compact, expire and tag; it only looks otherwise.")

@@ -7,6 +7,7 @@ configuration. Tables: `db.table`, `table` of the database `default`, `db.table$
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 VARIABLE = "BUCKETLAKE_WAREHOUSE"
+_PLAIN = re.compile(r"[\w.-]+")
 
 
 def open_warehouse(given: str | None, must_exist: bool = True) -> Catalog:
@@ -86,7 +88,8 @@ def table_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [name for name in table_names(ctx, incomplete) if name.startswith(incomplete)]
+    """Shells evaluate what they are given: a name that is more than letters, digits and `.-_` is not offered."""
+    return [name for name in table_names(ctx, incomplete) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
 
 class WithWarehouse(Arguments):

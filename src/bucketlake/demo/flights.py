@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.demo.live import live
 from bucketlake.demo.screen import Screen
 from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import AlreadyExistsError, UnsupportedError
@@ -171,7 +172,7 @@ def what_next(tour: Tour) -> None:
         tour.screen.say(f"  bucketlake -w {place} ui")
 
 
-PARTS: tuple[Callable[[Tour], None], ...] = (load, ask, correct, ask_more, look_back, look_inside, what_next)
+PARTS: tuple[Callable[[Tour], None], ...] = (load, ask, correct, ask_more, look_back, look_inside, live, what_next)
 
 
 def source(lake: Lake, name: str) -> Any:

@@ -160,7 +160,7 @@ class RehearsedStorage:
         """See Storage."""
         for path in paths:
             self.delete(path)
-        return 0
+        return len(paths)
 
     def delete_tree(self, path: str) -> None:
         """See Storage."""

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import AUTO_CREATE, HONOURED, READS, WRITES, Option, call
+from bucketlake.options.model import AUTO_CREATE, HONOURED, READS, Option, call
 
 ROWS = (
     Option(
@@ -35,8 +35,8 @@ ROWS = (
         "partition.sink-strategy",
         "enum",
         "none",
-        WRITES,
-        "How rows are spread before partitions are written.",
+        HONOURED,
+        "hash: rows of a partition of an append table go to one task; else to as many as have them.",
         values=(
             "none",
             "hash",

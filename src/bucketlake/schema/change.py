@@ -315,7 +315,10 @@ class _Draft:
             raise InvalidError(f"Cannot move itself for column {path[-1]}")
 
         def reorder(members: list[DataField]) -> None:
-            moved = members.pop(_index(members, path[-1], self.table))
+            at = _index(members, path[-1], self.table)
+            if beside is None and at == (0 if change.first else len(members) - 1):
+                raise InvalidError(f"Cannot move itself for column {path[-1]}")
+            moved = members.pop(at)
             if change.first:
                 target = 0
             elif beside is None:

@@ -13,14 +13,15 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.health import Health
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.lookup.request import On
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
 from bucketlake.ops.scan.scan import Plan
+from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
@@ -33,8 +34,12 @@ from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
 from bucketlake.spark.stream import stream
-from bucketlake.spark.stream.sink import BatchDone, Written, write_batch
+from bucketlake.spark.stream.batch_done import BatchDone
+from bucketlake.spark.stream.lookup import LookupStage, looked_up
+from bucketlake.spark.stream.process import Processing, StreamProcess, Trigger, process
+from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.write import writer
+from bucketlake.streams import Streams
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -42,7 +47,7 @@ Merger = Callable[["LakeTable", MergeBuilder], Snapshot | None]
 
 
 @dataclass(frozen=True)
-class LakeTable(Health):
+class LakeTable(Streams):
     """A handle on one table: the schema and options as it was opened. Immutable. `merger`: runs what `merge` says."""
 
     spark: SparkSession
@@ -136,26 +141,74 @@ class LakeTable(Health):
         checkpoint: str,
         mode: str = "append",
         trigger: Mapping[str, Any] | None = None,
-        told: Callable[[BatchDone], None] | None = None,
+        on_batch: Callable[[BatchDone], None] | None = None,
         **options: Any,
     ) -> StreamingQuery:
         """Write a streaming DataFrame: every micro-batch is one commit, once, whatever dies and is started again.
 
         `checkpoint`: the query's own folder. `mode`: "append", "update" (tables with a primary key), "complete" (every
-        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `told` is
-        given what became of each batch. `options`: as `write`, and `query_name`. Compaction runs beside the query,
+        batch replaces all rows). `trigger`: as Spark's `trigger` takes it: {"processingTime": "5 seconds"}. `on_batch`
+        is given what became of each batch; `.batches` of the query holds the newest. `options`: as `write`, and
+        `query_name`. Compaction runs beside the query,
         where rows are seen without.
         Spec: docs/streaming.md#writing
         """
-        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), told)
+        on_batch = on_batch or options.pop("told", None)
+        how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), on_batch)
         return stream.write(self.spark, self.table.with_options(options), frame, how)
+
+    def process_stream(
+        self,
+        body: Callable[[DataFrame, int], object],
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> StreamProcess:
+        """Give the table's rows as of now, then what later snapshots change, to `body(df, batch_id)`, batch by batch.
+
+        As `read_stream` with a `foreachBatch`, but that each batch is an ordinary DataFrame over the files: appended
+        files are Spark's own scan. A batch whose `body` failed or died comes again with the same rows and number:
+        `write_batch(df, process.id, batch_id)` writes it once. `checkpoint`, `trigger`: as `write_stream`. `options`:
+        `columns`, `where`, `on_batch`, and those of `read_stream`.
+        Spec: docs/streaming.md#processing
+        """
+        own = {name: options.pop(name) for name in ("columns", "where", "on_batch") if name in options}
+        changelog = str(options.pop("read_changelog", options.pop("read.changelog", False))).lower() == "true"
+        table = self.table.with_options(options)
+        if changelog:
+            table = replace(table, view=RowView(AUDIT_LOG))
+        return process(self.spark, table, Processing(body, checkpoint, Trigger.of(trigger), **own))
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
         """Write what `foreachBatch` gives as one commit of batch `batch_id` of `query`, a name that stays the same for
         as long as the query's checkpoint; a batch that is there already is left as it is. The snapshot, None without
-        rows."""
-        batch = BatchName(query, batch_id, first=True)
+        rows. `watermark` among the options: of the snapshot, epoch milliseconds."""
+        batch = BatchName(query, batch_id, watermark=options.pop("watermark", None), first=True)
         return write_batch(self.table.with_options(options), frame, batch, Written(), None)
+
+    def lookup(
+        self,
+        rows: Any,
+        on: On = None,
+        columns: Sequence[str] | None = None,
+        how: str = "left",
+        **options: Any,
+    ) -> Any:
+        """As `Table.lookup`; of a DataFrame, which may be a stream, a DataFrame: its tasks look the rows up, each batch
+        in the snapshot that is the newest then.
+
+        Spec: docs/streaming.md#lookup
+        """
+        if isinstance(rows, DataFrame):
+            return looked_up(rows, self.lookup_udf(on, columns, how, **options))
+        return super().lookup(rows, on, columns, how, **options)
+
+    def lookup_udf(
+        self, on: On = None, columns: Sequence[str] | None = None, how: str = "left", **options: Any
+    ) -> LookupStage:
+        """A function for `mapInArrow` that does what `lookup` does, in the workers; `.schema(df.schema)` gives the
+        schema of what comes out."""
+        return LookupStage(*self._asks(on, columns, how, options))
 
     def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.
@@ -309,4 +362,4 @@ class LakeTable(Health):
         """Publish the next schema; the table as it is then."""
         return replace(self, table=self.table.alter(*changes))
 
-    __repr__ = Health.__repr__
+    __repr__ = Streams.__repr__

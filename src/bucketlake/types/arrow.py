@@ -250,8 +250,10 @@ def _some(member: pa.Array, item: pa.Field) -> pa.Array:
     kind = member.type
     if item.nullable or not member.null_count or pa.types.is_nested(kind):
         return member
-    empty = "" if pa.types.is_string(kind) else b"" if pa.types.is_binary(kind) else None
-    return pc.fill_null(member, pa.scalar(0, pa.int32()).cast(kind) if empty is None else pa.scalar(empty, kind))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pc.fill_null(member, pa.scalar("" if pa.types.is_string(kind) else b"", kind))
+    zero = pa.scalar(0, pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    return pc.fill_null(member, zero.cast(kind))
 
 
 def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:

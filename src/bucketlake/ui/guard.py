@@ -101,6 +101,8 @@ class Door:
         refusal = self._refusal(scope)
         if refusal is not None:
             await _answer(guarded, *refusal)
+        elif scope["path"] == "/favicon.ico":  # browsers ask for it whatever a page says
+            await _answer(guarded, 204, "")
         elif self._enters(scope):
             cookie = f"{self._access.cookie}={self._access.session}; HttpOnly; SameSite=Strict; Path=/"
             await _answer(guarded, 200, ENTER, (b"set-cookie", cookie.encode()))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.types.arrow import list_offsets
 from bucketlake.types.model import DataField, DataType, Root, arrow_type
 
@@ -52,6 +52,8 @@ def _stored(t: DataType, origin: tuple[int, int], how: tuple[str, bool]) -> pa.D
     if t.root is Root.ROW:
         return pa.struct([_member(item, *how) for item in t.fields])
     if t.root is Root.VARIANT:
+        if how[0] != PARQUET_ID:
+            raise UnsupportedError("VARIANT is not supported in orc files", remedy="use parquet")
         parts = enumerate(("value", "metadata"))
         return pa.struct([pa.field(name, pa.binary(), nullable=False, metadata={how[0]: str(i)}) for i, name in parts])
     return arrow_type(t)

@@ -10,8 +10,62 @@ from __future__ import annotations
 import re
 
 from bucketlake.errors import InvalidError
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import pretty_json
+
+
+class Consumer(int):
+    """The snapshot that a consumer reads next, as a number, and what it has not read: `snapshots`, the `rows` that they
+    added or told, and for how long the oldest of them has been there (`millis`; 0 where all is read). `missing`: of
+    these snapshots, how many have expired; their rows are not counted."""
+
+    snapshots: int
+    rows: int
+    millis: int
+    missing: int
+
+    def __new__(cls, following: int, snapshots: int = 0, rows: int = 0, millis: int = 0, missing: int = 0) -> Consumer:
+        """The lag of a consumer that reads this snapshot next."""
+        made = super().__new__(cls, following)
+        made.snapshots, made.rows, made.millis, made.missing = snapshots, rows, millis, missing
+        return made
+
+    @property
+    def next_snapshot(self) -> int:
+        """The snapshot that is read next."""
+        return int(self)
+
+    def __repr__(self) -> str:
+        return f"Consumer({int(self)}, snapshots={self.snapshots}, rows={self.rows}, millis={self.millis})"
+
+
+def consumer_lags(store: Store) -> dict[str, Consumer]:
+    """Each consumer by name, and how far it is behind."""
+    found = store.consumers()
+    if not found:
+        return {}
+    newest, first = store.latest_snapshot_id() or 0, min(found.values())
+    there = {snapshot.id: snapshot for snapshot in store.snapshots_after(first - 1)}
+    now = store.env.clock.now_millis()
+    return {name: _lag(store, following, newest, there, now) for name, following in found.items()}
+
+
+def _lag(store: Store, following: int, newest: int, there: dict[int, Snapshot], now: int) -> Consumer:
+    unread = [there[number] for number in range(following, newest + 1) if number in there]
+    behind = max(newest + 1 - following, 0)
+    if not behind:
+        return Consumer(following)
+    rows = sum(_told(store, snapshot) for snapshot in unread)
+    millis = max(now - unread[0].time_millis, 0) if unread else 0
+    return Consumer(following, behind, rows, millis, behind - len(unread))
+
+
+def _told(store: Store, snapshot: Snapshot) -> int:
+    """The rows that a stream gets of a snapshot."""
+    if store.options.get("changelog-producer") != "none":
+        return snapshot.changelog_record_count or 0
+    return max(snapshot.delta_record_count, 0) if snapshot.commit_kind is CommitKind.APPEND else 0
 
 
 def reset_consumer(store: Store, name: str, following: int | None) -> None:

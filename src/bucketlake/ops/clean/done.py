@@ -27,6 +27,7 @@ from bucketlake.env import http
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.refs.success import write_success
+from bucketlake.ops.scan.scan import live_entries, local_to_epoch
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
@@ -172,6 +173,11 @@ class Pending:
         with self.lock:
             self.written.update(dict.fromkeys(partitions, now))
 
+    def remember(self, partition: bytes, written: int) -> None:
+        """Wait for a partition, unless it is waited for already."""
+        with self.lock:
+            self.written.setdefault(partition, written)
+
     def take_done(self, rule: IdleRule, start_of: Callable[[bytes], datetime | None], now: int) -> list[bytes]:
         """The partitions that are done, which are forgotten here, as are those whose values stand for no time."""
         found = []
@@ -198,6 +204,48 @@ def marks_done(store: Store) -> bool:
     options = store.options
     marked = options.get("partition.end-input-to-done") or IdleRule.of(options) is not None
     return bool(marked and store.schema.partition_keys)
+
+
+def marks_idle(store: Store) -> bool:
+    """Whether partitions of a table are done once idle by this machine's clock, without a commit."""
+    rule = IdleRule.of(store.options)
+    return rule is not None and not rule.by_watermark and bool(store.schema.partition_keys)
+
+
+def mark_idle(store: Store) -> None:
+    """Mark the partitions that this process has written to and that are idle now. Errors as `mark_partitions_done`."""
+    rule = IdleRule.of(store.options)
+    if rule is not None and marks_idle(store):
+        _mark_idle(store, rule, (), store.env.clock.now_millis())
+
+
+def remember_unmarked(store: Store) -> None:
+    """Take up where a process that died left off: partitions that are not idle yet, and those without a success file
+    where such files are written, are waited for with the time of their newest file."""
+    rule, snapshot = IdleRule.of(store.options), store.latest_snapshot()
+    if rule is None or snapshot is None or not marks_idle(store):
+        return
+    written: dict[bytes, int] = {}
+    for entry in live_entries(store, snapshot):
+        made = local_to_epoch(entry.file.creation_time or 0)
+        written[entry.partition] = max(made, written.get(entry.partition, 0))
+    now, by_file = (
+        store.env.clock.now_millis(),
+        "success-file" in (store.options.text("partition.mark-done-action") or ""),
+    )
+    pending = _pending_of(store)
+    for partition, millis in written.items():
+        start = partition_time(store, partition)
+        if start is None:
+            continue
+        path = store.paths.partition_success(store.paths.partition_path(partition))
+        due = rule.is_done(start, millis, now)
+        if not due or (by_file and store.env.storage.info(path) is None):
+            pending.remember(partition, millis)
+
+
+def _pending_of(store: Store) -> Pending:
+    return _PENDING.setdefault((store.paths.root, store.paths.options.get("branch", "main")), Pending())
 
 
 def written_partitions(store: Store, wrote: Wrote) -> set[bytes]:
@@ -228,7 +276,7 @@ def after_write(store: Store, partitions: Collection[bytes], watermark: int | No
 
 
 def _mark_idle(store: Store, rule: IdleRule, partitions: Collection[bytes], now: int) -> None:
-    pending = _PENDING.setdefault((store.paths.root, store.paths.options.get("branch", "main")), Pending())
+    pending = _pending_of(store)
     pending.write(partitions, now)
     actions = actions_of(store)
     due = pending.take_done(rule, partial(partition_time, store), now)

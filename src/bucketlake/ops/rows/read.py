@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -75,12 +76,17 @@ def read_kinds(
 
 
 def _matching(
-    store: Store, split: Split, wanted: list[str], predicate: Predicate | None, deletes: bool
+    store: Store,
+    split: Split,
+    wanted: list[str],
+    predicate: Predicate | None,
+    deletes: bool,
+    only: KeyFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
     special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
-    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed])
+    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed], only)
     if split.before is not None:
         batches = reader.differing(split.before, predicate, deletes)
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
@@ -91,6 +97,21 @@ def _matching(
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
             yield rows.select(wanted)
+
+
+class KeyFilter(Protocol):
+    """Gives of each file of a split only the rows of some keys."""
+
+    def rows(
+        self, split: Split, file: DataFile, fields: Sequence[DataField], gone: Mask | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that have one of the keys, as these columns, in their order; `gone`: rows that are
+        deleted."""
+
+
+def read_keys(store: Store, split: Split, columns: Sequence[str], keys: KeyFilter) -> Iterator[pa.RecordBatch]:
+    """As `read_split`, of a table with a primary key: the live rows of some keys, merged by key."""
+    return _matching(store, split, column_names(store.schema, columns), None, deletes=False, only=keys)
 
 
 def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
@@ -149,10 +170,10 @@ class FileLayout:
 
 
 class _Reader:
-    """Reads the files of one split as the columns `fields` of the table's schema."""
+    """Reads the files of one split as the columns `fields` of the table's schema; `only`: what of each file."""
 
-    def __init__(self, store: Store, split: Split, fields: Sequence[DataField]) -> None:
-        self._store, self._split, self._fields = store, split, tuple(fields)
+    def __init__(self, store: Store, split: Split, fields: Sequence[DataField], only: KeyFilter | None = None) -> None:
+        self._store, self._split, self._fields, self._only = store, split, tuple(fields), only
         self._schema = store.schema
         self._target = arrow_schema(fields)
         values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
@@ -241,7 +262,11 @@ class _Reader:
                 pending.take(batch)
             for bucket in sorted(pending.close() | parts.keys()):
                 part = parts.get(bucket)
-                old = [] if part is None else _Reader(self._store, part, self._fields)._by_level(layout, below, order)
+                old = (
+                    []
+                    if part is None
+                    else _Reader(self._store, part, self._fields, self._only)._by_level(layout, below, order)
+                )
                 new = [TrackedRun(run) for run in pending.runs(bucket)]
                 if engine.computes and settles(options):
                     merged = merge_settled([*old, *new], order, engine, drop_deletes=not deletes)
@@ -306,8 +331,12 @@ class _Reader:
     ) -> Iterator[pa.RecordBatch]:
         """One file's rows as `fields`: value columns, or key, sequence and kind columns of the file; deleted rows are
         left out."""
-        layout, path, condition = self._plan(file, fields, predicate)
         vector = self._vectors.get(file.file_name)
+        if self._only is not None:
+            gone = None if vector is None else deleted_mask(vector, file, self._split.deletions[file.file_name].path)
+            yield from self._only.rows(self._split, file, fields, gone)
+            return
+        layout, path, condition = self._plan(file, fields, predicate)
         if vector is None:
             yield from (layout.rows(batch) for batch in read_file(self._store, path, layout, condition))
             return

@@ -89,13 +89,15 @@ ALL = EntryFilter()
 @dataclass(frozen=True)
 class Scan:
     """What a read asks for. `where`: the rows wanted, used to leave out files (rows are filtered by the reader);
-    `selection`: None chooses by the `scan.*` options of the store; `level`: only files of this level."""
+    `selection`: None chooses by the `scan.*` options of the store; `level`: only files of this level; `min_level`: of
+    this one and above, whatever batch reads see."""
 
     where: Predicate | None = None
     selection: Selection | None = None
     partitions: frozenset[bytes] | None = None
     buckets: frozenset[int] | None = None
     level: int | None = None
+    min_level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def entry_filter(store: Store, scan: Scan) -> EntryFilter:
         buckets=buckets,
         choose_buckets=chooser.buckets if chooser is not None else None,
         min_bucket=0 if schema.primary_keys else None,
-        min_level=1 if skips_level_0(store) else 0,
+        min_level=(1 if skips_level_0(store) else 0) if scan.min_level is None else scan.min_level,
         level=scan.level,
     )
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.scan.incremental import difference
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
@@ -21,12 +23,15 @@ from bucketlake.ops.scan.splits import overlapping, split_of
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 FINEST = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
 """With these no two sections or files are packed into one split."""
+SHARED = {"source.split.target-size": "128 mb", "source.split.open-file-cost": "1 b"}
+"""For pending rows: each split of a partition that has some reads all of them."""
 NO_MORE = "start anew, from what is there, under another checkpoint"
 
 
@@ -48,8 +53,19 @@ class Follow:
 
 
 def held(store: Store, selection: Selection) -> list[Split]:
-    """The units of all rows of one snapshot."""
-    return sorted(plan(store.with_options(FINEST), Scan(selection=selection)).splits, key=_place)
+    """The units of all rows of one snapshot that no later snapshot tells: what waits for the compaction that tells its
+    changes is left out, and what was told as it was appended is not, whatever batch reads see of it."""
+    producer, level, least = store.options.get("changelog-producer"), None, 0
+    if producer == "full-compaction":
+        level = CompactionRule.of(store.options).num_levels - 1
+    elif producer == "lookup":
+        least = 1
+    options: dict[str, str | None] = dict(FINEST)
+    if store.schema.bucket_mode is BucketMode.POSTPONE:
+        options = {**(SHARED if producer == "none" else FINEST), "scan.mode": None}
+        options["postpone.merge-on-read"] = "true" if producer == "none" else "false"
+    scan = Scan(selection=selection, level=level, min_level=least if store.schema.primary_keys else None)
+    return sorted(plan(store.with_options(options), scan).splits, key=_place)
 
 
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
@@ -61,10 +77,13 @@ def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
         return sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
     found = _told(store, snapshot, follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
-    if store.schema.bucket_mode is BucketMode.POSTPONE:
-        wanted = replace(wanted, min_bucket=0)  # pending rows are told once they have a bucket
+    if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
+        wanted = replace(wanted, min_bucket=None)  # pending rows are told as they come: their compaction tells nothing
     kept = wanted.apply(store, found)
-    return [split_of_changes(store, snapshot, group) for group in _groups(store, kept)]
+    pending = [entry for entry in kept if entry.bucket == POSTPONE_BUCKET]
+    real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
+    groups = [*_pending_groups(store, snapshot, pending), *_groups(store, real)]
+    return [split_of_changes(store, snapshot, group) for group in groups]
 
 
 def split_of_changes(store: Store, snapshot: Snapshot, group: Sequence[ManifestEntry]) -> Split:
@@ -112,6 +131,13 @@ def _told(store: Store, snapshot: Snapshot, follow: Follow) -> list[ManifestEntr
     # Changed rows of an append table are files written anew: an overwrite in all but its name.
     overwrites = snapshot.commit_kind is CommitKind.OVERWRITE or any(e.kind is FileKind.DELETE for e in found)
     return [e for e in found if e.kind is FileKind.ADD] if follow.appended or not overwrites else []
+
+
+def _pending_groups(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> list[list[ManifestEntry]]:
+    """Pending files, in the order in which they apply: those of a partition in one unit, as any key may be in each."""
+    by_name = {(entry.partition, entry.file.file_name): entry for entry in entries}
+    ordered = ordered_by_partition(store, snapshot, entries)
+    return [[by_name[place, file.file_name] for file in ordered[place]] for place in sorted(ordered)]
 
 
 def _groups(store: Store, entries: Iterable[ManifestEntry]) -> list[list[ManifestEntry]]:

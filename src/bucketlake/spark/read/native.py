@@ -156,15 +156,36 @@ def _project(
 
 
 def _is_same(column: ReadColumn) -> bool:
-    return column.source is not None and not column.cast and column.source.name == column.field.name
+    source = column.source
+    if source is None or column.cast or source.name != column.field.name:
+        return False
+    return not _holds_zeros(source.type)
 
 
 def _value(column: ReadColumn) -> Column:
     target = spark_type(column.field.type)
     if column.source is None:
         return F.lit(None).cast(target).alias(column.field.name)
-    value = F.col(quoted(column.source.name))
+    name = quoted(column.source.name)
+    value = _unpushed(F.col(name), column.source.type)
     return (value.cast(target) if column.cast else value).alias(column.field.name)
+
+
+def _holds_zeros(t: DataType) -> bool:
+    """Whether values are FLOAT or DOUBLE, or rows that have such members."""
+    return t.root in (Root.FLOAT, Root.DOUBLE) or (t.root is Root.ROW and any(_holds_zeros(f.type) for f in t.fields))
+
+
+def _unpushed(value: Column, t: DataType) -> Column:
+    """The same value as an expression that Spark does not push to the files' reader. There -0.0 and 0.0 differ: by
+    dictionaries and statistics it passes over rows of -0.0 that `= 0` means, and the other way round. What is pushed of
+    such columns has pruned whole files already, in the table's own order of values."""
+    if not _holds_zeros(t):
+        return value
+    if t.root is not Root.ROW:
+        return F.nanvl(value, value)
+    members = [_unpushed(value.getField(field.name), field.type).alias(field.name) for field in t.fields]
+    return F.when(value.isNotNull(), F.struct(*members))
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names, exact_part
 from bucketlake.ops.scan.scan import Plan
@@ -126,6 +127,22 @@ def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: N
 def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
     """All live rows of the splits of a plan, in the table's columns."""
     return _frame(spark, _Scan(store, tuple(store.schema.field_names), None), found)
+
+
+def of_splits(spark: SparkSession, table: Table, splits: Sequence[Split], need: Need) -> DataFrame:
+    """The rows of some splits, in any order, with the columns needed: Spark's own scan where files need no merge."""
+    names = tuple(need.columns or table.schema.field_names)
+    entries = tuple(
+        ManifestEntry(FileKind.ADD, part.partition, part.bucket, part.total_buckets, file)
+        for split in splits
+        for part in (split, *([split.before] if split.before is not None else []), *split.parts)
+        for file in part.files
+    )
+    exact = None if need.predicate is None else exact_part(need.predicate)
+    view = table.view if isinstance(table.view, RowView) else None
+    asked = names if exact is None else tuple(dict.fromkeys([*names, *columns_of(exact)]))
+    frame = _frame(spark, _Scan(table.store, asked, exact, view), Plan(None, entries, tuple(splits)))
+    return char_columns(frame, table.schema.fields)
 
 
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:

@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from threading import Condition, Thread
 
+from bucketlake.env.env import Clock, SystemClock
+
 Work = Callable[[], object]
 
 
 class Lane:
     """Takes work and does it one after the other. `depth`: how much may wait before `add` does."""
 
-    def __init__(self, depth: int) -> None:
-        self._depth = max(1, depth)
-        self._waiting: deque[Work] = deque()
+    def __init__(self, depth: int, clock: Clock | None = None) -> None:
+        self._depth, self._clock = max(1, depth), clock or SystemClock()
+        self._waiting: deque[tuple[int, Work]] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
 
@@ -27,7 +29,7 @@ class Lane:
         """Put work at the end; waits as long as too much of it waits already."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < self._depth)
-            self._waiting.append(work)
+            self._waiting.append((self._clock.now_millis(), work))
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="bucketlake-lane", daemon=True)
                 self._thread.start()
@@ -43,6 +45,12 @@ class Lane:
         with self._changed:
             return len(self._waiting)
 
+    @property
+    def lag_millis(self) -> int:
+        """Since when the oldest work waits or is being done; 0 without any."""
+        with self._changed:
+            return self._clock.now_millis() - self._waiting[0][0] if self._waiting else 0
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -50,7 +58,7 @@ class Lane:
                     self._thread = None
                     self._changed.notify_all()
                     return
-                work = self._waiting[0]
+                work = self._waiting[0][1]
             try:
                 work()
             except Exception as error:

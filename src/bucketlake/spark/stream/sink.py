@@ -5,25 +5,25 @@ Spec: docs/spec/streaming.md#batches, docs/streaming.md#writing
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from bucketlake.env.object_store import open_env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.clean.done import marks_idle
 from bucketlake.ops.compact.maintain import must_compact
-from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.stream.batches import BatchName, written_once
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
+from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by
+from bucketlake.spark.stream.checkpoint import Checkpoint
+from bucketlake.spark.stream.idle import IdleMarks
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.write import writer
 from bucketlake.values import dataclass
@@ -35,27 +35,13 @@ MODES = ("append", "update", "complete")
 
 
 @dataclass(frozen=True, slots=True)
-class BatchDone:
-    """What became of a micro-batch. `snapshot`: None where it had no rows; `again`: it was committed before, by a run
-    that died. `rows`, `files`: what the snapshot added; `behind`: batches whose compaction is still to come."""
-
-    query: str
-    batch: int
-    snapshot: Snapshot | None
-    again: bool
-    rows: int
-    files: int
-    millis: int
-    behind: int
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """How the batches of one query are written. `mode`: Spark's output mode; `kinds`: as `writer.WriteRequest`."""
 
     mode: str = "append"
     kinds: str | None = None
     told: Callable[[BatchDone], None] | None = None
+    steps: Steps | None = None  # of one batch
 
 
 def check_mode(table: Table, mode: str) -> None:
@@ -84,6 +70,7 @@ def write_batch(table: Table, frame: DataFrame, batch: BatchName, how: Written, 
         dynamic=False if whole else None,
         evolves=True,
         later=None if lane is None or _waits(store) else lane.add,
+        progress=how.steps,
     )
     begun: list[BatchName] = []
 
@@ -113,9 +100,11 @@ class Sink:
     checkpoint: str
     how: Written
     spark: Any = None  # the session that started the query; None beside a Connect server
+    batches: deque[BatchDone] | None = None  # takes what became of each; None beside a Connect server
     _query: str = ""
     _batches: int = 0
     _lane: Lane | None = field(default=None, repr=False)
+    _idle: IdleMarks | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"table": self.table, "name": self.name, "checkpoint": self.checkpoint, "how": self.how}
@@ -125,29 +114,52 @@ class Sink:
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         """Write one batch."""
-        clock = self.table.store.env.clock
-        started = clock.now_millis()
+        store, lane = self.table.store, self._lane or Lane(_depth(self.table), self.table.store.env.clock)
+        self._lane = lane
+        steps, noted = Steps(store.env.clock), Checkpoint(self.checkpoint).noted(number)
         query, watermark = self._running()
-        batch = BatchName(query, number, self._fingerprint(number), watermark)
-        lane = self._lane = self._lane or Lane(_depth(self.table))
+        watermark = watermark if noted.watermark is None else noted.watermark
+        batch = BatchName(query, number, noted.fingerprint, watermark)
         newest = self.table.latest_snapshot()
-        snapshot = write_batch(self.table, frame, batch, self.how, lane)
+        snapshot = write_batch(self.table, frame, batch, replace(self.how, steps=steps), lane)
         self._merge_small_files(frame, lane)
+        self._mark_done()
+        if self.how.told is None and self.batches is None:
+            return
+        base = 0 if newest is None else newest.id
+        again = snapshot is not None and snapshot.id <= base
+        rows, files, runs = (0, 0, 0) if snapshot is None else added_by(store, snapshot)
+        done = BatchDone(
+            query,
+            number,
+            snapshot,
+            again,
+            rows,
+            files,
+            steps.millis,
+            lane.behind,
+            lag_millis=lane.lag_millis,
+            planning_millis=steps.between("", "writing"),
+            writing_millis=steps.between("writing", "committing"),
+            commit_millis=steps.between("committing", "committed"),
+            runs=runs,
+            conflicts=0 if snapshot is None or again else snapshot.id - base - 1,
+            watermark=watermark,
+        )
+        if self.batches is not None:
+            self.batches.append(done)
         if self.how.told is not None:
-            again = snapshot is not None and newest is not None and snapshot.id <= newest.id
-            added = [] if snapshot is None else delta_entries(self.table.store, snapshot)
-            self.how.told(
-                BatchDone(
-                    query,
-                    number,
-                    snapshot,
-                    again,
-                    sum(entry.file.row_count for entry in added),
-                    len(added),
-                    clock.now_millis() - started,
-                    lane.behind,
-                )
-            )
+            self.how.told(done)
+
+    def _mark_done(self) -> None:
+        """Let partitions that nobody writes to be marked done while the query goes on, batches or not."""
+        if self._idle is None and marks_idle(self.table.store):
+            self._idle = IdleMarks(self.table.store, self._goes_on)
+            self._idle.start()
+
+    def _goes_on(self) -> bool:
+        """Whether the query runs, as far as that can be known here."""
+        return self.spark is None or any(query.name == self.name for query in self.spark.streams.active)
 
     def _merge_small_files(self, frame: DataFrame, lane: Lane) -> None:
         """Append tables without buckets: merge small files, whenever as many batches came as files are worth it."""
@@ -166,27 +178,8 @@ class Sink:
         if running is not None:
             self._query = str(running.id)
         elif not self._query:
-            self._query = str(json.loads(self._noted("metadata"))["id"])
+            self._query = Checkpoint(self.checkpoint).query()
         return self._query, None if running is None else _watermark(running)
-
-    def _noted(self, name: str) -> bytes:
-        """A file of the checkpoint. UnsupportedError where it cannot be read."""
-        try:
-            env, root = open_env(self.checkpoint, {})
-            return env.storage.read(f"{root}/{name}")
-        except Exception as error:
-            raise UnsupportedError(
-                "the checkpoint cannot be read here, and says which query this is",
-                checkpoint=self.checkpoint,
-                reason=str(error),
-                remedy="on Spark Connect, use a checkpoint in a file system or object store that the server can read",
-            ) from error
-
-    def _fingerprint(self, number: int) -> str:
-        """Of what the batch reads, as the checkpoint notes it before the batch runs; "" where it cannot be read."""
-        with suppress(UnsupportedError):
-            return hashlib.sha256(self._noted(f"offsets/{number}")).hexdigest()[:32]
-        return ""
 
 
 def _depth(table: Table) -> int:

@@ -5,6 +5,7 @@ Spec: docs/streaming.md
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.options import option_keys
+from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import source_of
-from bucketlake.spark.stream.sink import BatchDone, Sink, Written, check_mode
+from bucketlake.spark.stream.batch_done import KEPT, BatchDone
+from bucketlake.spark.stream.sink import Sink, Written, check_mode
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -57,11 +60,14 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     table = table.for_writing()
     check_mode(table, how.mode)
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
-    sink = Sink(table, name, str(how.checkpoint), Written(how.mode, told=how.told), spark)
+    batches: deque[BatchDone] | None = None if is_connect(spark) else deque(maxlen=KEPT)
+    sink = Sink(table, name, str(how.checkpoint), Written(how.mode, told=how.told), spark, batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
-    return stream.foreachBatch(sink).start()
+    query = stream.foreachBatch(sink).start()
+    query.batches = batches  # what became of the newest; on Spark Connect they are done beside the server
+    return query
 
 
 def _text(value: Any) -> str:

@@ -26,6 +26,7 @@ FEW_FILES_OF_PARTITIONS = 128  # tasks x partitions x buckets, the same in parti
 FEW_RUNS = 4  # files of one bucket from as many tasks: less than what is compacted at once
 LARGE_FILE_ROWS = 200_000  # files of so many rows are read as fast as larger ones
 MOST_OWNERS = 10_000  # buckets whose owners are listed in the plan
+MANY_PARTITIONS = MOST_LOAD + 1  # of an append table: its rows are shuffled
 _COUNTED = 2_000_000  # more partitions than a write may have: the count stops there
 
 

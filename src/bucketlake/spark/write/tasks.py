@@ -36,7 +36,7 @@ from bucketlake.spark.write.counting import count_rows, evaluated_once
 from bucketlake.spark.write.first_load import first_load
 from bucketlake.spark.write.key_index import build_index
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
-from bucketlake.spark.write.placement import count_partitions, placed, planned, warn_of_load
+from bucketlake.spark.write.placement import MANY_PARTITIONS, count_partitions, placed, planned, warn_of_load
 from bucketlake.values import dataclass
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -97,6 +97,12 @@ def task_count(spark: SparkSession, store: Store) -> int:
     return max(parallelism(spark), 1)
 
 
+def _by_partition(store: Store) -> bool:
+    """Whether all rows of a partition are asked to be written by one task."""
+    unaware = store.schema.bucket_mode is BucketMode.UNAWARE and bool(store.schema.partition_keys)
+    return unaware and store.options.get("partition.sink-strategy") == "hash"
+
+
 def write_in_tasks(
     spark: SparkSession,
     store: Store,
@@ -121,6 +127,7 @@ def write_in_tasks(
     if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
         partitions = count_partitions(spark, store.schema, frame, template)
         template = planned(store.schema, template, partitions)
+        partitions = MANY_PARTITIONS if _by_partition(store) else partitions
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
         template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
     counts = counts_rows(store.schema, template.total_buckets)

@@ -50,6 +50,7 @@ _FILTERED = {
 }
 _PROJECTED = _FILTERED | {"laterals"}
 _LIMITED = {"expressions", "from_", "limit"}
+_ORDERED = _LIMITED | {"order"}
 _PLAIN_TABLE = {"this", "db", "catalog", "alias"}
 _JOIN = {"this", "on", "using", "side", "kind"}
 _INNER = {("", ""), ("", "INNER"), ("", "CROSS")}
@@ -211,15 +212,39 @@ class Proof:
     def limit(self, source: Source) -> int | None:
         """How many rows of the table are enough, any: those of `SELECT columns FROM t LIMIT n`."""
         select = self._select(source, _LIMITED)
-        if select is None:
+        if select is None or not all(_is_column(item) for item in select.expressions):
             return None
+        return self._first(select)
+
+    def _first(self, select: exp.Select) -> int | None:
+        """The number of a SELECT's LIMIT, if it is that SELECT's alone."""
         if select.parent is not None and type(select.parent) not in (exp.Subquery, exp.CTE):
             return None
-        if select.args.get("limit") is None or not all(_is_column(item) for item in select.expressions):
+        limit = select.args.get("limit")
+        if type(limit) is not exp.Limit:
             return None
-        limit = select.args["limit"]
         written = self.source_of(limit.expression) if _only(limit, {"expression"}) else None
         return int(written) if written is not None and written.isascii() and written.isdigit() else None
+
+    def ordered(self, source: Source) -> tuple[DataField, bool, int] | None:
+        """The column, whether it falls, and n of `SELECT columns FROM t ORDER BY column, … LIMIT n`. Nothing in its
+        list may have a name that is not the table's, which ORDER BY would mean."""
+        select = self._select(source, _ORDERED)
+        if select is None or not all(_is_own_column(item) for item in select.expressions):
+            return None
+        rows, order = self._first(select), select.args.get("order")
+        if rows is None or order is None or not _only(order, {"expressions"}):
+            return None
+        leading = order.expressions[0]
+        if type(leading) is not exp.Ordered or not _only(leading, {"this", "desc", "nulls_first"}):
+            return None
+        column = leading.this
+        if type(column) is not exp.Column or not _only(column, {"this"}):
+            return None
+        field = _Reading(self, source, True).column(column)
+        if field is None or field.name.lower() == "all":  # ORDER BY ALL
+            return None
+        return field, bool(leading.args.get("desc")), rows
 
     # ---- text
 
@@ -276,6 +301,13 @@ def _is_column(item: exp.Expr) -> bool:
     if isinstance(item, exp.Column):
         item = item.this
     return isinstance(item, exp.Identifier) or (type(item) is exp.Star and _only(item, set()))
+
+
+def _is_own_column(item: exp.Expr) -> bool:
+    """Whether an item of a SELECT list is a plain star, or a name by itself, without another one."""
+    if type(item) is exp.Star:
+        return _only(item, set())
+    return type(item) is exp.Column and _only(item, {"this"}) and type(item.this) is exp.Identifier
 
 
 def _parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:

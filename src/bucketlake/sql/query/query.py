@@ -25,6 +25,7 @@ from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
+from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
 from bucketlake.sql.query.tree import visible_ctes
 from bucketlake.sql.query.unknown import explained
@@ -177,7 +178,8 @@ def _frames(
         need = Need()
         own = place is not None and place.start == reference.start
         if proved is not None and not own:
-            need = _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
+            source = Source(reference.node, reference.exposed, table.schema.fields)
+            need = _first_rows(table, selection, proved, source, _need(proved, source))
             if any(option.startswith("incremental") for option in reference.options):
                 need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
         key = (read, need, own, extra[reference.start])
@@ -250,6 +252,16 @@ def _with_hidden(
             if table.view is None:
                 found[reference.start] = tuple(name for name in wanted if name not in own)
     return found
+
+
+def _first_rows(table: Table, selection: Selection, proved: Proof, source: Source, need: Need) -> Need:
+    """What is needed, less what lies behind the first rows where these alone are asked for."""
+    rows = selection.snapshot.total_record_count if selection.snapshot is not None else None
+    plain = need == Need(need.columns) and selection.span is None and table.view is None
+    wanted = top(proved, source) if plain and (rows or 0) >= WORTH_ROWS else None
+    if wanted is None:
+        return need
+    return replace(need, predicate=bounded(table.store, table.planned(None, selection), wanted))
 
 
 def _need(proved: Proof, source: Source) -> Need:

@@ -21,17 +21,33 @@ export function advicePanel(table) {
     load: (signal) => ask("advice", table.place, signal),
     empty: (data) => data.advice.length === 0 && "Nothing to advise: the table is in good shape.",
     draw: (data) => [
-      h("ol", { class: "advice" }, data.advice.map((one) => {
-        const share = Math.min(1, one.threshold && one.measure ? one.threshold / one.measure : 0);
-        return h("li", {},
-          h("div", { class: "headline" }, h("strong", {}, one.topic.replaceAll("-", " ")), one.partition && h("span", { class: "pill" }, one.partition),
-            h("span", { class: "muted" }, one.threshold ? `measured ${round(one.measure)}, limit ${round(one.threshold)}` : "")),
-          one.threshold > 0 && h("div", { class: "gauge", role: "img", "aria-label": `${round(one.measure)} of a limit of ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
-          h("p", {}, `${one.reason}.`), one.command ? copyable(one.command) : h("p", { class: "muted" }, "No command mends this: it takes a change of what is written."));
-      })),
+      h("ol", { class: "advice" }, topics(data.advice).map((own) => h("li", {}, piece(own[0]), own.length > 1 && h("details", { class: "more" },
+        h("summary", {}, own.length === 2 ? "The same of another partition" : `The same of ${count(own.length - 1)} other partitions`), own.slice(1).map((one) => h("div", { class: "again" }, piece(one))))))),
       data.left_out > 0 && h("p", { class: "hint" }, `${plural(data.left_out, "more piece")} not shown.`),
     ],
   });
+}
+
+// Pieces of one kind together, the most pressing first.
+function topics(advice) {
+  const found = new Map();
+  for (const one of advice) {
+    const key = one.partition === null ? one : one.topic;
+    if (!found.has(key)) found.set(key, []);
+    found.get(key).push(one);
+  }
+  return [...found.values()];
+}
+
+function piece(one) {
+  const share = Math.min(1, one.threshold && one.measure ? one.threshold / one.measure : 0);
+  return [
+    h("div", { class: "headline" }, h("strong", {}, one.topic.replaceAll("-", " ")), one.partition && h("span", { class: "pill" }, one.partition),
+      h("span", { class: "muted" }, one.threshold ? `measured ${round(one.measure)}, limit ${round(one.threshold)}` : "")),
+    one.threshold > 0 && h("div", { class: "gauge", role: "img", "aria-label": `${round(one.measure)} of a limit of ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
+    h("p", {}, `${one.reason}.`),
+    one.command ? copyable(one.command) : h("p", { class: "muted" }, "No command mends this: it takes a change of what is written."),
+  ];
 }
 
 const round = (n) => (Math.abs(n) >= 100 ? count(Math.round(n)) : String(Math.round(n * 100) / 100));

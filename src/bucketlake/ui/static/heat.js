@@ -65,6 +65,7 @@ function drawn(table, data, measure) {
   const { lines, heads } = layout(data);
   const columns = Math.max(...lines.map((one) => one.line.length));
   const all = lines.flatMap((one) => one.line.filter(Boolean).map((item) => item.cell));
+  const longest = Math.max(...lines.map((one) => one.label.length));
   const at = { row: 0, column: Math.max(0, lines[0].line.findIndex(Boolean)), over: null };
   const details = h("div", { class: "details", "aria-live": "polite" });
   const legend = h("div", { class: "row legend" });
@@ -94,8 +95,8 @@ function drawn(table, data, measure) {
   const shade = (value) => { let n = 0; while (n < steps.length && value > steps[n]) n += 1; return n; };
 
   function size(width) {
-    labels = Math.min(Math.max(70, width * 0.28), 210);
-    wide = Math.max(18, Math.min(64, (width - labels - 4) / columns));
+    labels = Math.min(Math.max(64, longest * 6.4 + 18), Math.max(90, width * 0.3), 260);
+    wide = Math.max(18, Math.min(84, (width - labels - 4) / columns));
   }
 
   function paint(context, width, height, c, left, top) {

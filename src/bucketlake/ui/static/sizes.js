@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { chart } from "./canvas.js";
-import { button, fill, h, s, unique } from "./dom.js";
+import { button, h, plain, s, unique } from "./dom.js";
 import { brief, bytes, count, plural, when } from "./format.js";
 import { panel } from "./panel.js";
 
@@ -84,11 +84,13 @@ export function filesPanel(table) {
 function listing(table, first, order, refresh) {
   const pages = new Map([[0, first.files]]);
   const asked = new Set([0]);
-  const rows = h("div", { class: "rows", role: "rowgroup" });
+  const rows = h("div", { class: "rows", role: "rowgroup", on: { pointerover: (event) => { const one = event.target.closest(".cell"); if (one) one.title = one.textContent; } } });
   const space = h("div", { class: "space", role: "presentation" }, rows);
   const view = h("div", { class: "list-view", tabindex: "0", "aria-label": "Files", data: { figure: "files" } }, space);
   space.style.setProperty("height", `${Math.min(first.total * ROW, 8000000)}px`);
   let drawn = -1;
+  let asking = 0;
+  const pool = [];
 
   function cell(file, key) {
     if (!file) return "…";
@@ -103,14 +105,33 @@ function listing(table, first, order, refresh) {
     const to = Math.min(first.total, from + Math.ceil(view.clientHeight / ROW) + 8);
     if (!force && from === drawn) return;
     drawn = from;
-    for (let page = Math.floor(from / PAGE); page <= Math.floor(Math.max(from, to - 1) / PAGE); page += 1) fetchPage(page);
-    const shown = [];
-    for (let n = from; n < to; n += 1) {
-      const file = (pages.get(Math.floor(n / PAGE)) || [])[n % PAGE];
-      shown.push(h("div", { class: "line", role: "row", "aria-rowindex": n + 2 }, COLUMNS.map(([key]) => h("span", { class: `cell ${key}`, role: "cell", title: file && (key === "name" || key === "partition") ? cell(file, key) : null }, cell(file, key)))));
+    want(from, to);
+    while (pool.length < to - from) {
+      const cells = COLUMNS.map(([key]) => h("span", { class: `cell ${key}`, role: "cell" }));
+      const line = h("div", { class: "line", role: "row" }, cells);
+      pool.push([line, cells]);
+      rows.append(line);
     }
-    fill(rows, shown);
+    pool.forEach(([line, cells], place) => {
+      const n = from + place;
+      line.hidden = n >= to;
+      if (line.hidden) return;
+      const file = (pages.get(Math.floor(n / PAGE)) || [])[n % PAGE];
+      line.setAttribute("aria-rowindex", n + 2);
+      COLUMNS.forEach(([key], m) => {
+        const text = plain(cell(file, key));
+        if (cells[m].textContent !== text) cells[m].textContent = text;
+      });
+    });
     rows.style.setProperty("transform", `translateY(${from * ROW}px)`);
+  }
+
+  // What is only passed on the way is not asked for.
+  function want(from, to) {
+    clearTimeout(asking);
+    asking = setTimeout(() => {
+      for (let page = Math.floor(from / PAGE); page <= Math.floor(Math.max(from, to - 1) / PAGE); page += 1) fetchPage(page);
+    }, 60);
   }
 
   async function fetchPage(page) {

@@ -67,6 +67,7 @@ class Table {
 export function tablePage(parts, allowed, go) {
   const place = { database: parts.database, table: parts.table, branch: parts.branch };
   const table = new Table(place);
+  table.go = (branch) => go({ ...parts, branch: branch === "main" ? null : branch });
   const head = h("div", { class: "head" });
   const travel = h("div", { class: "travel", role: "status" });
   const body = h("div", { class: "panels" });
@@ -88,6 +89,7 @@ export function tablePage(parts, allowed, go) {
     const kind = found.keyed ? `Table with a key, ${found.merge_engine}` : "Append table";
     return [
       h("h1", {}, h("span", { class: "muted" }, `${place.database}.`), place.table, found.branch !== "main" && h("span", { class: "pill branch" }, "branch ", h("b", {}, found.branch))),
+      found.branch !== "main" && h("p", {}, h("a", { href: table.go("main") }, "To the main branch")),
       h("p", { class: "lead" }, kind, " · ", (MODES[found.bucket_mode] || (() => found.bucket_mode))(found), found.primary_key.length > 0 && [" · key ", h("b", {}, found.primary_key.join(", "))], found.partition_key.length > 0 && [" · partitioned by ", h("b", {}, found.partition_key.join(", "))]),
       found.comment && h("p", { class: "comment" }, found.comment),
       found.damaged && h("p", { class: "warn", role: "alert" }, found.damaged),

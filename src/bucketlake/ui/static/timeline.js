@@ -175,7 +175,7 @@ function drawn(table, data) {
       button("+", () => zoom(1.4), { class: "quiet small", "aria-label": "Zoom in" }),
       button("Newest", () => choose(commits.length - 1), { class: "quiet small" })),
     details,
-    named(data),
+    named(table, data),
     data.left_out > 0 && h("p", { class: "hint" }, `${plural(data.left_out, "older snapshot")} not shown.`),
   ];
 }
@@ -206,10 +206,10 @@ function described(table, one) {
   ];
 }
 
-function named(data) {
+function named(table, data) {
   const list = (title, items) => items.length > 0 && h("div", {}, h("h3", {}, title), h("ul", { class: "plain" }, items.slice(0, 50)));
   return h("div", { class: "columns" },
     list("Tags", data.tags.map((tag) => h("li", {}, h("b", {}, tag.name), h("span", { class: "muted" }, ` snapshot ${tag.snapshot}${tag.expired ? ", kept by the tag alone" : ""} · ${brief(tag.rows)} rows`)))),
-    list("Branches", data.branches.map((one) => h("li", {}, h("b", {}, one.name), h("span", { class: "muted" }, ` ${one.forked_from ? `from snapshot ${one.forked_from}` : "on its own"} · ${plural(one.commits, "commit")}${one.newest_time ? `, the newest ${ago(one.newest_time)}` : ""}`)))),
+    list("Branches", data.branches.map((one) => h("li", {}, h("a", { href: table.go(one.name) }, one.name), h("span", { class: "muted" }, ` ${one.forked_from ? `from snapshot ${one.forked_from}` : "on its own"} · ${plural(one.commits, "commit")}${one.newest_time ? `, the newest ${ago(one.newest_time)}` : ""}`)))),
     list("Consumers", data.consumers.map((one) => h("li", {}, h("b", {}, one.name), h("span", { class: one.lag > 10 ? "warn" : "muted" }, ` reads snapshot ${one.next_snapshot} next · ${one.lag ? `${plural(one.lag, "snapshot")} behind` : "up to date"}`)))));
 }

@@ -1,0 +1,198 @@
+"""`cdc`: a source database's events, from Kafka or files, into tables that follow it, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bucketlake.cli.answer import UsageError, columns, document
+from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.text import clean, count
+from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
+from bucketlake.lazy import lazy
+
+if TYPE_CHECKING:
+    import bucketlake
+    from bucketlake import cdc
+    from bucketlake.cdc.sink import SyncDone
+else:
+    bucketlake, cdc = lazy("bucketlake"), lazy("bucketlake.cdc")
+
+
+class Sync(InWarehouse):
+    """What both commands take."""
+
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="debezium-json, canal-json, maxwell-json, …")
+    ]
+    checkpoint: Annotated[str, typer.Option("--checkpoint", metavar="FOLDER", help="Keeps how far it is, its own.")]
+    kafka: Annotated[str | None, typer.Option("--kafka", metavar="SERVERS", help="host:port, with commas.")] = None
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPICS", help="With commas, or pattern:REGULAR-EXPRESSION.")
+    ] = None
+    files: Annotated[
+        str | None, typer.Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")
+    ] = None
+    registry: Annotated[str | None, typer.Option("--registry", metavar="URL", help="Of avro schemas.")] = None
+    source_option: Annotated[
+        list[str] | None, typer.Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
+    ] = None
+    primary_keys: Annotated[str | None, typer.Option("--primary-keys", metavar="COLUMNS", help="Of new tables.")] = None
+    partition_keys: Annotated[str | None, typer.Option("--partition-keys", metavar="COLUMNS", help="The same.")] = None
+    computed_column: Annotated[
+        list[str] | None, typer.Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="Again for more.")
+    ] = None
+    metadata_column: Annotated[
+        list[str] | None, typer.Option("--metadata-column", metavar="KIND", help="topic, offset, op_ts, …")
+    ] = None
+    metadata_column_prefix: Annotated[
+        str | None, typer.Option("--metadata-column-prefix", metavar="TEXT", help="Before their names.")
+    ] = None
+    type_mapping: Annotated[str | None, typer.Option("--type-mapping", metavar="MODES", help="to-string, …")] = None
+    table_option: Annotated[
+        list[str] | None, typer.Option("--table-option", metavar="KEY=VALUE", help="An option of the tables.")
+    ] = None
+    including_tables: Annotated[
+        str | None, typer.Option("--including-tables", metavar="PATTERN", help="Source tables, whole names.")
+    ] = None
+    excluding_tables: Annotated[str | None, typer.Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
+    on_error: Annotated[str | None, typer.Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
+    dead_letters: Annotated[
+        str | None, typer.Option("--dead-letters", metavar="TABLE", help="Where events go that are none.")
+    ] = None
+    every: Annotated[str, typer.Option("--every", metavar="TIME", help="A batch each.")] = "5 seconds"
+    once: Annotated[bool, typer.Option("--once", help="What is there now, then end.")] = False
+
+    def kept(self) -> str:
+        """Batches that are committed stay; the checkpoint goes on from there."""
+        return "batches that were told are committed"
+
+    def source(self) -> cdc.Source:
+        """Where events come from; UsageError unless one place is said."""
+        options = pairs_of(self.source_option, "--source-option")
+        if (self.kafka is None) == (self.files is None):
+            raise UsageError("where do events come from?", remedy="give --kafka and --topic, or --files")
+        if self.files is not None:
+            return cdc.files(self.files, self.format, **options)
+        if self.topic is None:
+            raise UsageError("which topics?", remedy="--topic NAMES")
+        return cdc.kafka(str(self.kafka), self.topic, self.format, registry=self.registry, **options)
+
+    def how(self) -> dict[str, Any]:
+        """The arguments that were said, as `cdc.sync_table` names them."""
+        said: dict[str, Any] = {name: getattr(self, name, None) for name in self._names()}
+        said["computed_columns"] = self.computed_column
+        said["metadata_columns"] = self.metadata_column
+        said["table_options"] = pairs_of(self.table_option, "--table-option") if self.table_option else None
+        trigger = {"availableNow": True} if self.once else {"processingTime": self.every}
+        return {"trigger": trigger, **{name: value for name, value in said.items() if value not in (None, False)}}
+
+    def _names(self) -> Sequence[str]:
+        return (
+            *("primary_keys", "partition_keys", "metadata_column_prefix", "type_mapping", "including_tables"),
+            *("excluding_tables", "on_error", "dead_letters"),
+        )
+
+
+class SyncTable(Sync):
+    """What `cdc table` takes."""
+
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="db.table, or table of the database default.")]
+
+
+class SyncDatabase(Sync):
+    """What `cdc database` takes."""
+
+    database: Annotated[str, typer.Argument(metavar="DATABASE", help="Of the lake; it has to be there.")]
+    table_prefix: Annotated[str | None, typer.Option("--table-prefix", metavar="TEXT", help="Of names here.")] = None
+    table_suffix: Annotated[str | None, typer.Option("--table-suffix", metavar="TEXT", help="The same.")] = None
+    table_map: Annotated[
+        list[str] | None, typer.Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
+    ] = None
+    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="combined or divided.")] = None
+
+    def _names(self) -> Sequence[str]:
+        return (*super()._names(), "table_prefix", "table_suffix", "mode")
+
+    def how(self) -> dict[str, Any]:
+        """As above, with names of tables."""
+        mapping = pairs_of(self.table_map, "--table-map") if self.table_map else None
+        return {**super().how(), **({"table_mapping": mapping} if mapping else {})}
+
+
+def table(given: SyncTable) -> None:
+    """Keep a table as its source is, until Ctrl-C; with --once, take what is there and end.
+
+    The table is made where there is none; new columns and wider types follow. A batch is told by a line, or object.
+    """
+    _run(given, given.table, "sync_table")
+
+
+def database(given: SyncDatabase) -> None:
+    """Keep the tables of a database as those of a source are, until Ctrl-C; new ones are made on the way."""
+    _run(given, given.database, "sync_database")
+
+
+def _run(given: Sync, target: str, call: str) -> None:
+    source = given.source()
+    catalog = open_warehouse(given.warehouse, must_exist=False)
+    lake = bucketlake.connect(catalog.warehouse, options=dict(catalog.options))
+
+    def tell(done: SyncDone) -> None:
+        print(document(_object(done)) if given.json else _line(done), flush=True)
+
+    query = getattr(cdc, call)(lake, source, target, given.checkpoint, told=tell, **given.how())
+    told = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: told.set())
+    try:
+        while not told.is_set() and not query.awaitTermination(1):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if query.isActive:
+            query.stop()
+
+
+def _object(done: SyncDone) -> Mapping[str, Any]:
+    tables = [
+        {"table": item.table, "rows": dict(item.rows), "snapshot": None if item.snapshot is None else item.snapshot.id}
+        for item in done.tables
+    ]
+    return {
+        "batch": done.batch,
+        "events": done.events,
+        "dead_letters": done.dead_letters,
+        "tables": tables,
+        "millis": done.millis,
+    }
+
+
+def _line(done: SyncDone) -> str:
+    parts = [
+        f"{item.table} {', '.join(f'{rows:,} {kind}s' for kind, rows in item.rows.items())}" for item in done.tables
+    ]
+    bad = f"; {count(done.dead_letters, 'dead letter')}" if done.dead_letters else ""
+    return clean(
+        f"batch {done.batch}: {count(done.events, 'event')}; {'; '.join(parts) or 'no rows'}{bad}; {done.millis:,} ms"
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Register the family."""
+    group = typer.Typer(
+        help="A source database's changes into tables that follow it.", rich_markup_mode=None, no_args_is_help=True
+    )
+    batches = columns(
+        batch="id: its number",
+        events="count: what it held",
+        dead_letters="count: events that were put aside",
+        tables="json: each table with its changes and its snapshot",
+        millis="count: how long it took",
+    )
+    add(group, table, answers=("rows", batches))
+    add(group, database, answers=("rows", batches))
+    app.add_typer(group, name="cdc", rich_help_panel=CHANGING)

@@ -1,0 +1,170 @@
+"""docs/command-line.md, made of the commands as they are registered.
+
+python -m bucketlake.cli.document > docs/command-line.md
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from bucketlake.cli.app import build
+from bucketlake.cli.command import CHANGING, OTHER, READING, Command, commands
+
+_HEAD = """# The command line
+
+`pip install 'bucketlake[cli]'` brings the command `bucketlake`; the extras `spark` and `demo` bring it along. Nothing
+of it starts Spark but `sql`, `demo`, `cdc` and what is called with `--spark`. `python -m bucketlake.cli` is the same
+command.
+
+This page is made of the code: `python -m bucketlake.cli.document > docs/command-line.md`.
+
+## A first hour
+
+Rows of a CSV become a table; types, key and buckets are found out from all of its rows:
+
+```sh
+bucketlake config add lake ./warehouse --default
+bucketlake import trips.csv --dry-run
+bucketlake import trips.csv
+bucketlake describe trips
+bucketlake cat trips --where "amount > 1" --columns id,amount
+bucketlake import more.csv trips --if-exists append
+bucketlake snapshots trips
+bucketlake diff trips 1 2
+bucketlake cat trips --snapshot 1 --format csv
+bucketlake tag create trips before-compaction
+bucketlake compact trips
+bucketlake files trips --json
+bucketlake fsck trips --level rows
+bucketlake advise trips
+bucketlake expire trips --retain-max 1 --retain-min 1 --dry-run
+bucketlake export trips trips.parquet
+bucketlake watch --once
+```
+
+## What is common to all
+
+**Which warehouse**: `--warehouse` (`-w`), before or behind the command, else `$BUCKETLAKE_WAREHOUSE`, else the
+default of `bucketlake config`. It is a folder, a URI (`s3://bucket/warehouse`), or a name of the configuration, which
+holds storage options, and of secrets only where they are (`env:NAME`, `keyring`).
+
+**Which table**: `db.table`, `table` of the database `default`, `db.table$branch_dev` (or `--branch dev`),
+`'db.table$files'` for a system table where rows are shown.
+
+**Text** is for people: aligned columns, colours and the terminal's width on a terminal, neither in a pipe; `NO_COLOR`
+and `TERM=dumb` mean no colours. What others wrote (names, comments, values) is shown with escapes for what is not
+printable. Columns in which nothing stands are left out. Notes, warnings, progress and questions go to standard error,
+progress only to a terminal.
+
+**`--json`** is one document on standard output: an object, or a list of objects where the page says *rows*. Names
+below do not change; new ones may be added. Values that are not there are null. Moments are texts in UTC
+(`2026-01-31T10:00:00.000Z`), sizes are bytes. **`--format`** writes rows as `table`, `json`, `jsonl` (an object a
+line), `csv` or `arrow` (an Arrow stream). In JSON and CSV decimals and bytes (hexadecimal) of a table's rows are
+texts, times ISO 8601, maps lists of `key` and `value`.
+
+**Exit status**: 0 done; 1 failed, refused, or something was found (`fsck`); 2 wrong usage; 130 after Ctrl-C; 141
+where nobody reads the output any more. Others are said at the command.
+
+**Errors** are two or three lines on standard error: what happened, where, what to do. With `--json` they are one
+object there: `{"error": {"kind": …, "what": …, "place": {…}, "remedy": …}}`. `BUCKETLAKE_TRACE=1` shows where in the
+code.
+
+**Ctrl-C** ends a command; what it kept is said, and what it had finished stays committed.
+
+**Before anything is deleted** a question is asked. `--yes` answers it; where standard input is no terminal the
+command is refused without it. `--dry-run` lets the operation itself run on a storage where nothing happens, and says
+what would have gone.
+
+**Completion**: `source <(bucketlake completion bash)` in `~/.bashrc` (zsh: the same in `~/.zshrc`; fish: into
+`~/.config/fish/completions/bucketlake.fish`) completes commands, options and names of tables.
+"""
+
+
+def page() -> str:
+    """The page's text."""
+    app = build()
+    known = list(commands(app))
+    lines = [_HEAD]
+    for panel in (READING, CHANGING, OTHER):
+        chosen = [one for one in known if _panel(one[1], one[0]) == panel]
+        lines += [f"## {panel}", ""] if chosen else []
+        for name, command, _ in chosen:
+            lines += _section(name, command, _found(get_command(app), name.split()))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _panel(command: Command | None, name: str) -> str:
+    if name.startswith(("tag ", "branch ")):
+        return CHANGING
+    return command.panel if command is not None and command.panel in (READING, CHANGING) else OTHER
+
+
+def _found(group: Any, path: list[str]) -> Any:
+    for name in path:
+        group = group.commands[name]
+    return group
+
+
+def _section(name: str, command: Command | None, made: Any) -> Iterator[str]:
+    yield f"### `bucketlake {name}`"
+    yield ""
+    yield inspect.cleandoc(made.help or "")
+    yield ""
+    yield f"    bucketlake {name} {' '.join(_pieces(made))}".rstrip()
+    yield ""
+    rows = [_row(one) for one in made.params if not getattr(one, "hidden", False)]
+    if rows:
+        yield from ("| | |", "|---|---|", *rows, "")
+    if command is None:
+        return
+    shape = {"rows": "rows, each with", "facts": "an object with", "lines": "an object a line, each with"}
+    if command.shape == "stream":
+        yield f"JSON: rows with the table's columns{_besides(command)}."
+        yield ""
+    elif command.answers:
+        yield f"JSON: {shape[command.shape]}"
+        yield ""
+        yield from ("| name | | |", "|---|---|---|")
+        yield from (f"| `{one.name}` | {one.kind} | {_cell(one.about)} |" for one in command.answers)
+        yield ""
+    if command.exits != Command.__dataclass_fields__["exits"].default:
+        yield f"Exit status: {command.exits}."
+        yield ""
+
+
+def _besides(command: Command) -> str:
+    named = {one.name: one.about for one in command.answers}
+    if "rowkind" in named:
+        return f", and `rowkind`: {named['rowkind']}"
+    return "; with `--output` an object with `file`, `format`, `rows`, `bytes`" if "file" in named else ""
+
+
+def _pieces(made: Any) -> Iterator[str]:
+    for one in made.params:
+        if one.param_type_name == "argument":
+            yield one.metavar or one.name.upper()
+    if any(one.param_type_name == "option" for one in made.params):
+        yield "[OPTIONS]"
+
+
+def _row(one: Any) -> str:
+    if one.param_type_name == "argument":
+        return f"| `{_cell(one.metavar or one.name.upper())}` | {_cell(one.help or '')} |"
+    names = ", ".join(f"`{name}`" for name in one.opts)
+    value = "" if one.is_flag else f" `{_cell(one.metavar or 'VALUE')}`"
+    again = " May be given more than once." if one.multiple else ""
+    usual = one.default if isinstance(one.default, (str, int)) and not isinstance(one.default, bool) else None
+    said = f" By default `{usual}`." if usual not in (None, "") and not one.is_flag else ""
+    return f"| {names}{value} | {_cell(one.help or '')}{again}{said} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,1 @@
+"""Rows of keys: a table looked up, as a stream is enriched with it."""

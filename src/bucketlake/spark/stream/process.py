@@ -1,0 +1,248 @@
+"""A table read in batches by a function of the user's, each batch a DataFrame over the files themselves.
+
+Spark's streaming sources in Python hand rows over one process to another; a batch DataFrame does not have to: appended
+files are Spark's own scan. The loop, its offsets and its checkpoint are ours, and run beside the session that asked,
+on Spark Connect too.
+
+Spec: docs/streaming.md#processing
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from bucketlake.env.object_store import open_env
+from bucketlake.errors import InvalidError
+from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.rows.read import column_names
+from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.stream.journal import Begun, Journal
+from bucketlake.ops.stream.limits import Limits
+from bucketlake.ops.stream.source import Source
+from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import parse_duration
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Predicate
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.read.reader import Need, of_splits
+from bucketlake.spark.types import spark_batch, spark_schema
+from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
+
+Body = Callable[[DataFrame, int], object]
+KEPT = 1000  # of what became of batches
+PAUSE = 1.0  # seconds between two looks for new snapshots, where the trigger says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRead:
+    """What became of a batch: the last snapshot that it reached into, files and stored rows, and milliseconds: until
+    the function had its DataFrame, and all in all."""
+
+    batch: int
+    snapshot: int
+    files: int
+    rows: int
+    planning_millis: int
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When batches run: `millis` apart at least, None: as soon as there is something; `once`: one batch;
+    `available`: what is there, then the end."""
+
+    millis: int | None = None
+    once: bool = False
+    available: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> Trigger:
+        """As Spark's `trigger` takes it. InvalidError for what it is not."""
+        known = {"processingTime", "availableNow", "once"}
+        if given is None:
+            return cls()
+        if len(given) != 1 or not set(given) <= known:
+            raise InvalidError("no such trigger", trigger=dict(given), remedy=f"one of {sorted(known)}")
+        span = given.get("processingTime")
+        return cls(
+            None if span is None else parse_duration(str(span)), bool(given.get("once")), "availableNow" in given
+        )
+
+
+class StreamProcess:
+    """Batches of a table given to a function, one after the other, in a thread."""
+
+    def __init__(self, spark: SparkSession, table: Table, how: Processing) -> None:
+        self._spark, self._how = spark, how
+        self._table, self._source, self._limits = table, _source(spark, table, how), Limits.of(table.options)
+        env, folder = open_env(str(how.checkpoint), {})
+        self._journal = Journal(env, folder, table.path)
+        self.id = self._journal.id
+        self.batches: deque[BatchRead] = deque(maxlen=KEPT)
+        self._until = self._source.newest() if how.trigger.available else None
+        self._stop = Event()
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="bucketlake-process", daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
+    @property
+    def exception(self) -> BaseException | None:
+        """What ended it; None while it runs and where nothing failed."""
+        return self._error
+
+    def stop(self) -> None:
+        """End it behind the batch that runs; waits for that."""
+        self._stop.set()
+        self._thread.join()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Wait until it ends, at most so many seconds; whether it has. What ended it is raised."""
+        self._thread.join(timeout)
+        if self._error is not None and not self.isActive:
+            raise self._error
+        return not self.isActive
+
+    def _run(self) -> None:
+        clock, trigger = self._table.store.env.clock, self._how.trigger
+        try:
+            while not self._stop.is_set():
+                began = clock.now_millis()
+                more = self._step()
+                if trigger.once or (trigger.available and not more):
+                    return
+                pause = 0.0 if more else PAUSE
+                if trigger.millis is not None:
+                    pause = (began + trigger.millis - clock.now_millis()) / 1000
+                self._stop.wait(max(pause, 0.0))
+        except BaseException as error:
+            self._error = error
+
+    def _step(self) -> bool:
+        """Process the batch that comes next, or comes again; False where there is none."""
+        clock = self._table.store.env.clock
+        began = clock.now_millis()
+        batch = self._journal.pending() or self._following()
+        if batch is None:
+            return False
+        groups = on_newest(self._table.store, lambda: self._source.batch(batch.start, batch.end))
+        frame = self._frame(groups)
+        planned = clock.now_millis()
+        self._how.body(frame, batch.number)
+        self._journal.finish(batch)
+        self._source.progress(batch.end)
+        files = [file for group in groups for split in group for file in split.files]
+        rows, ended = sum(file.row_count for file in files), clock.now_millis()
+        done = BatchRead(batch.number, batch.end.last, len(files), rows, planned - began, ended - began)
+        self.batches.append(done)
+        if self._how.on_batch is not None:
+            self._how.on_batch(done)
+        return True
+
+    def _following(self) -> Begun | None:
+        start = self._journal.position or self._source.origin()
+        end = on_newest(self._table.store, lambda: self._source.following(start, self._limits, self._until))
+        if end.place == start.place:
+            return None
+        return self._journal.begin(start, end)
+
+    # ---- the rows of a batch
+
+    def _frame(self, groups: Sequence[tuple[Split, ...]]) -> DataFrame:
+        names = column_names(self._table.schema, self._how.columns)
+        changes = any(split.changes for group in groups for split in group)
+        if changes and self._table.store.schema.primary_keys:
+            frame = _in_order(self._spark, self._table, groups, names, self._source.where)
+        else:
+            splits = [split for group in groups for split in group]
+            frame = of_splits(self._spark, self._table, splits, Need(tuple(names), self._source.where))
+        if self._how.where is not None:
+            frame = frame.where(self._how.where)
+        return frame if frame.columns == names else frame.select(*names)
+
+
+@dataclass(frozen=True)
+class Processing:
+    """How a table is processed: the function, its checkpoint, and what of the table it gets."""
+
+    body: Body
+    checkpoint: str
+    trigger: Trigger = Trigger()
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    on_batch: Callable[[BatchRead], None] | None = None
+
+
+def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess:
+    """Start giving a table's rows, then its changes, to a function. What cannot be read so is refused before."""
+    if isinstance(table.view, SystemTable):
+        raise InvalidError("metadata is not read as a stream", table=table.name)
+    if table.options.is_set("scan.fallback-branch"):
+        raise InvalidError("a table with a fallback branch is not read as a stream", table=table.name)
+    column_names(table.schema, how.columns)
+    return StreamProcess(spark, table, how)
+
+
+def _source(spark: SparkSession, table: Table, how: Processing) -> Source:
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    where = None if how.where is None else parse_where(how.where, table.schema.fields, zone)
+    return Source.of(table.store, where)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Reads groups of splits in order; travels to tasks."""
+
+    store: Store
+    view: RowView | None
+    fields: tuple[DataField, ...]
+    where: Predicate | None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Groups in, their rows out."""
+        names = [item.name for item in self.fields]
+        for groups in unpickled(batches):
+            for group in groups:
+                for split in group.splits:
+                    for batch in read_view(self.store, self.view, split, names, self.where):
+                        yield spark_batch(batch, self.fields)
+
+
+@dataclass(frozen=True)
+class _Group:
+    splits: tuple[Split, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(split.size for split in self.splits)
+
+
+def _in_order(
+    spark: SparkSession,
+    table: Table,
+    groups: Sequence[tuple[Split, ...]],
+    names: Sequence[str],
+    where: Predicate | None,
+) -> DataFrame:
+    """Changes of keys: each group is read by one task, in order."""
+    ensure_package(spark)
+    fields = tuple(table.schema.field(name) for name in names)
+    view = table.view if isinstance(table.view, RowView) else None
+    shares = pack([_Group(group) for group in groups], parallelism(spark))
+    return spread(spark, shares).mapInArrow(_Groups(table.store, view, fields, where), spark_schema(fields))

@@ -1,0 +1,79 @@
+"""Streaming queries over folders of files: the whole way, started again, by the command, through a PostgreSQL and a
+Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bucketlake import cdc
+from bucketlake.cli.app import run
+from bucketlake.errors import InvalidError
+from bucketlake.spark.session import Lake
+
+from .feeds import debezium
+
+ROOT = Path(__file__).parents[2]
+
+
+def _arrive(folder: Path, name: str, *events: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    (folder / f"{name}.part").write_text("\n".join(lines) + "\n")
+    (folder / f"{name}.part").rename(folder / f"{name}.json")
+
+
+def test_a_stream_of_files(lake: Lake, tmp_path: Path) -> None:
+    folder, checkpoint = tmp_path / "events", str(tmp_path / "checkpoint")
+    source = cdc.files(str(folder), format="debezium-json", pathGlobFilter="*.json")
+    once = {"availableNow": True}
+
+    def sync() -> None:
+        cdc.sync_table(lake, source, "db.t", checkpoint, primary_keys="id", trigger=once).awaitTermination()
+
+    _arrive(
+        folder, "1", debezium("c", None, {"id": 1, "v": "a"}), "", "broken", debezium("c", None, {"id": 2, "v": "a"})
+    )
+    sync()
+    _arrive(
+        folder, "2", debezium("u", {"id": 1, "v": "a"}, {"id": 1, "v": "b", "w": 1}), debezium("d", {"id": 2}, None)
+    )
+    sync()
+    sync()
+    assert [tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()] == [("1", "b", "1")]
+    letters = lake.sql("SELECT line, event, reason, file LIKE '%1.json' FROM db.t_dead_letters").collect()
+    assert [tuple(row) for row in letters] == [(3, "broken", "not a JSON object", True)]
+    assert len(lake.table("db.t").snapshots()) == 2
+    with pytest.raises(InvalidError, match="another synchronisation"):
+        cdc.sync_table(lake, source, "db.u", checkpoint, trigger=once)
+
+
+def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "events"
+    _arrive(folder, "1", {"a": 1}, {"a": 2}, "x")
+    place = ["--warehouse", classic.catalog.warehouse, "--checkpoint", str(tmp_path / "checkpoint"), "--format", "json"]
+    options = ["--files", str(folder), "--source-option", "pathGlobFilter=*.json", "--once"]
+    assert run(["cdc", "table", "db.t", *place, *options, "--json", "--computed-column", "b=upper(a)"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["events"], told["dead_letters"], told["tables"][0]["rows"]) == (3, 1, {"insert": 2})
+    assert run(["cdc", "database", "db", *place, *options]) == 1
+    assert "which table" in capsys.readouterr().err
+    assert run(["cdc", "table", "db.t", *place]) == 2
+    assert "--kafka" in capsys.readouterr().err
+
+
+@pytest.mark.peer
+def test_a_postgres_through_a_kafka() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "cdc.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    missing = [line for line in done.stderr.splitlines() if line.startswith("PEER MISSING")]
+    if missing:
+        pytest.skip(missing[0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "orders: 181 rows, the same on both sides" in done.stdout
+    assert "customers: 8 rows, the same on both sides" in done.stdout

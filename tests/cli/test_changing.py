@@ -1,0 +1,183 @@
+"""Commands that change: what they do, what they ask before, what a rehearsal tells; text, JSON and exit status."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+import bucketlake
+from bucketlake.cli import output
+
+
+def fingerprint(root: str) -> dict[str, str]:
+    """All files and what is in them."""
+    files = [path for path in Path(root).rglob("*") if path.is_file()]
+    return {path.as_posix(): hashlib.sha1(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_rewriting(run: Run, own: str) -> None:
+    merged = run("compact", "db.orders", warehouse=own)
+    assert (merged.status, "snapshot 4, 6 files -> 2" in merged.out) == (0, True)
+    assert "nothing to do" in run("compact", "db.orders", warehouse=own).out
+    nothing = run("compact", "db.orders", "--json", warehouse=own).json
+    assert (nothing["table"], nothing["snapshot"], nothing["files"]) == ("db.orders", None, 2)
+    wider = run("rescale", "db.orders", "--buckets", "3", "--json", warehouse=own).json
+    assert (wider["snapshot"], wider["files_before"]) == (5, 2)
+    assert run("fsck", "db.orders", "--level", "rows", warehouse=own).status == 0
+    ordered = run("cluster", "db.days", "--by", "n", "--json", warehouse=own).json
+    assert ordered["snapshot"] == 4
+    assert run("compact", "db.days", "-p", "day=a", "--json", warehouse=own).status == 0
+    assert run("compact", "db.days", "-p", "day", warehouse=own).status == 2
+    assert run("compact", "db.days", "--order", "zorder", warehouse=own).status == 2
+    assert run("compact", "db.orders$files", warehouse=own).status == 1
+
+
+def test_expiry_is_rehearsed_exactly(run: Run, own: str) -> None:
+    run("compact", "db.orders", warehouse=own)
+    limits = ("--retain-max", "1", "--retain-min", "1")
+    before = fingerprint(own)
+    told = run("expire", "db.orders", *limits, "--dry-run", "--json", warehouse=own).json
+    assert fingerprint(own) == before
+    assert (told["dry_run"], told["snapshots"]) == (True, 3)
+    asked = run("expire", "db.orders", *limits, warehouse=own)
+    assert (asked.status, "nobody can be asked" in asked.err) == (1, True)
+    assert fingerprint(own) == before
+    done = run("expire", "db.orders", *limits, "--yes", "--json", warehouse=own).json
+    assert {**done, "dry_run": True, "bytes": told["bytes"]} == told
+    assert run("snapshots", "db.orders", "--json", warehouse=own).json[0]["snapshot"] == 4
+    assert run("expire", "db.orders", "--only", "rows", warehouse=own).status == 2
+    assert "nothing to remove" in run("expire", "db.orders", *limits, "--dry-run", warehouse=own).out
+    assert run("expire", "db.orders", "--only", "tags", "--older-than", "2999-01-01", "-y", warehouse=own).status == 0
+    assert run("tags", "db.orders", "--json", warehouse=own).json == []
+
+
+def test_a_question_is_asked_on_a_terminal(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = output.is_terminal
+    monkeypatch.setattr(output, "is_terminal", lambda stream: stream is sys.stdin or real(stream))
+    no = run("drop", "db.days", warehouse=own, stdin="no\n")
+    assert (no.status, "[y/N]" in no.err) == (1, True)
+    assert run("drop", "db.days", warehouse=own, stdin="").status == 1
+    assert run("drop", "db.days", warehouse=own, stdin="yes\n").status == 0
+    assert run("tables", "db", "--json", warehouse=own).json[0]["table"] == "orders"
+
+
+def test_orphans(run: Run, own: str) -> None:
+    stray = Path(own, "db.db", "orders", "bucket-0", "data-stray-0.parquet")
+    stray.write_bytes(b"x" * 10)
+    assert "no orphan files" in run("orphans", "db.orders", "--dry-run", warehouse=own).out
+    found = run("orphans", "db.orders", "--older-than", "0 ms", "--dry-run", "--json", warehouse=own)
+    if found.status == 0:  # a clock that stood still says that the file is not past
+        assert (found.json["files"], found.json["bytes"], found.json["dry_run"]) == (1, 10, True)
+    assert stray.exists()
+    assert (
+        run("orphans", "db.orders", "--older-than", "2020-01-01", "--yes", "--json", warehouse=own).json["files"] == 0
+    )
+
+
+def test_findings_are_exit_status_one(run: Run, own: str) -> None:
+    whole = run("fsck", "db.days", warehouse=own)
+    assert (whole.status, "is whole" in whole.out) == (0, True)
+    lost = next(Path(own, "db.db", "days", "day=b", "bucket-0").glob("*.parquet"))
+    lost.unlink()
+    told = run("fsck", "db.days", "--json", warehouse=own)
+    assert told.status == 1
+    assert (told.json["errors"], told.json["findings"][0]["code"]) == (1, "data-file-missing")
+    text = run("fsck", "db.days", warehouse=own)
+    assert (text.status, "--repair --allow data-file-missing" in text.out) == (1, True)
+    allow = ("--repair", "--allow", "data-file-missing")
+    dry = run("fsck", "db.days", *allow, "--dry-run", "--json", warehouse=own)
+    assert (dry.status, dry.json["repaired_by"]) == (1, None)
+    assert run("fsck", "db.days", *allow, warehouse=own).status == 1
+    done = run("fsck", "db.days", *allow, "--yes", "--json", warehouse=own)
+    assert (done.json["findings"][0]["state"], done.json["repaired_by"]) == ("mended", 4)
+    assert run("fsck", "db.days", "--level", "deep", warehouse=own).status == 2
+    assert run("fsck", "db.days", "--dry-run", warehouse=own).status == 2
+
+
+def test_advice(run: Run, own: str) -> None:
+    assert run("advise", "empty", "--json", warehouse=own).json == []
+    run("rescale", "db.orders", "--buckets", "3", warehouse=own)
+    advice = run("advise", "db.orders", "--json", warehouse=own).json
+    assert {one["topic"] for one in advice} >= {"options"}
+    assert "bucketlake sql -e 'CALL" in run("advise", "db.orders", warehouse=own).out
+
+
+def test_tables_come_and_go(run: Run, own: str) -> None:
+    columns = "id BIGINT NOT NULL COMMENT 'the key', `odd name` ARRAY<STRING>, at TIMESTAMP(3)"
+    words = ("shop.t", "--columns", columns, "--key", "id", "--option", "bucket=1", "--comment", "c")
+    assert run("create", *words, "--json", warehouse=own).json == {"table": "shop.t", "created": True}
+    made = bucketlake.open(own).table("shop.t").schema
+    assert (made.primary_keys, made.options["bucket"], made.comment) == (("id",), "1", "c")
+    described = run("describe", "shop.t", "--json", warehouse=own).json["columns"]
+    assert [one["type"] for one in described] == ["BIGINT", "ARRAY<STRING>", "TIMESTAMP(3)"]
+    assert run("create", *words, warehouse=own).status == 1
+    assert run("create", *words, "--if-not-exists", warehouse=own).status == 0
+    assert run("create", "u", "--columns", "id NOPE", warehouse=own).status == 1
+    assert run("drop", "shop.t", "--dry-run", "--json", warehouse=own).json["dropped"] is False
+    assert run("drop", "shop.t", warehouse=own).status == 1
+    assert run("drop", "shop.t", "--yes", "--json", warehouse=own).json["dropped"] is True
+    assert run("drop", "shop.t", "--yes", warehouse=own).status == 1
+    assert run("drop", "shop.t", "--yes", "--if-exists", warehouse=own).status == 0
+    assert run("drop", "db.orders$branch_dev", "--yes", warehouse=own).status == 1
+
+
+def test_tags_and_branches(run: Run, own: str) -> None:
+    made = run("tag", "create", "db.orders", "v2", "--snapshot", "2", "--keep", "7 d", "--json", warehouse=own).json
+    assert made == {"table": "db.orders", "tag": "v2", "snapshot": 2}
+    assert run("tags", "db.orders", "--json", warehouse=own).json[1]["kept_for"] == "PT168H"
+    assert run("tag", "create", "db.orders", "v2", warehouse=own).status == 1
+    assert run("tag", "create", "db.orders", "v2", "--replace", "--json", warehouse=own).json["snapshot"] == 3
+    assert "would remove" in run("tag", "delete", "db.orders", "v2", "--dry-run", warehouse=own).out
+    assert run("tag", "delete", "db.orders", "v2", warehouse=own).status == 1
+    assert run("tag", "delete", "db.orders", "v2", "-y", warehouse=own).status == 0
+    gone = run("tag", "delete", "db.orders", "v2", "-y", warehouse=own)
+    assert (gone.status, "v1" in gone.err) == (1, True)
+    assert run("branch", "create", "db.orders", "x", "--tag", "v1", "--json", warehouse=own).json["branch"] == "x"
+    dry = run("branch", "fast-forward", "db.orders", "x", "--dry-run", warehouse=own)
+    assert (dry.status, "would replace 3 snapshots" in dry.out) == (0, True)
+    assert run("branch", "fast-forward", "db.orders", "x", "--yes", warehouse=own).status == 0
+    assert len(run("snapshots", "db.orders", "--json", warehouse=own).json) == 1
+    assert run("branch", "delete", "db.orders", "x", "--yes", warehouse=own).status == 0
+    assert run("branch", "delete", "db.orders", "x", "--yes", warehouse=own).status == 1
+    assert run("tag", warehouse=own).status == 2
+
+
+def test_going_back(run: Run, own: str) -> None:
+    before = fingerprint(own)
+    dry = run("rollback", "db.orders", "1", "--dry-run", "--json", warehouse=own).json
+    assert (dry["snapshot"], dry["removed"], dry["tags"]) == (1, [2, 3], [])
+    assert run("rollback", "db.orders", "2", warehouse=own).status == 1
+    assert fingerprint(own) == before
+    assert run("rollback", "db.orders", "v1", "--as-latest", "--json", warehouse=own).json["snapshot"] == 4
+    assert run("rollback", "db.orders", "2", "--yes", "--json", warehouse=own).json["removed"] == [3, 4]
+    assert run("rollback", "db.orders", "--as-of", "2999-01-01", "--yes", "--json", warehouse=own).json["snapshot"] == 2
+    assert run("rollback", "db.orders", "77", "--yes", warehouse=own).status == 1
+    assert run("rollback", "db.orders", warehouse=own).status == 2
+
+
+def test_watch(run: Run, own: str, tmp_path: Path) -> None:
+    pass_ = run("watch", "--once", "--json", "--tables", "db[.]orders", "--only", "compact,expire_tags", warehouse=own)
+    lines = pass_.out.splitlines()
+    assert pass_.status == 0
+    assert ['"kind": "leads"' in lines[0], len(lines)] == [True, 3]
+    rules = tmp_path / "rules.json"
+    rules.write_text('[{"action": "compact", "full": true}]')
+    done = run("watch", "--once", "--rules", str(rules), warehouse=own)
+    assert (done.status, "did compact db.orders" in done.out) == (0, True)
+    rules.write_text("{}")
+    assert run("watch", "--rules", str(rules), warehouse=own).status == 1
+    assert run("watch", "--only", "nope", warehouse=own).status == 2
+
+
+def test_an_interrupt_says_what_is_kept(run: Run, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        bucketlake.open(own).table("db.days").write_arrow({"day": ["z"], "n": [1]})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bucketlake.table.Table.compact", stopped)
+    result = run("compact", "db.days", warehouse=own)
+    assert (result.status, "at snapshot 4, and was at 3" in result.err) == (130, True)

@@ -1,0 +1,247 @@
+"""`import`: what is found out of files, what it makes, and that it is there whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.conftest import Run
+
+import bucketlake
+from bucketlake.cli import infer, loading
+
+TRIPS = """id,zip,name,when,amount,ok,day,note
+1,007,"Ann, B",2024-01-01 10:00:00,1.5,true,2024-01-01,NA
+2,008,,2024-01-01T11:00:00,NA,false,2024-01-02,
+3,123,"",2024-01-02,3,true,,x
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trips.csv").write_text(TRIPS)
+    return tmp_path
+
+
+def test_a_csv_becomes_a_table(run: Run, folder: Path) -> None:
+    dry = run("import", "trips.csv", "--dry-run", warehouse="wh")
+    assert (dry.status, "would make trips: key id" in dry.out, Path("wh").exists()) == (0, True, False)
+    done = run("import", "trips.csv", "--json", warehouse="wh").json
+    assert (done["table"], done["rows"], done["snapshot"], done["created"]) == ("default.trips", 3, 1, True)
+    assert (done["primary_key"], done["bucket"], done["unique"]) == (["id"], 1, "id")
+    assert done["columns"] == {
+        "id": "BIGINT",
+        "zip": "STRING",
+        "name": "STRING",
+        "when": "TIMESTAMP(6)",
+        "amount": "DOUBLE",
+        "ok": "BOOLEAN",
+        "day": "DATE",
+        "note": "STRING",
+    }
+    rows = bucketlake.open("wh").table("trips").to_arrow().sort_by("id").to_pylist()
+    assert [(row["zip"], row["name"], row["amount"], row["note"]) for row in rows] == [
+        ("007", "Ann, B", 1.5, "NA"),
+        ("008", None, None, None),
+        ("123", "", 3.0, "x"),
+    ]
+
+
+def test_a_table_that_is_there(run: Run, folder: Path) -> None:
+    run("import", "trips.csv", warehouse="wh")
+    assert run("import", "trips.csv", warehouse="wh").status == 1
+    assert run("import", "trips.csv", "trips", "--if-exists", "skip", warehouse="wh").status == 0
+    Path("more.csv").write_text("name,id\nEve,9\n")
+    more = run("import", "more.csv", "trips", "--if-exists", "append", "--json", warehouse="wh").json
+    assert (more["rows"], more["created"], more["snapshot"]) == (1, False, 2)
+    table = bucketlake.open("wh").table("trips")
+    assert {row["id"]: row["name"] for row in table.to_arrow().to_pylist()} == {1: "Ann, B", 2: None, 3: "", 9: "Eve"}
+    asked = run("import", "more.csv", "trips", "--if-exists", "replace", warehouse="wh")
+    assert (asked.status, "--yes" in asked.err) == (1, True)
+    assert run("import", "more.csv", "trips", "--if-exists", "replace", "-y", warehouse="wh").status == 0
+    assert [row["id"] for row in table.to_arrow().to_pylist()] == [9]
+    Path("odd.csv").write_text("id,nope\n1,2\n")
+    odd = run("import", "odd.csv", "trips", "--if-exists", "append", warehouse="wh")
+    assert (odd.status, "no such column" in odd.err) == (1, True)
+    assert run("import", "more.csv", "trips", "--if-exists", "append", "--key", "id", warehouse="wh").status == 2
+
+
+def test_what_fails_leaves_nothing(run: Run, folder: Path) -> None:
+    Path("bad.csv").write_text("a,b\n1,2\n3\n")
+    bad = run("import", "bad.csv", "shop.bad", warehouse="wh")
+    assert (bad.status, "bad.csv" in bad.err) == (1, True)
+    Path("null.csv").write_text("id,b\n1,2\n,3\n")
+    assert run("import", "null.csv", "shop.t", "--key", "id", warehouse="wh").status == 1
+    for words in (["nope.csv"], ["trips.csv", "a.b.c"], ["trips.csv", "t", "--key", "nope"]):
+        assert run("import", *words, warehouse="wh").status == 1, words
+    assert run("import", "trips.csv", "--if-exists", "maybe", warehouse="wh").status == 2
+    assert run("import", "-", warehouse="wh").status == 2
+    Path("empty.csv").write_text("")
+    assert run("import", "empty.csv", warehouse="wh").status == 1
+    left = [path.as_posix() for path in Path("wh").rglob("*")] if Path("wh").exists() else []
+    assert left == []
+
+
+def test_a_name_that_is_taken_meanwhile(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = pa.schema([("x", pa.int32())])
+    real = loading.create_with_rows
+
+    def late(catalog: bucketlake.Catalog, draft: bucketlake.Table, batches: object) -> object:
+        catalog.create_table("trips", theirs)
+        return real(catalog, draft, batches)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loading, "create_with_rows", late)
+    assert run("import", "trips.csv", warehouse="wh").status == 1
+    table = bucketlake.open("wh").table("trips")
+    assert (table.arrow_schema, table.latest_snapshot()) == (theirs, None)
+    assert not list(Path("wh").rglob("*.parquet"))
+
+
+def test_an_interrupted_import(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bucketlake.creation.Commit.commit", stopped)
+    result = run("import", "trips.csv", warehouse="wh")
+    assert (result.status, "no rows were imported" in result.err) == (130, True)
+    assert not bucketlake.open("wh").table_exists("trips")
+    assert not [path for path in Path("wh").rglob("*") if path.is_file()]
+
+
+def test_an_interrupt_after_the_commit(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bucketlake.table.Table.compacted", stopped)
+    result = run("import", "trips.csv", warehouse="wh")
+    assert (result.status, "default.trips is at snapshot 1" in result.err) == (130, True)
+    assert bucketlake.open("wh").table("trips").to_arrow().num_rows == 3
+
+
+def test_every_format(run: Run, folder: Path) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "b": ["x", None], "u": pa.array([1, 2], pa.uint64())})
+    pq.write_table(rows, "p.parquet")
+    with pa.OSFile("a.arrow", "wb") as file, pa.ipc.new_file(file, rows.schema) as arrow:
+        arrow.write_table(rows)
+    with pa.OSFile("s.arrows", "wb") as file, pa.ipc.new_stream(file, rows.schema) as stream:
+        stream.write_table(rows)
+    Path("l.jsonl").write_text('{"id":1,"b":{"c":[1]}}\n{"id":2.5,"d":"x"}\n')
+    Path("j.json").write_text('[{"id":1,"b":"x"},\n {"id":2,"b":"y"}]')
+    Path("z.csv.gz").write_bytes(gzip.compress(b"a;b\n1;2\n"))
+    Path("many").mkdir()
+    for name in ("1.csv", "2.csv"):
+        Path("many", name).write_text(f"k,v\n{name[0]},x\n")
+    types = {}
+    for name in ("p.parquet", "a.arrow", "s.arrows", "l.jsonl", "j.json", "z.csv.gz", "many"):
+        done = run("import", name, "--json", warehouse="wh")
+        assert done.status == 0, done.err
+        types[name] = (done.json["rows"], list(done.json["columns"].values()), done.json["primary_key"])
+    assert types == {
+        **dict.fromkeys(("p.parquet", "a.arrow", "s.arrows"), (2, ["INT", "STRING", "DECIMAL(20, 0)"], ["id"])),
+        "l.jsonl": (2, ["DOUBLE", "ROW<`c` ARRAY<BIGINT>>", "STRING"], []),
+        "j.json": (2, ["BIGINT", "STRING"], ["id"]),
+        "z.csv.gz": (1, ["BIGINT", "BIGINT"], []),
+        "many": (2, ["BIGINT", "STRING"], []),
+    }
+    piped = run("import", "-", "t", "--format", "csv", "--json", warehouse="wh", stdin="a,b\n1,x\n")
+    assert (piped.status, piped.json["rows"]) == (0, 1)
+    latin = run("import", "-", "u", "--format", "csv", warehouse="wh", stdin="a\nå\n".encode("latin-1"))
+    assert (latin.status, "--encoding" in latin.err) == (1, True)
+
+
+def test_what_is_said_goes_before_what_is_found(run: Run, folder: Path) -> None:
+    words = ["-k", "zip,day", "-p", "day", "--bucket", "2", "--type", "zip=INT", "--option", "file.format=avro"]
+    Path("t.csv").write_text("zip,day\n1,2024-01-01\n2,2024-01-02\n")
+    done = run("import", "t.csv", *words, "--comment", "c", "--json", warehouse="wh").json
+    assert (done["primary_key"], done["partition_by"], done["bucket"]) == (["zip", "day"], ["day"], 2)
+    schema = bucketlake.open("wh").table("t").schema
+    assert (schema.options["file.format"], schema.comment) == ("avro", "c")
+    assert run("import", "trips.csv", "--key", "none", "--json", warehouse="wh").json["primary_key"] == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1", "-2", "0"], pa.int64()),
+        (["1", "2.5", ".5", "1e3"], pa.float64()),
+        (["007", "1"], pa.string()),
+        (["+1"], pa.string()),
+        (["-0"], pa.string()),
+        (["9223372036854775807"], pa.int64()),
+        (["9223372036854775808"], pa.string()),
+        (["12345678901234567890"], pa.string()),
+        (["true", "FALSE", ""], pa.bool_()),
+        (["yes"], pa.string()),
+        (["2024-02-29", "NA"], pa.date32()),
+        (["2024-02-30"], pa.string()),
+        (["2024-01-01", "2024-01-01 10:00:00.123456"], pa.timestamp("us")),
+        (["2024-01-01T10:00:00Z", "2024-01-01T10:00:00+02:00"], pa.timestamp("us", "UTC")),
+        (["", "NULL"], pa.string()),
+        ([None], pa.string()),
+        (["1", "x"], pa.string()),
+        (["nan", "1.5"], pa.float64()),
+    ],
+)
+def test_types_of_text(texts: list[str | None], kind: pa.DataType) -> None:
+    guess = infer.Guess()
+    for text in texts:  # batch by batch is as all at once
+        guess.see(pa.array([text], pa.string()))
+    assert guess.type == kind
+    whole = infer.Guess()
+    whole.see(pa.array(texts, pa.string()))
+    assert whole.type == kind
+    assert len(infer.converted(pa.array(texts, pa.string()), kind)) == len(texts)
+
+
+def test_unique_is_proved() -> None:
+    def proved(*batches: list[object]) -> bool:
+        one = infer.Unique()
+        for batch in batches:
+            one.see(pa.array(batch))
+        return one.proved()
+
+    assert proved([1, 2], [3])
+    assert not proved([1, 2], [2])
+    assert not proved([1, 1])
+    assert not proved([1, None])
+    assert not proved()
+    assert proved(["a"], ["b"])
+    many = infer.Unique()
+    many.MOST = 2
+    many.see(pa.array([1, 2, 3]))
+    assert not many.proved()
+
+
+def test_only_columns_named_like_keys_become_keys(run: Run, folder: Path) -> None:
+    def key(text: str, table: str = "orders") -> list[str]:
+        Path("f.csv").write_text(text)
+        return run("import", "f.csv", table, "--dry-run", "--json", warehouse="wh").json["primary_key"]
+
+    assert key("city,population\nA,1\nB,2\n") == []
+    assert key("city,order_id\nA,1\nB,2\n") == ["order_id"]
+    assert key("city,order_id\nA,1\nB,1\n") == []
+    assert key("user_id,x\nA,1\nB,1\n") == ["user_id"]
+    assert key("x,user_id\n1,A\n2,B\n") == []
+    assert key("id,x\nNA,1\n2,1\n") == []
+    assert key("id,x\n1.5,1\n2,1\n") == []
+    hint = run("import", "f.csv", "o", "--dry-run", warehouse="wh")
+    assert hint.status == 0
+
+
+def test_round_trip_of_every_format(run: Run, folder: Path) -> None:
+    run("import", "trips.csv", "--type", "when=TIMESTAMP(6)", warehouse="wh")
+    before = bucketlake.open("wh").table("trips").to_arrow().sort_by("id").to_pylist()
+    for name in ("x.csv", "x.csv.gz", "x.jsonl", "x.parquet", "x.arrow"):
+        assert run("export", "trips", name, warehouse="wh").status == 0
+        again = name.replace(".", "_")
+        types = ["--type", "day=DATE"] if "json" in name else []
+        assert run("import", name, again, *types, warehouse="wh").status == 0
+        after = bucketlake.open("wh").table(again).to_arrow().sort_by("id").to_pylist()
+        if "json" not in name:
+            assert after == before, name
+        assert json.loads(json.dumps(len(after))) == 3

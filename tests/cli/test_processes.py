@@ -1,0 +1,90 @@
+"""What only a process shows: what a call loads, a reader that goes, Ctrl-C, colours on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+
+COMMAND = [sys.executable, "-m", "bucketlake.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    root = Path(bucketlake.__file__).parents[1]
+    found = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+    return {**found, "PYTHONPATH": str(root), "TERM": "xterm", **more}
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of more rows than a pipe holds."""
+    root = str(tmp_path_factory.mktemp("many"))
+    table = bucketlake.open(root).create_table("t", pa.schema([("x", pa.int64())]))
+    table.write_arrow(pa.table({"x": range(500_000)}))
+    return root
+
+
+def test_a_call_loads_what_it_uses(many: str) -> None:
+    code = "import sys; from bucketlake.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+
+    def loaded(*words: str) -> set[str]:
+        run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment())
+        return set(run.stdout.split())
+
+    assert not {"pyarrow", "rich", "bucketlake.catalog"} & loaded("--version")
+    heavy = {"pyspark", "pandas", "polars", "sqlglot", "rich", "bucketlake.table", "bucketlake.cli.load"}
+    assert not heavy & loaded("tables", "-w", many)
+
+
+def test_a_reader_that_goes(many: str) -> None:
+    run = subprocess.Popen(
+        [*COMMAND, "cat", "t", "-w", many, "--format", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == b'{"x":0}\n'
+    run.stdout.close()
+    assert (run.wait(60), run.stderr.read() if run.stderr else b"") == (141, b"")
+
+
+def test_ctrl_c(many: str) -> None:
+    run: Any = subprocess.Popen(
+        [*COMMAND, "watch", "-w", many, "--only", "compact", "--json"], stdout=subprocess.PIPE, env=environment()
+    )
+    assert b"leads" in run.stdout.readline()
+    run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert (run.returncode, b"stopped" in out.splitlines()[-1]) == (0, True)
+
+
+@pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_and_width_of_a_terminal(many: str, more: dict[str, str], coloured: bool) -> None:
+    ours, theirs = pty.openpty()
+    wanted = environment(COLUMNS="30", **more)
+    with subprocess.Popen([*COMMAND, "files", "t", "-w", many], stdout=theirs, stderr=theirs, env=wanted) as run:
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                part = os.read(ours, 65_536)
+            except OSError:  # the terminal is closed
+                break
+            if not part:
+                break
+            text += part
+    os.close(ours)
+    assert run.returncode == 0
+    assert (b"\x1b[1m" in text) == coloured
+    plain = text.decode().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert "…" in plain

@@ -1,0 +1,123 @@
+"""Configuration and completion: warehouses by name, secrets by reference alone, names for the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.cli.conftest import Run
+
+import bucketlake
+from bucketlake.cli import settings, warehouse
+
+
+class Ring:
+    """A keyring in memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, name: str) -> str | None:
+        return self.held.get((service, name))
+
+    def set_password(self, service: str, name: str, value: str) -> None:
+        self.held[service, name] = value
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.held[service, name]
+
+
+def test_named_warehouses(run: Run, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "config add" in run("config", "list").err
+    added = run("config", "add", "lake", shared, "--json").json
+    assert added == {"name": "lake", "warehouse": shared, "options": {}, "secrets": {}, "default": True}
+    assert run("tables", "db").status == 0  # the default
+    assert run("tables", warehouse="lake").status == 0
+    assert run("config", "add", "lake", shared).status == 1
+    assert run("config", "add", "other", "/nowhere/at/all", "--replace").status == 0
+    assert run("tables", warehouse="other").status == 1
+    assert run("config", "default", "other").status == 0
+    assert run("tables").status == 1
+    monkeypatch.setenv("BUCKETLAKE_WAREHOUSE", "lake")
+    assert run("tables").status == 0
+    assert run("config", "default", "nope").status == 1
+    assert run("config", "add", "a/b", shared).status == 2
+    assert [one["name"] for one in run("config", "list", "--json").json] == ["lake", "other"]
+    assert run("config", "remove", "other").status == 1
+    assert run("config", "remove", "other", "--yes").status == 0
+    place = Path(run("config", "path").out.strip())
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    place.write_text("{")
+    assert run("config", "list").status == 1
+
+
+def test_secrets_are_never_written_or_shown(run: Run, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring: Any = Ring()
+    monkeypatch.setattr(settings, "keyring", ring)
+    literal = run("config", "add", "s", "s3://b/wh", "--option", "s3.secret-key=hush")
+    assert (literal.status, "hush" in literal.err) == (1, False)
+    password = run("config", "add", "s", "s3://u:hush@b/wh")
+    assert (password.status, "hush" in password.err) == (1, False)
+    assert run("config", "add", "s", shared, "--secret", "s3.secret-key=hush").status == 1
+    assert not Path(settings.path()).exists()
+    assert run("config", "add", "s", shared, "--secret", "s3.secret-key=env:S3_KEY_OF_TEST").status == 0
+    missing = run("tables", warehouse="s")
+    assert (missing.status, "S3_KEY_OF_TEST" in missing.err) == (1, True)
+    monkeypatch.setenv("S3_KEY_OF_TEST", "hush")
+    assert run("tables", warehouse="s").status == 0
+    named = settings.warehouse("s")
+    assert named is not None
+    assert settings.resolved(named) == {"s3.secret-key": "hush"}
+    asked = run("config", "secret", "s", "s3.access-key", stdin="quiet\n")
+    assert (asked.status, "quiet" in asked.out + asked.err) == (0, False)
+    assert ring.held == {("bucketlake", "s/s3.access-key"): "quiet"}
+    listed = run("config", "list", "--json")
+    assert listed.json[0]["secrets"] == {"s3.secret-key": "env:S3_KEY_OF_TEST", "s3.access-key": "keyring"}
+    assert not {"hush", "quiet"} & set(Path(settings.path()).read_text().replace('"', " ").split())
+    assert run("config", "remove", "s", "--yes").status == 0
+    assert ring.held == {}
+
+
+def test_completion(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = run("completion", shell)
+        assert (script.status, "_BUCKETLAKE_COMPLETE" in script.out) == (0, True)
+    assert run("completion", "tcsh").status == 2
+
+    def completed(*words: str) -> list[str]:
+        monkeypatch.setenv("_BUCKETLAKE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["bucketlake", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        return run().out.split()
+
+    assert completed("desc") == ["describe"]
+    monkeypatch.setenv("BUCKETLAKE_WAREHOUSE", shared)
+    assert completed("describe", "db.o") == ["db.orders"]
+    assert completed("cat", "em") == ["empty"]
+    assert "--where" in completed("cat", "empty", "--w")
+    monkeypatch.setenv("BUCKETLAKE_WAREHOUSE", "/nowhere")
+    assert completed("describe", "db.") == []
+    assert completed("-w", shared, "describe", "db.d") == ["db.days"]
+    catalog = bucketlake.open(str(tmp_path / "odd"))
+    for name in ("plain-1", "a b", "x;y", "(z)", 'q"'):
+        catalog.create_table(f"`{name}`", pa.schema([("x", pa.int32())]))
+    assert completed("-w", str(tmp_path / "odd"), "describe", "") == ["plain-1"]
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    monkeypatch.delenv("_BUCKETLAKE_COMPLETE")
+    assert run("completion").out.startswith("complete --command")
+
+
+def test_a_configuration_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "new" / "config.json"
+    monkeypatch.setenv("BUCKETLAKE_CONFIG", str(place))
+    settings.save(settings.Settings("a", {"a": settings.Named("a", "/x")}))
+    assert json.loads(place.read_text())["default"] == "a"
+    assert [path.name for path in place.parent.iterdir()] == ["config.json"]
+    assert os.stat(place.parent).st_mode & 0o77 == 0
+    assert settings.load().warehouses["a"] == settings.Named("a", "/x")
+    assert warehouse.VARIABLE == "BUCKETLAKE_WAREHOUSE"
