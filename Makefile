@@ -41,7 +41,7 @@ test-fast: setup ## run the tests that need neither Spark nor peers
 	@$(BIN)/python -m pytest -m "not spark and not connect and not cluster and not peer"
 
 test-wheel: setup ## build wheel and source archive, install each bare, plain and with every extra; run the neighbours' examples
-	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest tests/packaging
+	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest tests/installed
 
 test-cluster: setup ## run the Spark tests over executors in other processes
 	@BUCKETLAKE_TEST_MASTER='local-cluster[2,1,1024]' $(BIN)/python -m pytest tests/spark tests/spark/over_executors.py tests/scenarios -m spark
