@@ -33,7 +33,7 @@ ROOMS = (
     *("ops.rewrite", "ops.rebase", "ops.system", "ops.commit", "ops.cluster", "ops.compact", "ops.rescale"),
     *("ops.change", "ops.clean.removal", "ops.refs"),
     *("ops.migrate", "ops.clean", "ops.clone", "ops.check", "ops.stream"),
-    *("shown", "history", "health", "table", "catalog_tables", "catalog", "creation", "maintenance"),
+    *("shown", "history", "health", "table", "catalogs", "catalog_tables", "catalog", "creation", "maintenance"),
     *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.quiet", "spark.read", "spark.maintain"),
     *(
         "spark.write",

@@ -1,14 +1,10 @@
-"""Databases and tables of one warehouse folder, laid out as Paimon's filesystem catalog does, without Spark.
+"""Databases, tables and views of one warehouse, without Spark. Where they are registered is a metastore's affair.
 
-    <warehouse>/<database>.db/<table>/schema/schema-0
-
-Spec: docs/spec/catalog.md
+Spec: docs/spec/catalog.md, docs/catalogs.md
 """
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from difflib import get_close_matches
@@ -17,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from bucketlake.catalogs.files import FileSystem
+from bucketlake.catalogs.model import Found, Metastore, View
+from bucketlake.catalogs.names import (
+    DEFAULT_DATABASE,
+    SYSTEM_DATABASE,
+    Identifier,
+    check_name,
+    parse_name,
+)
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
-from bucketlake.file_names import fault_of
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 from bucketlake.ops.scan.fallback import check_branches
-from bucketlake.options.catalog import catalog_options, table_defaults
+from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
-from bucketlake.paths import TablePaths
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
@@ -33,9 +36,22 @@ from bucketlake.shown import listing_html, listing_text
 from bucketlake.types.model import DataField, from_arrow_type
 from bucketlake.values import dataclass
 
+__all__ = [
+    "DEFAULT_DATABASE",
+    "SYSTEM_DATABASE",
+    "Catalog",
+    "Identifier",
+    "check_name",
+    "new_schema",
+    "open_catalog",
+    "open_named",
+    "parse_name",
+]
+
 if TYPE_CHECKING:
     from bucketlake import catalog_tables
     from bucketlake import table as tables
+    from bucketlake.catalogs import rest, sql
     from bucketlake.ops.clone import table as clones
     from bucketlake.ops.clone.clone import Cloned
     from bucketlake.ops.clone.table import Cloning
@@ -48,90 +64,41 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 else:  # a warehouse is often opened for its names, schemas or files alone
     tables = lazy("bucketlake.table")
+    sql = lazy("bucketlake.catalogs.sql")
+    rest = lazy("bucketlake.catalogs.rest")
     catalog_tables = lazy("bucketlake.catalog_tables")
     system_tables = lazy("bucketlake.ops.scan.system_tables")
     registry = lazy("bucketlake.ops.system.registry")
     folders = lazy("bucketlake.ops.migrate.folder")
     clones = lazy("bucketlake.ops.clone.table")
 
-DEFAULT_DATABASE = "default"
-SYSTEM_DATABASE = "sys"
-DATABASE_SUFFIX = ".db"
-_PART = r"(?:`[^`]+`|[^.`]+)+"
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """A table's name: database, table, and what stands behind `$`: a system table, `branch_<name>`, or both
-    (`branch_<name>$<system table>`)."""
-
-    database: str
-    table: str
-    system: str | None = None
-
-    @property
-    def branch(self) -> str | None:
-        """The branch that `$branch_<name>` names."""
-        found = (self.system or "").partition("$")[0]
-        return found.removeprefix("branch_") if found.startswith("branch_") else None
-
-    @property
-    def system_table(self) -> str | None:
-        """The system table that the name means, None for a table or a branch of it."""
-        return self.system if self.branch is None else (self.system or "").partition("$")[2] or None
-
-    @property
-    def text(self) -> str:
-        """As users write it."""
-        return f"{self.database}.{self.table}" + (f"${self.system}" if self.system else "")
-
-
-def parse_name(text: str, database: str = DEFAULT_DATABASE) -> Identifier:
-    """`table`, `database.table`, either with `$system`, parts optionally in backticks; InvalidError otherwise."""
-    parts = _split(text)
-    if len(parts) not in (1, 2):
-        raise InvalidError("not a table name", name=text, remedy="write `database.table`")
-    table, _, system = parts[-1].partition("$")
-    check_name(table, "table")
-    if len(parts) == 2:
-        check_name(parts[0], "database")
-    found = Identifier(parts[0] if len(parts) == 2 else database, table, system or None)
-    if found.branch is not None:
-        check_name(found.branch, "branch")
-    return found
-
-
-def check_name(name: str, what: str) -> None:
-    """InvalidError for a database or table name that cannot be a folder."""
-    fault = fault_of(name) or fault_of(f"{name}{DATABASE_SUFFIX}" if what == "database" else name)
-    if not name.strip() or fault is not None:
-        raise InvalidError(
-            f"not a {what} name", name=repr(name)[:100], reason=fault, remedy="use letters, digits, '_' and '-'"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """One warehouse. Every call looks at the storage: nothing is remembered but the connection."""
+    """One warehouse. Every call asks the metastore: nothing is remembered but the connection.
+
+    `kept_by`: what holds the names of databases and tables; None: the folders of the warehouse themselves.
+    """
 
     env: Env
     warehouse: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    kept_by: Metastore | None = field(default=None, repr=False)
+
+    @property
+    def metastore(self) -> Metastore:
+        """What holds the names of databases, tables and views."""
+        return FileSystem(self.env, self.warehouse) if self.kept_by is None else self.kept_by
 
     # ---- databases
 
     def list_databases(self) -> list[str]:
         """Names of all databases, sorted; `default` is always there."""
-        found = {
-            info.name.removesuffix(DATABASE_SUFFIX)
-            for info in self.env.storage.list(self.warehouse)
-            if info.is_dir and info.name.endswith(DATABASE_SUFFIX)
-        }
-        return sorted(found | {DEFAULT_DATABASE})
+        return sorted(self.metastore.databases() | {DEFAULT_DATABASE})
 
     def database_exists(self, name: str) -> bool:
         """Whether the database is there."""
-        return name == DEFAULT_DATABASE or name in self.list_databases()
+        return name == DEFAULT_DATABASE or self.metastore.has_database(name)
 
     def create_database(
         self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
@@ -146,25 +113,22 @@ class Catalog:
             if ignore_if_exists:
                 return
             raise AlreadyExistsError("database exists", database=name)
-        if "location" in (properties or {}):
-            raise UnsupportedError(
-                "Cannot specify location for a database when using fileSystem catalog.", database=name
-            )
-        if properties:
-            warnings.warn(
-                f"database {name}: a filesystem catalog stores no properties: {sorted(properties)}", stacklevel=2
-            )
-        self.env.storage.make_dir(self.database_path(name))
+        try:
+            self.metastore.create_database(name, properties or {})
+        except AlreadyExistsError:
+            if not ignore_if_exists:
+                raise
 
     def database_properties(self, name: str) -> dict[str, str]:
-        """Properties of a database: none are stored. NotFoundError without the database."""
+        """Properties of a database, as far as the catalog stores any. NotFoundError without the database."""
         if not self.database_exists(name):
             raise self._no_database(name)
-        return {}
+        return self.metastore.properties_of(name) if name != SYSTEM_DATABASE else {}
 
-    def alter_database(self, name: str, properties: Mapping[str, str]) -> None:
-        """Refused: a filesystem catalog stores no properties."""
-        raise UnsupportedError("Alter database is not supported.", database=name, properties=sorted(properties))
+    def alter_database(self, name: str, properties: Mapping[str, str | None]) -> None:
+        """Set properties, remove those whose value is None. Refused where the catalog stores none."""
+        _refuse_system_database(name)
+        self.metastore.alter_database(name, properties)
 
     def drop_database(self, name: str, cascade: bool = False, ignore_if_missing: bool = False) -> None:
         """Remove a database, with its tables if `cascade`; InvalidError if it has some and not."""
@@ -173,24 +137,17 @@ class Catalog:
             if ignore_if_missing:
                 return
             raise self._no_database(name)
-        tables = self.list_tables(name)
+        tables = [*self.list_tables(name), *self.list_views(name)]
         if tables and not cascade:
             raise InvalidError(
                 "database is not empty", database=name, tables=len(tables), remedy="drop its tables, or use CASCADE"
             )
-        path = self.database_path(name)
-        self.env.storage.delete_tree(path)
-        if self.env.storage.info(path) is not None:
-            raise StorageError(
-                "the database is empty, but an object that stands for its folder remains",
-                path=f"{path}/",
-                remedy="remove it with the store's own tools: obstore cannot",
-            )
+        self.metastore.drop_database(name)
 
     def database_path(self, name: str) -> str:
         """The folder of a database."""
         check_name(name, "database")
-        return f"{self.warehouse}/{name}{DATABASE_SUFFIX}"
+        return self.metastore.database_path(name)
 
     # ---- tables
 
@@ -200,8 +157,7 @@ class Catalog:
             return sorted(catalog_tables.CATALOG_TABLES)
         if not self.database_exists(database):
             raise self._no_database(database)
-        folders = [info for info in self.env.storage.list(self.database_path(database)) if info.is_dir]
-        return sorted(info.name for info in folders if self._has_schema(f"{self.database_path(database)}/{info.name}"))
+        return self.metastore.tables(database)
 
     def all_tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
@@ -211,12 +167,18 @@ class Catalog:
 
     def table_exists(self, name: str) -> bool:
         """Whether the table is there."""
-        return self._has_schema(self.table_path(name))
+        return self.metastore.find(parse_name(name)) is not None
 
     def table_path(self, name: str) -> str:
-        """The folder of a table, existing or not."""
+        """The folder of a table, existing or not; where the catalog's server places tables, of one that exists."""
+        return self.placed(name).path
+
+    def placed(self, name: str) -> Found:
+        """Where a table lies or is to lie, and how its files are reached."""
         found = parse_name(name)
-        return f"{self.database_path(found.database)}/{found.table}"
+        if self.metastore.has_folder:
+            return self.metastore.place(found)
+        return self.metastore.find(found) or self.metastore.place(found)
 
     def table(self, name: str, options: Mapping[str, Any] | None = None) -> Table:
         """A table to read and write, or a system table over it (`t$ro`, `t$files`, …) or of the catalog (`sys.tables`,
@@ -230,12 +192,12 @@ class Catalog:
             rows.check_options(option_keys(options or {}))
         elif found.system_table is not None:
             registry.system_table(found.system_table, found.text)  # refuses unknown names before it looks for the table
-        if not self.database_exists(found.database):
-            raise self._no_database(found.database)
-        path = self.table_path(name)
-        if not self._has_schema(path):
+        here = self.metastore.find(found)
+        if here is None:
+            if not self.database_exists(found.database):
+                raise self._no_database(found.database)
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
-        table = tables.open_table(path, self.env, name=found.text, options={**(options or {}), **branch})
+        table = tables.open_table(here.path, here.env, name=found.text, options={**(options or {}), **branch})
         return replace(table, view=_view(table, found.system_table, found.text))
 
     def create_table(
@@ -256,12 +218,13 @@ class Catalog:
         self._require_data_table(found, "create")
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
-        if ignore_if_exists and self._has_schema(self.table_path(name)):
+        if ignore_if_exists and self.metastore.find(found) is not None:
             return self.table(name)
         draft = self.draft_table(name, schema, partition_keys, primary_keys, options, comment)
         if not self.publish_table(draft) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
-        return tables.open_table(draft.path, self.env, name=found.text)
+        here = self.placed(name)
+        return tables.open_table(here.path, here.env, name=found.text)
 
     def draft_table(
         self,
@@ -273,51 +236,46 @@ class Catalog:
         comment: str | None = None,
     ) -> Table:
         """The table that `create_table` would make, checked but not there yet: files can be written for it, and nobody
-        sees it before `publish_table`. Errors as `create_table`."""
+        sees it before `publish_table`. Errors as `create_table`. Where the catalog's server places tables, no file can
+        be written before it is published and opened."""
         found = parse_name(name)
         self._require_data_table(found, "create")
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
-        path = self.table_path(name)
-        if self._has_schema(path):
+        if self.metastore.find(found) is not None:
             raise AlreadyExistsError("table exists", table=found.text)
+        self._refuse_view(found)
+        place = self.metastore.place(found)
         made = new_schema(
             schema, partition_keys, primary_keys, {**table_defaults(self.options), **(options or {})}, comment
         )
         refuse_undelivered(made)
         made = replace(made, time_millis=self.env.clock.now_millis())
-        draft = tables.new_table(self.env, path, made, found.text)
+        draft = tables.new_table(place.env, place.path, made, found.text)
         check_branches(draft.store, {}, made.options)
         return draft
 
     def publish_table(self, draft: Table) -> bool:
         """Make a drafted table be there; False if its name was taken meanwhile: one of several callers gets True."""
-        path = draft.store.paths.schema(draft.schema.id)
-        return self.env.storage.put_if_absent(path, draft.schema.encode())
+        return self.metastore.publish(draft, parse_name(draft.name))
 
     def withdraw_table(self, published: Table) -> bool:
         """Take back a table that `publish_table` has just made, unless it is used: False, and it stays, once there is
         another schema or a snapshot. Nothing but its schema file is removed: data files are their writers' affair."""
-        store = published.store
-        folder, name = store.paths.schema(published.schema.id).rsplit("/", 1)
-        others = [info.name for info in self.env.storage.list(folder) if info.name.startswith("schema-")]
-        if others != [name] or store.latest_snapshot() is not None:
-            return False
-        self.env.storage.delete(f"{folder}/{name}")
-        if store.latest_snapshot() is None:
-            return True
-        self.env.storage.put_if_absent(f"{folder}/{name}", published.schema.encode())  # a commit came between
-        return False
+        return self.metastore.withdraw(published, parse_name(published.name))
+
+    def adopt_table(self, name: str) -> None:
+        """Take up a table whose files lie in the place of one of this name: those that a clone has copied there, or
+        that a catalog's database has lost. InvalidError where there are none."""
+        found = parse_name(name)
+        self._require_data_table(found, "repair")
+        self.metastore.adopt(found)
 
     def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
         """Remove a table with all that lies in its folder (files on external paths stay)."""
         found = parse_name(name)
         self._require_data_table(found, "drop")
-        path = self.table_path(name)
-        if self._has_schema(path):
-            self._keep_database(found.database)
-            self.env.storage.delete_tree(path)
-        elif not ignore_if_missing:
+        if not self.metastore.drop_table(found) and not ignore_if_missing:
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
 
     def rename_table(self, source: str, target: str, ignore_if_missing: bool = False) -> None:
@@ -325,16 +283,50 @@ class Catalog:
         old, new = parse_name(source), parse_name(target)
         self._require_data_table(old, "rename")
         self._require_data_table(new, "rename")
-        if not self._has_schema(self.table_path(source)):
+        if self.metastore.find(old) is None:
             if ignore_if_missing:
                 return
             raise NotFoundError("no such table", table=old.text, remedy=self._near(old))
         if not self.database_exists(new.database):
             raise self._no_database(new.database)
-        if self._has_schema(self.table_path(target)):
+        if self.metastore.find(new) is not None:
             raise AlreadyExistsError("table exists", table=new.text)
-        self._keep_database(old.database)
-        self.env.storage.rename(self.table_path(source), self.table_path(target))
+        self._refuse_view(new)
+        self.metastore.rename_table(old, new)
+
+    # ---- views
+
+    def list_views(self, database: str = DEFAULT_DATABASE) -> list[str]:
+        """Names of the database's persistent views, sorted; a file-system catalog has none."""
+        return [] if database == SYSTEM_DATABASE else self.metastore.views(database)
+
+    def view(self, name: str) -> View | None:
+        """A persistent view, None where there is none of this name."""
+        found = parse_name(name)
+        return None if found.system or found.database == SYSTEM_DATABASE else self.metastore.view(found)
+
+    def create_view(self, name: str, view: View, replace: bool = False, ignore_if_exists: bool = False) -> None:
+        """Store a view. AlreadyExistsError where the name is a table's or, unless `replace`, a view's; UnsupportedError
+        where the catalog has no place for views."""
+        found = parse_name(name)
+        self._require_data_table(found, "create")
+        if not self.database_exists(found.database):
+            raise self._no_database(found.database)
+        if self.metastore.find(found) is not None:
+            raise AlreadyExistsError("a table has the view's name", view=found.text)
+        try:
+            self.metastore.create_view(found, view, replace)
+        except AlreadyExistsError:
+            if not ignore_if_exists:
+                raise
+
+    def drop_view(self, name: str, ignore_if_missing: bool = False) -> None:
+        """Remove a view; NotFoundError where there is none."""
+        found = parse_name(name)
+        if not self.metastore.drop_view(found) and not ignore_if_missing:
+            raise NotFoundError("no such view", view=found.text)
+
+    # ---- other programs' files, other tables' files
 
     def migrate_folder(
         self, folder: str, name: str, file_format: str = "parquet", draft: Draft | None = None
@@ -377,17 +369,9 @@ class Catalog:
 
     # ---- parts
 
-    def _keep_database(self, name: str) -> None:
-        """Where folders exist by what lies in them alone, let a database outlive its last table."""
-        if name != DEFAULT_DATABASE:
-            self.env.storage.make_dir(self.database_path(name))
-
-    def _has_schema(self, path: str) -> bool:
-        paths = TablePaths(path)
-        first = paths.schema(0)
-        if self.env.storage.info(first) is not None:
-            return True
-        return any(info.name.startswith("schema-") for info in self.env.storage.list(first.rsplit("/", 1)[0]))
+    def _refuse_view(self, found: Identifier) -> None:
+        if self.metastore.view(found) is not None:
+            raise AlreadyExistsError("a view has the table's name", table=found.text, remedy="drop the view first")
 
     def _require_data_table(self, found: Identifier, action: str) -> None:
         if found.system is None and found.database != SYSTEM_DATABASE:
@@ -413,12 +397,17 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     """The catalog of a warehouse folder: a local path or a URI (`s3://bucket/wh`).
 
     `options`: storage options (`s3.endpoint`, …), `table-default.<option>` for new tables. Nothing is made yet: the
-    warehouse appears with its first database or table.
+    warehouse appears with its first database or table. With `metastore="jdbc"` names are rows of the database at `uri`;
+    with `metastore="rest"` the warehouse is one that the server at `uri` knows by this name.
     Raises: UnsupportedError naming an option of Paimon's that would change where tables lie, how they are named or who
     locks them; InvalidError for another warehouse among the options.
-    Spec: docs/spec/catalog.md#options
+    Spec: docs/spec/catalog.md#options, docs/catalogs.md
     """
     given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
+    metastore = metastore_of(given)
+    if metastore == "rest":
+        nowhere, told, server = rest.open_rest(fspath(warehouse), given)
+        return Catalog(nowhere, fspath(warehouse), told, server)
     env, root = open_env(fspath(warehouse), given)
     other = given.get("warehouse")
     if other is not None and storage_for(other, given)[1].rstrip("/") != root.rstrip("/"):
@@ -426,7 +415,8 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     found = env.storage.info(root)
     if found is not None and not found.is_dir:
         raise InvalidError("warehouse is a file", warehouse=root, remedy="name a folder")
-    return Catalog(env, root.rstrip("/") or "/", given)
+    root = root.rstrip("/") or "/"
+    return Catalog(env, root, given, sql.open_sql(env, root, given) if metastore == "jdbc" else None)
 
 
 def open_named(path: str, env: Env, options: Mapping[str, Any] | None = None) -> Table:
@@ -468,13 +458,6 @@ def new_schema(
     else:
         fields = schema
     return TableSchema.create(fields, partition_keys, primary_keys, options, comment or None)
-
-
-def _split(text: str) -> list[str]:
-    """Parts between dots, backticks removed; empty if the text has another shape."""
-    if not re.fullmatch(rf"{_PART}(?:\.{_PART})*", text):
-        return []
-    return [part.replace("`", "") for part in re.findall(_PART, text)]
 
 
 def _refuse_system_database(name: str) -> None:

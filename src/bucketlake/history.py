@@ -153,7 +153,7 @@ class History(ABC):
             target = rollback.earlier_than(store, millis or 0)
         else:
             target = rollback.earlier_watermark(store, watermark or 0)
-        rollback.rollback(store, target)
+        rollback.rollback(store, target, version if isinstance(version, str) else None)
         return tagging.plain_snapshot(target)
 
     def rollback_to_as_latest(self, version: int | str) -> Snapshot:

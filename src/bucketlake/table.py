@@ -57,6 +57,7 @@ from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
+from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
@@ -546,7 +547,7 @@ class Table(Health):
             refuse_change(base, following, changes)
             fallback.check_branches(store, base.options, following.options)
             self._refuse_leaving_pending(base, following)
-            if store.env.storage.put_if_absent(store.paths.schema(following.id), following.encode()):
+            if alter_managed(store, changes) or publish_schema(store, following):
                 return self.refresh()
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
 

@@ -19,8 +19,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     ("key", "value"),
     [
         ("metastore", "hive"),
-        ("metastore", "jdbc"),
-        ("metastore", "rest"),
+        ("metastore", "dlf"),
         ("uri", "jdbc:mysql://host?password=hunter2"),
         ("lock.enabled", "true"),
         ("lock.enabled", True),

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from bucketlake.env.keeper import Keeper
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
 from bucketlake.values import dataclass
@@ -559,11 +560,13 @@ class Env:
     """The storage of one warehouse or table, and the clock. Picklable.
 
     `external`: folders beside a table's own that the session lets its files lie in, where the table declares them too.
+    `keeper`: the say that a table's catalog has over what is published; None: the storage alone decides.
     """
 
     storage: Storage = field(default_factory=LocalStorage)
     clock: Clock = field(default_factory=SystemClock)
     external: tuple[str, ...] = ()
+    keeper: Keeper | None = field(default=None, compare=False, repr=False)
 
     def of_table(self, root: str) -> Env:
         """The same for one table: its own folder, and what the session allows outside, are all that it reaches.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from bucketlake.errors import InvalidError, StorageError
 from bucketlake.lazy import lazy
+from bucketlake.values import dataclass
 
 _request = lazy("urllib.request")
 _error = lazy("urllib.error")
 _parse = lazy("urllib.parse")
+_addresses = lazy("ipaddress")
+_client = lazy("http.client")
 
 SECONDS = 30.0
 LARGEST = 1 << 20  # bytes of an answer that are looked at
@@ -21,21 +25,68 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float = SEC
 
     InvalidError for what is no URL of HTTP; StorageError, which names the host alone, where there is no answer in time.
     """
-    parts = _parse.urlsplit(url)
+    answer = request(Request("POST", url, headers, body), seconds)
+    return answer.status, answer.body
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `headers` may hold secrets."""
+
+    method: str
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whatever the status; `headers` by their names in lower case; `whole`: whether `body` is all."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    whole: bool = True
+
+
+def request(asked: Request, seconds: float = SECONDS, most: int = LARGEST) -> Answer:
+    """Send a request; its answer with at most so many bytes of body.
+
+    InvalidError for what is no URL of HTTP; StorageError, which names the host alone, where there is no answer in time.
+    """
+    parts = _parse.urlsplit(asked.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidError("not a URL of a service", scheme=parts.scheme, remedy="http://host/… or https://host/…")
-    made = _request.Request(url, body, dict(headers), method="POST")
+    made = _request.Request(asked.url, asked.body, dict(asked.headers), method=asked.method)
     try:
         with _opener().open(made, timeout=seconds) as answer:
-            return int(answer.status), bytes(answer.read(LARGEST))
+            return _answer(int(answer.status), answer, most)
     except _error.HTTPError as error:
         with error:
-            return int(error.code), bytes(error.read(LARGEST))
-    except (OSError, ValueError) as error:
+            return _answer(int(error.code), error, most)
+    except (OSError, ValueError, _client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise StorageError(
             "no answer from a service", host=parts.hostname, seconds=seconds, reason=str(reason)
         ) from error
+
+
+def _answer(status: int, answer: Any, most: int) -> Answer:
+    body = bytes(answer.read(most + 1))
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return Answer(status, headers, body[:most], len(body) <= most)
+
+
+def is_private(url: str) -> bool:
+    """Whether what is sent to a URL can be read by nobody on the way: TLS, or this machine itself."""
+    parts = _parse.urlsplit(url)
+    if parts.scheme == "https":
+        return True
+    host = parts.hostname or ""
+    try:
+        return host == "localhost" or bool(_addresses.ip_address(host).is_loopback)
+    except ValueError:
+        return False
 
 
 def _opener() -> Any:

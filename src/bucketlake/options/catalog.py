@@ -1,7 +1,7 @@
 """Options of a catalog, as `bucketlake.open` and `connect` take them: which have a meaning here, which are harmless,
-and which would have tables lie or be named elsewhere and are refused.
+and which would have tables lie or be named elsewhere and are refused. `metastore` decides: filesystem, jdbc, rest.
 
-Spec: docs/spec/catalog.md#options
+Spec: docs/spec/catalog.md#options, docs/catalogs.md
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ TABLE_DEFAULT = "table-default."
 
 _BY_FOLDER = "open the warehouse by its folder, without a metastore"
 _NO_LOCK = "leave it out: a commit here is one conditional put, which needs no lock"
+_SERVER = "leave it out: the server alone decides about commits"
+_NO_METASTORE = (
+    "use filesystem, jdbc (names in SQLite, PostgreSQL or MySQL) or rest (a REST catalog's server): docs/catalogs.md"
+)
+_NO_HIVE = (
+    "open the warehouse by its folder, or use metastore=jdbc or rest: no client for Python of a Hive metastore is "
+    "maintained that locks as Paimon does; docs/catalogs.md"
+)
+_FLAG = (("true", "false"), "write true or false")
 _NAMED = "name tables as database.table"
 # key: (values that change nothing, what to do instead of others)
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -28,12 +37,29 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "disable-create-table-in-default-db": (("false",), "leave it out"),
     "lock.enabled": (("false",), _NO_LOCK),
     "lock.type": ((), _NO_LOCK),
-    "metastore": (("filesystem",), _BY_FOLDER),
+    "metastore": (("filesystem", "jdbc", "rest"), _NO_METASTORE),
     "resolving-file-io.enabled": (("false",), "leave it out: a table stays in the store that its warehouse is in"),
     "table.type": (("managed",), "leave it out: tables of a warehouse are managed"),
     "type": (("paimon", "bucketlake"), "leave it out"),
     "uri": ((), _BY_FOLDER),
 }
+# What a metastore takes, or refuses, other than the file system's catalog; None: any value.
+_OF_METASTORE: dict[str, dict[str, tuple[tuple[str, ...], str] | None]] = {
+    "jdbc": {
+        "lock.enabled": _FLAG,
+        "lock.type": (("jdbc",), "leave it out: the lock is a row of the catalog's database"),
+        "sync-all-properties": _FLAG,
+        "uri": None,
+    },
+    "rest": {
+        "data-token.enabled": _FLAG,
+        "lock.enabled": (("false",), _SERVER),
+        "lock.type": ((), _SERVER),
+        "token.provider": (("bear",), "use token.provider=bear: requests signed for DLF are not supported"),
+        "uri": None,
+    },
+}
+_OF_REST = ("token", "token.provider", "data-token.enabled", "prefix", "header.", "io-cache.")
 # Caches and pools, and what other catalogs, engines and file systems read.
 _KEPT = (
     *("cache-enabled", "cache.deletion-vectors.max-num", "cache.expire-after-access", "cache.expire-after-write"),
@@ -59,9 +85,10 @@ _KEPT_PREFIXES = (
     "dlf.",
     "header.",
 )
+_CONNECTION = ("jdbc.user", "jdbc.password", "token.provider", "data-token.enabled")
 _STORAGE = ("s3.endpoint", "s3.access-key", "s3.secret-key", "s3.session-token", "s3.region", "s3.path.style.access")
 CATALOG_KEYS = ("warehouse", *_REFUSED, *_KEPT)
-_SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE)}
+_SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE, *_CONNECTION)}
 
 
 def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...]) -> dict[str, str]:
@@ -71,16 +98,39 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
     refused `table-default.` option; InvalidError for a malformed one. Unknown keys are warned of.
     """
     options = {_true_key(key): option_text(value) for key, value in given.items() if value is not None}
+    metastore = metastore_of(options)
+    rules = {**_REFUSED, **_OF_METASTORE.get(metastore, {})}
     for key, text in options.items():
-        harmless, remedy = _REFUSED.get(key, (None, ""))
+        harmless, remedy = rules.get(key) or (None, "")
         if harmless is not None and text.strip().lower() not in harmless:
+            hive = key == "metastore" and text.strip().lower() == "hive"
+            remedy = _NO_HIVE if hive else remedy
             raise UnsupportedError(f"catalog option '{key}' is not supported", option=key, remedy=remedy)
+        if metastore == "rest" and key.startswith("dlf."):
+            raise UnsupportedError(
+                "requests signed for DLF are not supported", option=key, remedy="use a server that takes bearer tokens"
+            )
     for text in validate(table_defaults(options)):
         warnings.warn(f"{TABLE_DEFAULT}: {text}", stacklevel=4)
+    known = (*CATALOG_KEYS, *(_OF_REST if metastore == "rest" else ()))
     for key in options:
-        if key not in CATALOG_KEYS and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
+        if key not in known and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
             warnings.warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}", stacklevel=4)
     return options
+
+
+def metastore_of(options: Mapping[str, Any]) -> str:
+    """What holds the names of databases and tables: filesystem, jdbc, rest."""
+    return str(options.get("metastore") or "filesystem").strip().lower()
+
+
+def without_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that may travel to other processes: all but those of the connection to a metastore."""
+    return {
+        key: value
+        for key, value in options.items()
+        if not (_true_key(key).startswith(("jdbc.", "header.", "dlf.")) or _true_key(key) in ("uri", "token"))
+    }
 
 
 def table_defaults(options: Mapping[str, str]) -> dict[str, str]:

@@ -44,6 +44,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
+from bucketlake.options.catalog import metastore_of
 from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
@@ -172,6 +173,12 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             return self.handle.with_options(given)
         if not path and name and self.warehouse is not None:
             found = parse_name(name, self.options.get("database") or DEFAULT_DATABASE)
+            if metastore_of(self.catalog_options) != "filesystem":
+                raise UnsupportedError(
+                    "Spark's own processes have no way into this catalog, and open its tables by their folders alone",
+                    table=found.text,
+                    remedy="lake.read_table and lake.write_table, or .load(path) of a table that is only read",
+                )
             return open_catalog(self.warehouse, self.catalog_options).table(found.text, given)
         if not path:
             raise InvalidError("no table", remedy='name its folder: .load("/warehouse/db.db/t")')

@@ -18,6 +18,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
+from bucketlake.options.catalog import without_secrets
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import CATALOG_NAMES, options_of
 from bucketlake.shown import listing_html, listing_text
@@ -195,7 +196,7 @@ def connect(
             remedy="stop that session first, or leave them out",
         )
     session = found or new_session(bool(verbose), **(settings or {}))
-    register(session, catalog.warehouse, options)
+    register(session, catalog.warehouse, without_secrets(options or {}) if catalog.kept_by else options)
     if found is None and (verbose or (verbose is None and is_interactive())):
         print(announce(session, catalog.warehouse), file=sys.stderr)
     return Lake(session, catalog, front)

@@ -57,7 +57,8 @@ def clone_table(
         how.meta_only,
         how.threads,
     )
-    path = catalog.table_path(name)
+    place = catalog.placed(name)
+    path = place.path
     if path == source.path:
         raise InvalidError("a table cannot be cloned to itself", table=name)
     if catalog.table_exists(name):
@@ -70,4 +71,6 @@ def clone_table(
     schemas = cloned_schemas(source.store, request.options)
     newest = next(schema for schema in schemas if schema.id == source.store.latest_schema().id)
     refuse_undelivered(newest)
-    return clone_new(source.store, Store.of(catalog.env, path, newest), schemas, request, run)
+    done = clone_new(source.store, Store.of(place.env, path, newest), schemas, request, run)
+    catalog.adopt_table(name)
+    return done

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 
 from bucketlake.env.env import Buffered
 from bucketlake.errors import (
@@ -38,11 +39,13 @@ from bucketlake.ops.commit.manifests import (
     write_manifests,
 )
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
+from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.strays import Standing, remove_stray, standing
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
+from bucketlake.ops.table.publishing import is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode, TableSchema, is_replaced
 from bucketlake.values import dataclass
@@ -137,9 +140,10 @@ class Publisher:
                 previous, retries = base, retries + 1  # the base has expired meanwhile
                 continue
             self._sync(scratch, base_list=snapshot.base_manifest_list)
-            if self._put(snapshot, request.name, outcome):
-                self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
-                self._hint(snapshot)
+            if self._put(snapshot, request.name, outcome, base, scratch.changes or Changes()):
+                if not is_managed(self._store):
+                    self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
+                    self._hint(snapshot)
                 self._delete(scratch.stale)
                 return snapshot
             scratch.stale += scratch.once
@@ -378,21 +382,30 @@ class Publisher:
         storage.sync(new, whole, paths.root)
         scratch.synced.update(new)
 
-    def _put(self, snapshot: Snapshot, name: CommitName, outcome: Outcome) -> bool:
+    def _put(
+        self, snapshot: Snapshot, name: CommitName, outcome: Outcome, base: Snapshot | None, changes: Changes
+    ) -> bool:
         """Whether the name is ours now. A failing store is asked again with the same bytes until it answers.
 
-        Raises CorruptError for a file of that name that no commit ever gets past."""
+        Raises CorruptError for a file of that name that no commit ever gets past, CommitError where the table's catalog
+        refuses the commit."""
         path, data = self._store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)
+        before, statistics = None if base is None else base.uuid, partial(partition_changes, self._store, changes)
         limit = self._store.options.get("commit.max-retries")
         outcome.begin(commit=replace(name, snapshot=snapshot.id), uuid=snapshot.uuid)
         for asked in range(limit + 1):
             try:
-                if self._store.env.storage.put_if_absent(path, data):
+                if publish(self._store, path, data, before, statistics):
                     outcome.publish()
                     return True
                 found = self._store.find_snapshot(snapshot.id)
             except CorruptError:
                 outcome.lose()  # ours would be whole
+                raise
+            except CommitError as error:
+                if asked:  # an earlier answer was lost
+                    raise _unknown(snapshot, name) from error
+                outcome.lose()
                 raise
             except StorageError as error:
                 if asked == limit:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bucketlake.env.keeper import refuse_managed
 from bucketlake.errors import ConflictError, UnsupportedError
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.publishing import publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema
@@ -54,7 +56,7 @@ class Replacement:
             raise self._altered()
         if self.old.latest_snapshot() is not None:
             self._truncate(self.old)
-        if not new.env.storage.put_if_absent(new.paths.schema(new.schema.id), new.schema.encode()):
+        if not publish_schema(new, new.schema):
             raise self._altered()
 
     def finish(self) -> None:
@@ -77,6 +79,7 @@ def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
 
     Errors: UnsupportedError for another partitioning, and for what is not honoured of either.
     """
+    refuse_managed(old.env.keeper, "REPLACE TABLE", "drop the table and create it anew", table=name)
     refuse_undelivered(made)
     refuse_undelivered(old.schema)
     _check_same_partitions(old.schema, made, name)

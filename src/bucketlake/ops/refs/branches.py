@@ -27,6 +27,7 @@ from bucketlake.ops.refs.tags import plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.publishing import by_catalog
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import TableSchema
 
@@ -51,6 +52,8 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
             return False
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
     held = None if tag is None else store.tag(tag)
+    if by_catalog(store, "create_branch", name=name, tag=tag):
+        return True
     if not store.env.storage.put_if_absent(f"{folder}/{CLAIM}", store.env.clock.new_uuid().encode()):
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
     try:
@@ -105,6 +108,8 @@ def delete_branch(store: Store, name: str) -> None:
                 table=store.paths.root,
             )
     _require(store, name)
+    if by_catalog(store, "drop_branch", name=name):
+        return
     store.env.storage.delete_tree(store.on_branch(name).paths.schema_dir)
     store.env.storage.delete_tree(store.paths.branch(name))
 
@@ -117,7 +122,8 @@ def rename_branch(store: Store, name: str, target: str) -> None:
     if has_branch(store, target):
         raise AlreadyExistsError(f"Branch name '{target}' already exists.", table=store.paths.root)
     check_branch_name(target)
-    store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
+    if not by_catalog(store, "rename_branch", name=name, target=target):
+        store.env.storage.rename(store.paths.branch(name), store.paths.branch(target))
 
 
 def _require(store: Store, name: str) -> None:
@@ -148,6 +154,8 @@ def fast_forward(store: Store, name: str) -> None:
     taken = list(branch.snapshots())
     if not taken:
         raise InvalidError(f"Cannot fast forward branch {name}, because it does not have snapshot.")
+    if by_catalog(store, "forward_branch", name=name):
+        return
     base = _common(store, taken[0])
     guard = f"fast-forward-{store.env.clock.new_uuid()}"
     if base is not None:

@@ -28,6 +28,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
+from bucketlake.ops.table.publishing import by_catalog
 from bucketlake.ops.table.store import Store
 
 ATTEMPTS = 100  # commits that a rollback chases
@@ -71,12 +72,15 @@ def latest_or_refuse(store: Store) -> Snapshot:
 # ---------------------------------------------------------------------------------------------- taking away
 
 
-def rollback(store: Store, target: Snapshot) -> None:
+def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     """Make a snapshot, perhaps one that only a tag still has, the newest: later snapshots, changelogs and tags go.
+    `tag`: the name that it was found by.
 
     Errors: ConflictError where writers commit faster than they can be taken back; StorageError. A rollback that died
     is finished by another one to the same snapshot.
     """
+    if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
+        return
     guard = f"{GUARD}{target.id}-{store.env.clock.new_uuid()}"
     create_tag_of(store, guard, target)
     try:

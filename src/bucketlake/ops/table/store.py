@@ -38,6 +38,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
 
+MAIN = "main"
 FIRST_SNAPSHOT_ID = 1
 HINT_BYTES = 64  # a hint holds a number: what is longer is none
 MAX_PROBES = 16  # a hint further behind than this costs less by listing
@@ -134,7 +135,10 @@ class Store:
     # ---- snapshots
 
     def latest_snapshot(self) -> Snapshot | None:
-        """The newest snapshot, None for a table without one."""
+        """The newest snapshot, None for a table without one. Where a catalog manages the table, it is asked."""
+        if (keeper := self.env.keeper) is not None and keeper.manages:
+            data = keeper.newest(self.paths.options.get("branch", MAIN))
+            return None if data is None else decode_snapshot(data, self._snapshot_dir)
         for _ in range(3):
             found = self._latest_from_hint() or self._edge_by_listing(max)
             if found is not None or not self.snapshot_ids():
@@ -143,8 +147,7 @@ class Store:
 
     def latest_snapshot_id(self) -> int | None:
         """The newest snapshot's id, None for a table without one."""
-        found = self.latest_snapshot()
-        return None if found is None else found.id
+        return None if (found := self.latest_snapshot()) is None else found.id
 
     def earliest_snapshot(self) -> Snapshot | None:
         """The oldest snapshot not yet expired, None for a table without one."""
@@ -175,8 +178,7 @@ class Store:
         found = self.find_snapshot(snapshot_id)
         if found is not None:
             return found
-        ids = self.snapshot_ids()
-        known = f"[{ids[0]}, {ids[-1]}]" if ids else "none"
+        known = f"[{ids[0]}, {ids[-1]}]" if (ids := self.snapshot_ids()) else "none"
         raise NotFoundError(
             f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {known}",
             table=self.paths.root,
@@ -224,10 +226,9 @@ class Store:
 
     def snapshot_at(self, millis: int) -> Snapshot | None:
         """The newest snapshot committed at or before `millis`, None if all are later."""
-        low, high = 0, -1
         ids = self.snapshot_ids()
         best: Snapshot | None = None
-        high = len(ids) - 1
+        low, high = 0, len(ids) - 1
         while low <= high:
             middle = (low + high) // 2
             found = self.find_snapshot(ids[middle])
@@ -275,8 +276,7 @@ class Store:
             exists = [self.env.storage.info(self.paths.changelog(i)) is not None for i in (low, high, high + 1)]
             if exists == [True, True, False]:
                 return low, high
-        ids = self.changelog_ids()
-        return (ids[0], ids[-1]) if ids else None
+        return (ids[0], ids[-1]) if (ids := self.changelog_ids()) else None
 
     # ---- consumers and branches
 

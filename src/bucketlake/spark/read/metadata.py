@@ -5,12 +5,14 @@ Spec: docs/sql/system-tables.md
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.rows.read import column_names, exact_part
 from bucketlake.ops.system.model import SystemTable, pinned
@@ -45,13 +47,22 @@ def read(
     scan = _Scan(table, tuple(fields), exact, limit)
     found = on_newest(table.store, lambda: _small(scan))
     schema = spark_schema(fields)
-    if found is None and (view.travels or view.of_catalog):
+    if found is None and (view.travels or view.of_catalog) and _can_travel(scan):
         ensure_package(spark)
         frame = spread(spark, [None]).mapInArrow(scan, schema)
     else:
         rows = pa.Table.from_batches(scan.batches() if found is None else found, arrow_layout(fields))
         frame = spark.createDataFrame(rows if rows.num_rows else [], schema)
     return frame if names == wanted else frame.select(*[quoted(name) for name in wanted])
+
+
+def _can_travel(scan: _Scan) -> bool:
+    """Whether a task can make the rows: not of a catalog whose names are not in its folders."""
+    try:
+        pickle.dumps(scan.table.view)
+    except InvalidError:
+        return False
+    return True
 
 
 def _small(scan: _Scan) -> list[pa.RecordBatch] | None:

@@ -17,6 +17,7 @@ from bucketlake.sql.procedures import (
     health,
     later,
     migrate,
+    repair,
     rewrite,
     rollback,
     tags,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _LISTS = "procedure string, arguments string, description string, state string"
 _ROOMS = (
     *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
-    *(health, migrate, clone, rewrite, later),
+    *(health, migrate, clone, repair, rewrite, later),
 )
 
 

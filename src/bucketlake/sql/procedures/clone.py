@@ -62,8 +62,6 @@ def _catalog(lake: Lake, given: Arguments, warehouse: str, conf: str) -> Catalog
     """The catalog that a call names; the lake's where it names none."""
     options = parse_options(given.get(conf, ""))
     place = given.get(warehouse) or options.pop(_WAREHOUSE, None)
-    if options.get("metastore", "filesystem").lower() != "filesystem":
-        raise UnsupportedError("only catalogs in file systems are supported", metastore=options["metastore"])
     if place is None:
         if options:
             raise InvalidError("options of a catalog without its warehouse", argument=conf, remedy="add warehouse=…")

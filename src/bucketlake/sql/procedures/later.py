@@ -91,11 +91,5 @@ PROCEDURES = (
         "tables of type object-table are not supported",
         "Spark, Flink of earlier releases",
     ),
-    _later(
-        "repair",
-        "Tells a metastore what the file system has.",
-        (Argument("database_or_table", "", required=True),),
-        "the catalog is the file system itself: there is nothing to tell",
-    ),
     _later("vector_search", "Searches vectors.", _named("table"), _FEATURE.format("vectors"), "Flink"),
 )

@@ -26,7 +26,9 @@ from bucketlake.sql.query.given import Braces
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.travel import FOLLOWS, Travel, session_options, travels
+from bucketlake.sql.query.tree import visible_ctes
 from bucketlake.sql.query.unknown import explained
+from bucketlake.sql.query.views import view_pieces
 from bucketlake.sql.text import names, text
 from bucketlake.values import dataclass
 
@@ -84,6 +86,10 @@ def run(
     prune = prune and given is None
     written, started = statement, place
     statement = text.plain_tables(text.plain_timestamps(statement))
+    stored = view_pieces(lake, statement)
+    if stored:
+        place = None if place is None else replace(place, start=moved(place.start, stored))
+        statement = text.splice(statement, stored)
     values = [*max_pt.pieces(lake, statement), *sys_functions.bucket_pieces(lake, statement)]
     if values:
         place = None if place is None else replace(place, start=moved(place.start, values))
@@ -311,30 +317,12 @@ def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterat
         if parts[0].meta["start"] in called:
             yield _of_call(lake, called[parts[0].meta["start"]], node)
             continue
-        if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(node):
+        if len(parts) == 1 and parts[0].name.lower() in visible_ctes(node):
             continue
         name = names.find(lake, tuple(part.name for part in parts))
         if name is not None:
             end = parts[-1].meta["end"] + 1
             yield Reference(name, parts[0].meta["start"], end, end, node)
-
-
-def _visible_ctes(node: exp.Expr) -> set[str]:
-    """The names of common table expressions that hide tables at this place, in lower case."""
-    visible: set[str] = set()
-    child: exp.Expr = node
-    parent = node.parent
-    while parent is not None:
-        clause = parent.args.get("with_") or parent.args.get("with")
-        if isinstance(parent, exp.With):
-            for cte in parent.expressions:
-                if cte is child and not parent.args.get("recursive"):
-                    break
-                visible.add(cte.alias.lower())
-        elif isinstance(clause, exp.With) and clause is not child:
-            visible.update(cte.alias.lower() for cte in clause.expressions)
-        child, parent = parent, parent.parent
-    return visible
 
 
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:

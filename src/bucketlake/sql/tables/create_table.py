@@ -8,6 +8,7 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ class TableCreation:
         """Make the table, with the query's rows if there is one."""
         clause = self.clause
         name = names.target(lake, clause.name)
-        _check_location(clause, lake.catalog.table_path(name.full), name.full)
+        _check_location(clause, lake.catalog.table_path(name.full), lake.catalog.metastore.title, name.full)
         exists = lake.catalog.table_exists(name.full)
         if exists and clause.if_not_exists:
             return
@@ -110,13 +111,12 @@ class TableCreation:
             raise _taken(draft)
 
 
-def _check_location(clause: CreateTable, path: str, table: str) -> None:
+def _check_location(clause: CreateTable, path: str, title: str, table: str) -> None:
     """A warehouse's catalog places its tables itself: their own place may be said, as SHOW CREATE TABLE says it."""
     for given in (clause.location, clause.options.pop(PATH, None)):
         if given is not None and given.rstrip("/").removeprefix("file:") != path:
             raise UnsupportedError(
-                "The current catalog FileSystemCatalog does not support specifying the table path when creating a "
-                "table.",
+                f"The current catalog {title} does not support specifying the table path when creating a table.",
                 table=table,
                 remedy="leave LOCATION out: tables of a warehouse lie in it",
             )
@@ -167,6 +167,9 @@ def _filled(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, i
     After a commit that may have landed the table stays, and after one that certainly failed it goes, unless anybody
     has used it: it was made by this call, because `publish_table` said so.
     """
+    if not lake.catalog.metastore.has_folder:
+        _filled_afterwards(lake, draft, frame, request, if_not_exists)
+        return
     published = False
 
     def publish() -> None:
@@ -189,6 +192,23 @@ def _filled(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, i
     except BaseException:
         if not published:
             _sweep(env, path)
+        raise
+
+
+def _filled_afterwards(lake: Lake, draft: Table, frame: DataFrame, request: WriteRequest, if_not_exists: bool) -> None:
+    """As `_filled`, where the catalog's server says where the table lies once it has made it: others see it empty until
+    the rows are committed."""
+    if not lake.catalog.publish_table(draft):
+        if not if_not_exists:
+            raise _taken(draft)
+        return
+    table = lake.catalog.table(draft.name)
+    try:
+        write(lake.spark, table, frame, request)
+    except BaseException as error:
+        if not isinstance(error, CommitUnknownError):
+            with suppress(BucketlakeError):
+                lake.catalog.withdraw_table(table)
         raise
 
 

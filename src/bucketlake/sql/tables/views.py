@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.sql.query import query
+from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
@@ -99,13 +100,17 @@ def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> D
 class _PersistentView:
     statement: str
 
-    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame | None:
         """A view of Spark's own tables is Spark's; one that reads lake tables has no place in a file-system catalog."""
         cursor = Cursor(self.statement)
         cursor.until("VIEW")
         cursor.expect("VIEW")
         cursor.accept("IF", "NOT", "EXISTS")
         parts = cursor.name()
+        place = catalog_views.place_of(lake, parts) if catalog_views.stores_views(lake) else None
+        if place is not None:
+            catalog_views.create(lake, catalog_views.read_view(self.statement), place)
+            return None
         lakes = len(parts) == 2 and lake.catalog.database_exists(parts[0]) and not _is_sparks_database(lake, parts[0])
         if lakes or (len(parts) == 3 and parts[0].lower() in lake.catalog_names) or query.bind(lake, self.statement)[1]:
             raise UnsupportedError(
@@ -136,6 +141,8 @@ class _DropView:
         found = names.find(lake, self.parts)
         if found is not None:
             raise InvalidError("not a view", table=found.full, remedy="use DROP TABLE")
+        if catalog_views.drop(lake, self.parts):
+            return None
         if len(self.parts) > 1 and not names.is_sparks(lake, self.parts):
             if self.if_exists:
                 return None
@@ -145,9 +152,8 @@ class _DropView:
 
 def show_views(cursor: Cursor) -> Statement | None:
     """`SHOW VIEWS [IN db] [LIKE 'p']`, the cursor behind VIEWS: in a lake's database there are temporary ones only."""
-    if not (cursor.accept("IN") or cursor.accept("FROM")):
-        return None
-    parts = cursor.name()
+    named = cursor.accept("IN") or cursor.accept("FROM")
+    parts = cursor.name() if named else ()
     pattern = cursor.rest().strip()
     return _ShowViews(cursor.text, parts, pattern)
 
@@ -159,11 +165,19 @@ class _ShowViews:
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        if not self.parts:
+            if lake.in_spark_catalog or not catalog_views.stores_views(lake):
+                return query.run(lake, self.statement)
+            return _ShowViews(self.statement, (lake.current_database,), self.pattern).run(lake, name)
         last = self.parts[-1]
-        if len(self.parts) > 2 or _is_sparks_database(lake, last) or last.lower() == "global_temp":
+        stores = catalog_views.stores_views(lake) and lake.catalog.database_exists(last)
+        if len(self.parts) > 2 or (_is_sparks_database(lake, last) and not stores) or last.lower() == "global_temp":
             return query.run(lake, self.statement)
-        lake.catalog.database_properties(names.database(lake, self.parts))
-        return query.run(lake, f"SHOW VIEWS {self.pattern}").where("isTemporary")
+        database = names.database(lake, self.parts)
+        lake.catalog.database_properties(database)
+        found = query.run(lake, f"SHOW VIEWS {self.pattern}").where("isTemporary")
+        stored = catalog_views.listed(lake, database, self.pattern)
+        return found.union(lake.spark.createDataFrame(stored, found.schema)) if stored else found
 
 
 # ---------------------------------------------------------------------------------------------- cached, refreshed

@@ -1,0 +1,149 @@
+"""The file-system catalog: databases and tables are the folders of a warehouse, laid out as Paimon does.
+
+    <warehouse>/<database>.db/<table>/schema/schema-0
+
+Spec: docs/spec/catalog.md
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bucketlake.catalogs.model import Found, NoViews
+from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
+from bucketlake.env.env import Env
+from bucketlake.errors import StorageError, UnsupportedError
+from bucketlake.paths import TablePaths
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem(NoViews):
+    """Every call looks at the storage: nothing is remembered but the connection."""
+
+    env: Env
+    warehouse: str
+
+    kind = "filesystem"
+    title = "FileSystemCatalog"
+    has_folder = True
+
+    # ---- databases
+
+    def databases(self) -> set[str]:
+        """See Metastore."""
+        return {
+            info.name.removesuffix(DATABASE_SUFFIX)
+            for info in self.env.storage.list(self.warehouse)
+            if info.is_dir and info.name.endswith(DATABASE_SUFFIX)
+        }
+
+    def has_database(self, name: str) -> bool:
+        """See Metastore."""
+        return name in self.databases()
+
+    def create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        """See Metastore. There is no place for properties: they are dropped with a warning, a `location` is refused."""
+        if "location" in properties:
+            raise UnsupportedError(
+                "Cannot specify location for a database when using fileSystem catalog.", database=name
+            )
+        if properties:
+            warnings.warn(
+                f"database {name}: a filesystem catalog stores no properties: {sorted(properties)}", stacklevel=3
+            )
+        self.env.storage.make_dir(self.database_path(name))
+
+    def properties_of(self, name: str) -> dict[str, str]:
+        """None are stored."""
+        return {}
+
+    def alter_database(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Refused: there is no place for properties."""
+        raise UnsupportedError("Alter database is not supported.", database=name, properties=sorted(changes))
+
+    def drop_database(self, name: str) -> None:
+        """See Metastore."""
+        path = self.database_path(name)
+        self.env.storage.delete_tree(path)
+        if self.env.storage.info(path) is not None:
+            raise StorageError(
+                "the database is empty, but an object that stands for its folder remains",
+                path=f"{path}/",
+                remedy="remove it with the store's own tools: obstore cannot",
+            )
+
+    def database_path(self, name: str) -> str:
+        """See Metastore."""
+        return f"{self.warehouse}/{name}{DATABASE_SUFFIX}"
+
+    # ---- tables
+
+    def tables(self, database: str) -> list[str]:
+        """See Metastore. Folders that hold no schema are none."""
+        folder = self.database_path(database)
+        folders = [info for info in self.env.storage.list(folder) if info.is_dir]
+        return sorted(info.name for info in folders if has_schema(self.env, f"{folder}/{info.name}"))
+
+    def find(self, name: Identifier) -> Found | None:
+        """See Metastore."""
+        found = self.place(name)
+        return found if has_schema(self.env, found.path) else None
+
+    def place(self, name: Identifier) -> Found:
+        """See Metastore."""
+        return Found(f"{self.database_path(name.database)}/{name.table}", self.env)
+
+    def publish(self, draft: Table, name: Identifier) -> bool:
+        """See Metastore: one put-if-absent of its schema."""
+        path = draft.store.paths.schema(draft.schema.id)
+        return self.env.storage.put_if_absent(path, draft.schema.encode())
+
+    def withdraw(self, published: Table, name: Identifier) -> bool:
+        """See Metastore. Nothing but the schema file is removed: data files are their writers' affair."""
+        store = published.store
+        folder, file = store.paths.schema(published.schema.id).rsplit("/", 1)
+        others = [info.name for info in self.env.storage.list(folder) if info.name.startswith("schema-")]
+        if others != [file] or store.latest_snapshot() is not None:
+            return False
+        self.env.storage.delete(f"{folder}/{file}")
+        if store.latest_snapshot() is None:
+            return True
+        self.env.storage.put_if_absent(f"{folder}/{file}", published.schema.encode())  # a commit came between
+        return False
+
+    def adopt(self, name: Identifier) -> None:
+        """Nothing: what lies in the warehouse is in the catalog."""
+
+    def drop_table(self, name: Identifier) -> bool:
+        """See Metastore."""
+        path = self.place(name).path
+        if not has_schema(self.env, path):
+            return False
+        self._keep_database(name.database)
+        self.env.storage.delete_tree(path)
+        return True
+
+    def rename_table(self, old: Identifier, new: Identifier) -> None:
+        """See Metastore. Not atomic on object stores."""
+        self._keep_database(old.database)
+        self.env.storage.rename(self.place(old).path, self.place(new).path)
+
+    def _keep_database(self, name: str) -> None:
+        """Where folders exist by what lies in them alone, let a database outlive its last table."""
+        if name != DEFAULT_DATABASE:
+            self.env.storage.make_dir(self.database_path(name))
+
+
+def has_schema(env: Env, path: str) -> bool:
+    """Whether a folder is a table's: whether it holds a schema."""
+    paths = TablePaths(path)
+    first = paths.schema(0)
+    if env.storage.info(first) is not None:
+        return True
+    return any(info.name.startswith("schema-") for info in env.storage.list(first.rsplit("/", 1)[0]))

@@ -1,0 +1,125 @@
+"""Persistent views of the catalog in queries: a view's name becomes its query, in brackets, as the user could write it.
+
+    SELECT v.id FROM db.v WHERE …    ->    SELECT v.id FROM (SELECT * FROM (
+                                           <the view's query, its tables named in full>
+                                           ) AS __view(`id`)) AS `v` WHERE …
+
+The names in a view's query are those of the database that the view is in. What a table of the lake, a temp view or a
+common table expression hides is none. Catalogs without views are asked nothing.
+
+Spec: docs/catalogs.md#views
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError
+from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.sql.query.pushdown import parse
+from bucketlake.sql.query.tree import table_names
+from bucketlake.sql.text import names, text
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.catalogs.model import View
+    from bucketlake.spark.session import Lake
+
+DEEPEST = 20  # views over views
+DIALECT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A table's name in a query: its parts, where they stand, and whether it has an alias."""
+
+    parts: tuple[str, ...]
+    start: int
+    end: int
+    aliased: bool
+
+
+def with_views(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> str:
+    """The statement with each persistent view's query in its place."""
+    pieces = view_pieces(lake, statement, seen)
+    return text.splice(statement, pieces) if pieces else statement
+
+
+def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[tuple[int, int, str]]:
+    """What is spliced into a statement for the persistent views that it names."""
+    if lake.catalog.metastore.kind == "filesystem":
+        return []
+    pieces = []
+    for use in uses(statement):
+        found = _view(lake, use.parts, lake.current_database)
+        if found is None:
+            continue
+        full, view = found
+        if full in seen or len(seen) >= DEEPEST:
+            raise InvalidError("a view is made of itself, or of too many", view=full, views=[*seen, full])
+        alias = "" if use.aliased else f" AS {_quoted(use.parts[-1])}"
+        pieces.append((use.start, use.end, f"({_query(lake, full, view, (*seen, full))}){alias}"))
+    return pieces
+
+
+def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
+    """A view's query as it stands in another database: its names in full, views among them resolved."""
+    database = full.partition(".")[0]
+    own = view.dialects.get(DIALECT) or view.query
+    told = with_views(lake, in_full(lake, own, database), seen)
+    columns = ", ".join(_quoted(item.name) for item in view.fields)
+    return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told
+
+
+def in_full(lake: Lake, query: str, database: str) -> str:
+    """A query whose bare names of tables and views of a database are said in full."""
+    pieces = []
+    for use in uses(query):
+        if len(use.parts) == 1:
+            name = f"`{database}`.{_quoted(use.parts[0].split('$')[0])}"
+            if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
+                alias = "" if use.aliased else f" AS {_quoted(use.parts[0])}"
+                pieces.append((use.start, use.end, f"{_quoted(database)}.{_quoted(use.parts[0])}{alias}"))
+    return text.splice(query, pieces) if pieces else query
+
+
+def _view(lake: Lake, parts: tuple[str, ...], database: str) -> tuple[str, View] | None:
+    """The view that a name means, and what it is called in full; None for what is no view."""
+    if lake.in_spark_catalog and len(parts) < 3:
+        return None
+    if len(parts) == 3 and parts[0].lower() in CATALOG_NAMES:
+        parts = parts[1:]
+    if len(parts) > 2 or any("$" in part or "/" in part or "." in part for part in parts):
+        return None
+    if len(parts) == 1 and names.is_temp_view(lake, parts[0]):
+        return None
+    full = ".".join(parts if len(parts) == 2 else (database, parts[0]))
+    found = lake.catalog.view(full)
+    return None if found is None else (full, found)
+
+
+def uses(statement: str) -> Iterator[Use]:
+    """The tables that a statement names, in their order. None where it cannot be read: then Spark says what is wrong
+    with it, or does not know the view."""
+    first = text.tokenize(statement)[:1]
+    explained = bool(first) and first[0].is_word("EXPLAIN")
+    parsed = parse(_without_explain(statement) if explained else statement)
+    if parsed is None:
+        return
+    found = sorted(table_names(parsed.tree), key=lambda item: item[1])
+    for parts, start, end, aliased in found:
+        yield Use(parts, start, end, aliased)
+
+
+def _without_explain(statement: str) -> str:
+    """The statement with EXPLAIN and its mode blanked, so that places stay."""
+    tokens, end = text.tokenize(statement), 0
+    for token in tokens[:2]:
+        if token.value.upper() in ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"):
+            end = token.end
+    return " " * end + statement[end:]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,134 @@
+"""CREATE, DROP and SHOW of persistent views, where the catalog stores them (SQL and REST catalogs).
+
+A view is its columns and its text. Bare names in the text are of the view's own database; where a statement is written
+in another one, they are stored in full.
+
+Spec: docs/catalogs.md#views
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bucketlake.catalogs.model import View
+from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.spark.types import field_types
+from bucketlake.sql.query import query
+from bucketlake.sql.query.views import in_full, uses
+from bucketlake.sql.text import names
+from bucketlake.sql.text.text import Cursor
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.spark.session import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class ViewText:
+    """What a CREATE VIEW says."""
+
+    parts: tuple[str, ...]
+    query: str
+    columns: tuple[tuple[str, str | None], ...]
+    comment: str | None
+    options: Mapping[str, str]
+    replace: bool
+    if_not_exists: bool
+
+
+def read_view(statement: str) -> ViewText:
+    """A CREATE VIEW statement; InvalidError where it is none to its end."""
+    cursor = Cursor(statement)
+    cursor.expect("CREATE")
+    replaces = cursor.accept("OR", "REPLACE")
+    cursor.expect("VIEW")
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    parts = cursor.name()
+    columns = cursor.bracketed(lambda: _column(cursor)) if cursor.sees("(") else []
+    comment: str | None = None
+    options: dict[str, str] = {}
+    while not cursor.sees("AS"):
+        if cursor.accept("COMMENT"):
+            comment = cursor.string()
+        elif cursor.accept("TBLPROPERTIES"):
+            options.update(cursor.options())
+        else:
+            cursor.fail("clause is not part of CREATE VIEW")
+    cursor.expect("AS")
+    if replaces and if_not_exists:
+        cursor.fail("CREATE VIEW with both IF NOT EXISTS and REPLACE is not allowed")
+    return ViewText(parts, cursor.rest().strip(), tuple(columns), comment, options, replaces, if_not_exists)
+
+
+def _column(cursor: Cursor) -> tuple[str, str | None]:
+    name = cursor.identifier()
+    return name, cursor.string() if cursor.accept("COMMENT") else None
+
+
+def stores_views(lake: Lake) -> bool:
+    """Whether the catalog has a place for views."""
+    return lake.catalog.metastore.kind != "filesystem"
+
+
+def place_of(lake: Lake, parts: tuple[str, ...]) -> names.LakeName | None:
+    """The lake's name for a view, None for one of Spark's own."""
+    if lake.in_spark_catalog and len(parts) < 3:
+        return None
+    if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() not in CATALOG_NAMES):
+        return None
+    if len(parts) == 2 and not lake.catalog.database_exists(parts[0]):
+        return None
+    return names.target(lake, parts)
+
+
+def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
+    """Store the view; AlreadyExistsError where its name is taken."""
+    if told.if_not_exists and lake.catalog.view(name.full) is not None:
+        return
+    for use in uses(told.query):
+        if len(use.parts) == 1 and names.is_temp_view(lake, use.parts[0]):
+            raise InvalidError(
+                "a persistent view cannot be made of a temporary one", view=name.full, temporary=use.parts[0]
+            )
+    fields = list(field_types(query.run(lake, told.query).schema))
+    if told.columns:
+        if len(told.columns) != len(fields):
+            raise InvalidError(
+                "the view's columns are not as many as its query's",
+                columns=[column for column, _ in told.columns],
+                query=[item.name for item in fields],
+            )
+        named = zip(fields, told.columns, strict=True)
+        fields = [replace(item, name=column, description=comment) for item, (column, comment) in named]
+    own = name.database == lake.current_database
+    text = told.query if own else in_full(lake, told.query, lake.current_database)
+    view = View(tuple(fields), text, {}, told.comment, dict(told.options))
+    lake.catalog.create_view(name.full, view, told.replace, told.if_not_exists)
+
+
+def drop(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Remove the view of this name; False where the catalog has none."""
+    name = place_of(lake, parts) if stores_views(lake) else None
+    if name is None or lake.catalog.view(name.full) is None:
+        return False
+    try:
+        lake.catalog.drop_view(name.full)
+    except NotFoundError:
+        return False
+    return True
+
+
+def listed(lake: Lake, database: str, pattern: str) -> list[tuple[str, str, bool]]:
+    """Rows of SHOW VIEWS: the database's persistent views whose names match `[LIKE] 'pattern'`."""
+    if not stores_views(lake):
+        return []
+    cursor = Cursor(pattern)
+    cursor.accept("LIKE")
+    wanted = cursor.string() if not cursor.done else "*"
+    alternatives = [re.escape(part.strip()).replace(r"\*", ".*") for part in wanted.split("|")]
+    match = re.compile("|".join(alternatives), re.IGNORECASE)
+    return [(database, name, False) for name in lake.catalog.list_views(database) if match.fullmatch(name)]

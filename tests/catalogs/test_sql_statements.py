@@ -1,0 +1,103 @@
+"""Statements through Spark on catalogs that are no file system: tables, CTAS, views, system tables, procedures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.catalogs import servers
+from tests.catalogs.rest_server import TOKEN, serving
+
+import bucketlake
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.session import Lake
+
+
+@pytest.fixture
+def lake(request: pytest.FixtureRequest, classic: Lake, tmp_path: Path) -> Iterator[Lake]:
+    if request.param == "jdbc":
+        options = {**servers.sqlite(tmp_path), "lock.enabled": "true"}
+        yield bucketlake.connect(tmp_path / "wh", spark=classic.spark, options=options)
+        return
+    with serving(tmp_path / "files") as server:
+        server.databases["default"] = {}
+        yield bucketlake.connect("ware house", spark=classic.spark, metastore="rest", uri=server.uri, token=TOKEN)
+
+
+def rows(lake: Lake, statement: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in lake.sql(statement).collect())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
+def test_statements_go_through_the_catalog(lake: Lake) -> None:
+    lake.sql("CREATE DATABASE db COMMENT 'of tests'")
+    lake.sql("CREATE TABLE db.t (id BIGINT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='2')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    lake.sql("UPDATE db.t SET v = 'B' WHERE id = 2")
+    lake.sql("DELETE FROM db.t WHERE id = 3")
+    assert rows(lake, "SELECT * FROM db.t") == [(1, "a"), (2, "B")]
+    lake.sql("CREATE TABLE db.c AS SELECT id, v FROM db.t WHERE id < 2")
+    assert rows(lake, "SELECT * FROM db.c") == [(1, "a")]
+    with pytest.raises(Exception, match="(?i)divi"):
+        lake.sql("CREATE TABLE db.broken AS SELECT CAST(raise_error('divided') AS INT) AS id FROM db.t")
+    assert lake.catalog.list_tables("db") == ["c", "t"]
+    lake.sql("ALTER TABLE db.t ADD COLUMN n INT")
+    lake.sql("ALTER TABLE db.c RENAME TO db.d")
+    assert rows(lake, "SELECT table_name FROM sys.tables") == [("d",), ("t",)]
+    assert rows(lake, "SHOW TABLES IN db") == [("db", "d", False), ("db", "t", False)]
+    assert rows(lake, "SELECT snapshot_id FROM db.`t$snapshots`") == [(1,), (2,), (3,)]
+    secret = lake.sql("SELECT * FROM sys.catalog_options").collect()
+    assert TOKEN not in str(secret)
+    assert ("Comment", "of tests") in [(row[0], row[1]) for row in lake.sql("DESCRIBE DATABASE db").collect()]
+    assert lake.table("db.t").read(where="id = 1").collect()[0].v == "a"
+    with pytest.raises(Exception, match="no way into this catalog"):
+        lake.spark.read.format("bucketlake").option("table", "db.t").load().collect()
+    lake.sql("DROP DATABASE db CASCADE")
+    assert lake.catalog.list_databases() == ["default"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("lake", ["jdbc"], indirect=True)
+def test_persistent_views(lake: Lake) -> None:
+    lake.sql("CREATE DATABASE db")
+    lake.sql("CREATE DATABASE other")
+    lake.sql("USE db")
+    lake.sql("CREATE TABLE t (id BIGINT, v STRING)")
+    lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    lake.sql("CREATE VIEW v AS SELECT id, v FROM t WHERE id > 1 -- of few")
+    lake.sql(
+        "CREATE VIEW other.w (number COMMENT 'n', text) COMMENT 'of v' AS SELECT v.id + 1, t.v FROM v JOIN t USING (id)"
+    )
+    assert rows(lake, "SELECT * FROM v") == [(2, "b")]
+    assert rows(lake, "SELECT x.id, v.v FROM v x, v WHERE x.id = v.id") == [(2, "b")]
+    lake.sql("USE other")
+    assert rows(lake, "SELECT number, text FROM w WHERE number = 3") == [(3, "b")]
+    assert rows(lake, "SELECT w.number FROM other.w UNION ALL SELECT id FROM db.v") == [(2,), (3,)]
+    assert rows(lake, "WITH w AS (SELECT 5 AS n) SELECT n FROM w") == [(5,)]
+    assert rows(lake, "SELECT id FROM db.t WHERE id IN (SELECT id FROM db.v)") == [(2,)]
+    lake.sql("INSERT INTO db.t SELECT id + 5, v FROM db.v")
+    assert rows(lake, "SELECT id FROM db.v") == [(2,), (7,)]
+    lake.sql("DELETE FROM db.t WHERE id IN (SELECT id + 5 FROM db.v WHERE id = 2)")
+    assert rows(lake, "SELECT id FROM db.v") == [(2,)]
+    assert rows(lake, "SHOW VIEWS IN db") == [("db", "v", False)]
+    assert rows(lake, "SHOW VIEWS LIKE 'w*'") == [("other", "w", False)]
+    with pytest.raises(AlreadyExistsError):
+        lake.sql("CREATE VIEW db.v AS SELECT 1 AS id")
+    with pytest.raises(AlreadyExistsError):
+        lake.sql("CREATE VIEW db.t AS SELECT 1 AS id")
+    lake.sql("CREATE VIEW IF NOT EXISTS db.v AS SELECT 1 AS id")
+    lake.sql("CREATE OR REPLACE VIEW db.v AS SELECT 9 AS id, 'z' AS v")
+    assert rows(lake, "SELECT * FROM db.v") == [(9, "z")]
+    lake.sql("SELECT 1 AS a").createOrReplaceTempView("temporary")
+    with pytest.raises(InvalidError, match="temporary"):
+        lake.sql("CREATE VIEW x AS SELECT * FROM temporary")
+    with pytest.raises(InvalidError, match="DROP TABLE"):
+        lake.sql("DROP VIEW db.t")
+    lake.sql("DROP VIEW temporary")
+    lake.sql("DROP VIEW other.w")
+    lake.sql("DROP VIEW IF EXISTS other.w")
+    with pytest.raises((NotFoundError, UnsupportedError)):
+        lake.sql("DROP VIEW other.w")
+    assert lake.catalog.list_views("other") == []
