@@ -18,7 +18,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 import bucketlake
-from bucketlake.cli.output import DONE
+from bucketlake.cli.output import DONE, Console
 from bucketlake.cli.shell import helpers
 from bucketlake.cli.shell.running import SHOWN
 from bucketlake.cli.shell.words import Known, suggestions, word_before
@@ -37,7 +37,7 @@ else:
 
 def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
     """Read statements and run them until Ctrl-D; the exit status."""
-    runner.is_paged = True
+    runner.is_paged, runner.console = True, Console()  # what is said is for people, whatever rows are written as
     runner.limit = runner.limit or SHOWN
     words = Words(runner)
     session = session or _session(words)

@@ -88,10 +88,11 @@ class Start:
 
 
 class Runner:
-    """Runs statements. `limit`: rows of an answer that are written, None: all. `paged`: at a prompt."""
+    """Runs statements. `limit`: rows of an answer that are written, None: all; `form`: how; `is_paged`: at a prompt."""
 
     def __init__(self, start: Start, console: Console, limit: int | None = None) -> None:
         self.start, self.console, self.limit = start, console, limit
+        self.form = console.form
         self.is_timed = self.is_paged = False
         self._clock = SystemClock()
 
@@ -144,15 +145,15 @@ class Runner:
         return found.rename_columns(_distinct(found.column_names)), more
 
     def _write(self, found: pa.Table) -> None:
-        if self.console.form == "table":
+        if self.form == "table":
             found = _in_local_time(found)
         rows = Streamed(found.schema, iter(found.to_batches()))
-        if not self.is_paged or self.console.form == "arrow":
-            row_output.write(rows, self.console.form, sys.stdout)
+        if not self.is_paged or self.form == "arrow":
+            row_output.write(rows, self.form, sys.stdout)
             sys.stdout.flush()
             return
         text = io.StringIO()
-        row_output.write(rows, self.console.form, text)
+        row_output.write(rows, self.form, text)
         _page(text.getvalue())
 
     def _summary(self, found: pa.Table | None, more: bool, millis: int) -> None:
