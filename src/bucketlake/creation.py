@@ -21,6 +21,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitUnknownError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.frames.table_scan import THREADS
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit
@@ -28,7 +29,7 @@ from bucketlake.ops.rows.given import record_batches
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
-from bucketlake.table import THREADS, Table
+from bucketlake.table import Table
 
 __all__ = ["create_with_rows"]
 
@@ -39,6 +40,8 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
     Bounded memory. Errors: AlreadyExistsError where another process made the table first, and those of
     `Table.write_arrow`; after CommitUnknownError the table stays, and may hold the rows.
     """
+    if not catalog.metastore.has_folder:
+        return _by_server(catalog, draft, batches)
     table = draft.for_writing()
     user = new_commit_user(table.store)
     try:
@@ -56,6 +59,21 @@ def create_with_rows(catalog: Catalog, draft: Table, batches: Iterable[pa.Record
             _taken_back(catalog, draft)
         raise
     return table.compacted(snapshot, messages)
+
+
+def _by_server(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]) -> Snapshot | None:
+    """As `create_with_rows`, where the catalog's server says where the table lies once it has made it: others see it
+    empty until the rows are committed."""
+    if not catalog.publish_table(draft):
+        raise AlreadyExistsError("table exists", table=draft.name, remedy="another process has just created it")
+    table = catalog.table(draft.name)
+    try:
+        return table.write_arrow(pa.RecordBatchReader.from_batches(table.arrow_schema, batches))
+    except BaseException as error:
+        if not isinstance(error, CommitUnknownError):
+            with suppress(BucketlakeError):
+                catalog.withdraw_table(table)
+        raise
 
 
 def _written(table: Table, batches: Iterable[pa.RecordBatch], user: str) -> list[CommitMessage]:

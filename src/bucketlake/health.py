@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.history import History
+from bucketlake.lazy import lazy
 from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.findings import Finding, Report
 from bucketlake.ops.check.fsck import FsckRequest, Run, fsck, run_here
@@ -23,6 +24,11 @@ from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
+
+if TYPE_CHECKING:
+    from bucketlake.report import report as reports
+else:  # workers have no use for it
+    reports = lazy("bucketlake.report.report")
 
 
 class Health(History):
@@ -93,3 +99,9 @@ class Health(History):
         """Where the bytes of the table's folder are, each counted once: live files, what tags, branches and older
         snapshots hold, changelogs, indexes, metadata, orphans. Spec: docs/maintenance.md#space"""
         return usage(self._history())
+
+    @property
+    def report(self) -> reports.TableReport:
+        """Plain facts to draw and to print: commits, buckets, levels, sizes, schemas, options. From metadata alone, and
+        bounded. Spec: docs/page.md#the-facts-behind-it"""
+        return reports.TableReport(self._history(), self._called())

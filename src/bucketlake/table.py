@@ -5,7 +5,7 @@ Spec: docs/spec/catalog.md, docs/spec/reading.md, docs/spec/writing.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,6 +20,8 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from bucketlake.frames.handle import Frames
+from bucketlake.frames.table_scan import THREADS
 from bucketlake.health import Health
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
@@ -46,19 +48,19 @@ from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
 from bucketlake.ops.rows.assign import touched_partitions
 from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
 from bucketlake.ops.rows.incoming import DELETE, INSERT
-from bucketlake.ops.rows.read import column_names, first_rows
+from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
-from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
-from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
-from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
@@ -74,12 +76,11 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 ALTER_ATTEMPTS = 20
-THREADS = max(2, min(pa.cpu_count(), 16))
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
 @dataclass(frozen=True)
-class Table(Health):
+class Table(Health, Frames):
     """A handle on one table: its schema as it was opened, its options with dynamic ones laid over. Immutable.
 
     `view`: the system table over its rows or metadata that this handle reads, None: the table itself."""
@@ -192,10 +193,6 @@ class Table(Health):
 
         return on_newest(self.store, once)
 
-    @property
-    def _row_view(self) -> RowView | None:
-        return self.view if isinstance(self.view, RowView) else None
-
     def planned(self, predicate: Predicate | None, selection: Selection) -> Plan:
         """What a read of this handle opens of the snapshot or span selected."""
         scan = Scan(predicate, selection)
@@ -226,47 +223,6 @@ class Table(Health):
         if found is not None and not is_exact(found):
             raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
         return found
-
-    # ---- read
-
-    def to_arrow(
-        self,
-        where: str | Predicate | None = None,
-        columns: Sequence[str] | None = None,
-        limit: int | None = None,
-        **options: Any,
-    ) -> pa.Table:
-        """The matching rows, in no particular order. `where`: a SQL condition. `options`: `scan.*` and others.
-
-        Splits are read by several threads; with `limit` one after the other, until there are enough rows.
-        """
-        if isinstance(self.view, SystemTable):
-            store = self.with_options(options).store
-            return self.view.reader(store, columns, self.predicate(where), limit).read_all()
-        table, planned, predicate = self._planned(where, columns, options)
-        names = column_names(table.schema, columns)
-        schema = arrow_schema(table.schema.select(names))
-        if limit is not None:
-            return first_rows(table._batches(planned, names, predicate), schema, limit)
-
-        def read(place: tuple[Store, Split]) -> list[pa.RecordBatch]:
-            return list(read_view(place[0], table._row_view, place[1], names, predicate))
-
-        parts = parallel(read, planned.splits_of(table.store), THREADS)
-        return pa.Table.from_batches([batch for part in parts for batch in part], schema)
-
-    def to_batches(
-        self, where: str | Predicate | None = None, columns: Sequence[str] | None = None, **options: Any
-    ) -> Iterator[pa.RecordBatch]:
-        """As `to_arrow`, batch by batch, one split after the other, in bounded memory."""
-        if isinstance(self.view, SystemTable):
-            return iter(self.view.reader(self.with_options(options).store, columns, self.predicate(where)))
-        table, planned, predicate = self._planned(where, columns, options)
-        return table._batches(planned, column_names(table.schema, columns), predicate)
-
-    def _batches(self, planned: Plan, names: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
-        for store, split in planned.splits_of(self.store):
-            yield from read_view(store, self._row_view, split, names, predicate)
 
     # ---- write
 

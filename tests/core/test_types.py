@@ -111,7 +111,7 @@ def test_spark_ddl():
     assert spark_ddl(t) == "STRUCT<`a`:TIMESTAMP_NTZ,`b c`:MAP<STRING,INT>,`d`:ARRAY<TIMESTAMP>,`e`:BINARY>"
 
 
-@pytest.mark.parametrize("root", [Root.MULTISET, Root.VARIANT, Root.BLOB])
+@pytest.mark.parametrize("root", [Root.MULTISET, Root.BLOB])
 def test_types_without_values_are_refused_by_name(root):
     inner = DataType(root, element=DataType(Root.INT) if root is Root.MULTISET else None)
     nested = DataType(Root.ARRAY, element=inner)

@@ -179,7 +179,7 @@ def test_shown_again(classic: Lake) -> None:
     place = classic.table("db.t").path
     assert statement == (
         "CREATE TABLE paimon.db.t (\n  id INT NOT NULL COMMENT 'key',\n  name STRING DEFAULT 'Bob',\n"
-        "  l ARRAY<INT> DEFAULT array(1, 2),\n  y INT)\nUSING paimon\nPARTITIONED BY (y)\nCOMMENT 'said'\n"
+        "  l ARRAY<INT> DEFAULT ARRAY(1, 2),\n  y INT)\nUSING paimon\nPARTITIONED BY (y)\nCOMMENT 'said'\n"
         f"LOCATION '{place}'\nTBLPROPERTIES (\n  'k1' = 'v1',\n  'path' = '{place}')\n"
     )
     before = classic.table("db.t").schema

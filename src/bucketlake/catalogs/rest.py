@@ -43,6 +43,10 @@ class Nowhere:
         """The same."""
         return self
 
+    def delete_empty(self, path: str) -> bool:
+        """There is no folder to remove."""
+        return False
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)

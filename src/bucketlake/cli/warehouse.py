@@ -52,6 +52,8 @@ def open_warehouse(given: str | None, must_exist: bool = True) -> Catalog:
             remedy=f"it is neither a folder here nor a name of the configuration{_known()}",
         )
     catalog = catalogs.open_catalog(place, options)
+    if not catalog.metastore.has_folder:
+        return catalog
     if must_exist and "://" not in catalog.warehouse and catalog.env.storage.info(catalog.warehouse) is None:
         raise NotFoundError(
             "no such warehouse", warehouse=catalog.warehouse, remedy="look at the path; `bucketlake import` makes one"

@@ -35,9 +35,9 @@ class Rehearsal:
 
 
 def rehearsed(env: Env) -> tuple[Env, Rehearsal]:
-    """An env whose changes are kept apart, and what they are."""
+    """An env whose changes are kept apart, and what they are. No catalog is told of them."""
     notes = Rehearsal(millis=env.clock.now_millis())
-    return replace(env, storage=RehearsedStorage(env.storage, notes)), notes
+    return replace(env, storage=RehearsedStorage(env.storage, notes), keeper=None), notes
 
 
 class _Kept(io.BytesIO):

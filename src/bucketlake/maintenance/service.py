@@ -21,7 +21,7 @@ from typing import Any
 from bucketlake.catalog import Catalog
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.maintenance.lease import Lease
+from bucketlake.maintenance.lease import Alone, Lease
 from bucketlake.maintenance.rules import DEFAULT_RULES, Event, Rule, Tell
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.clean.partitions import worth_compacting
@@ -113,7 +113,11 @@ class _Loop:
     def __post_init__(self) -> None:
         clock = self.catalog.env.clock
         millis = parse_duration(self.service.lease)
-        self.lease = Lease(self.catalog.env, self.catalog.warehouse, f"maintainer-{clock.new_uuid()}", millis)
+        holder = f"maintainer-{clock.new_uuid()}"
+        if self.catalog.metastore.has_folder:
+            self.lease: Lease | Alone = Lease(self.catalog.env, self.catalog.warehouse, holder, millis)
+        else:
+            self.lease = Alone(holder)
 
     def tell(self, event: Event) -> None:
         """Keep an event, and tell of it."""

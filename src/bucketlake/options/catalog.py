@@ -59,7 +59,7 @@ _OF_METASTORE: dict[str, dict[str, tuple[tuple[str, ...], str] | None]] = {
         "uri": None,
     },
 }
-_OF_REST = ("token", "token.provider", "data-token.enabled", "prefix", "header.", "io-cache.")
+_OF_REST = ("token", "token.provider", "data-token.enabled", "prefix")
 # Caches and pools, and what other catalogs, engines and file systems read.
 _KEPT = (
     *("cache-enabled", "cache.deletion-vectors.max-num", "cache.expire-after-access", "cache.expire-after-write"),
@@ -87,7 +87,7 @@ _KEPT_PREFIXES = (
 )
 _CONNECTION = ("jdbc.user", "jdbc.password", "token.provider", "data-token.enabled")
 _STORAGE = ("s3.endpoint", "s3.access-key", "s3.secret-key", "s3.session-token", "s3.region", "s3.path.style.access")
-CATALOG_KEYS = ("warehouse", *_REFUSED, *_KEPT)
+CATALOG_KEYS = ("warehouse", *_REFUSED, *_KEPT, *_OF_REST, *_CONNECTION[:2])
 _SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE, *_CONNECTION)}
 
 
@@ -112,7 +112,7 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
             )
     for text in validate(table_defaults(options)):
         warnings.warn(f"{TABLE_DEFAULT}: {text}", stacklevel=4)
-    known = (*CATALOG_KEYS, *(_OF_REST if metastore == "rest" else ()))
+    known = [key for key in CATALOG_KEYS if metastore == "rest" or key not in _OF_REST]
     for key in options:
         if key not in known and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
             warnings.warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}", stacklevel=4)

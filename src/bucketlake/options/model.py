@@ -41,7 +41,7 @@ HONOURED, KEPT, REFUSED = Effect("honoured"), Effect("kept"), Effect("refused", 
 SPEED = Effect("kept", why="speed or memory only")
 ENGINE = Effect("kept", why="another engine or catalog only")
 EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
-VARIANTS = Effect("kept", why="VARIANT columns only, which are refused")
+VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files of others are read by Spark")
 
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
 

@@ -95,6 +95,11 @@ def default_sql(field: DataField) -> str:
     return _sql(default_scalar(field).as_py(), field.type)
 
 
+def default_shown(field: DataField) -> str:
+    """The column's default as CREATE TABLE takes it, in Apache Paimon's spelling."""
+    return _sql(default_scalar(field).as_py(), field.type, shown=True)
+
+
 # ---------------------------------------------------------------------------------------------- reading
 
 
@@ -289,14 +294,18 @@ def _flat(value: Any) -> str:
     return str(value)
 
 
-def _sql(value: Any, t: DataType) -> str:
+def _sql(value: Any, t: DataType, shown: bool = False) -> str:
+    """`shown`: members of rows by place, which only the column's type names."""
     if value is None:
         return "NULL"
     if t.root is Root.ARRAY and t.element is not None:
-        return f"array({_listed([_sql(item, t.element) for item in value])})"
+        return f"ARRAY({_listed([_sql(item, t.element, shown) for item in value])})"
     if t.root is Root.MAP and t.key is not None and t.element is not None:
         kinds = (t.key, t.element)
-        return f"map({_listed([_sql(part, kind) for pair in value for part, kind in zip(pair, kinds, strict=True)])})"
+        parts = [_sql(part, kind, shown) for pair in value for part, kind in zip(pair, kinds, strict=True)]
+        return f"MAP({_listed(parts)})"
+    if t.root is Root.ROW and shown:
+        return f"STRUCT({_listed([_sql(value[f.name], f.type, shown) for f in t.fields])})"
     if t.root is Root.ROW:
         members = [f"{_text(f.name)}, {_sql(value[f.name], f.type)}" for f in t.fields]
         return f"named_struct({_listed(members)})"

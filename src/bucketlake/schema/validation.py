@@ -24,6 +24,7 @@ _NESTED = {
     Root.ROW: "RowType",
     Root.MULTISET: "MultisetType",
     Root.VECTOR: "VectorType",
+    Root.VARIANT: "VariantType",
 }
 
 
@@ -428,12 +429,20 @@ def _check_clustering(schema: TableSchema, options: TableOptions) -> None:
 
 def _check_formats(schema: TableSchema, options: TableOptions) -> None:
     formats = {options.get("file.format"), *(options.get("file.format.per.level") or {}).values()}
+    formats |= {options.get("changelog-file.format") or options.get("file.format")}
     for item in schema.fields:
         precise = item.type.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (item.type.precision or 0) > 6
         _need(
             not (precise and "avro" in formats),
             f"Avro supports timestamp precision up to 6, column '{item.name}' has {item.type.precision}.",
         )
+    without = sorted(formats - {"parquet"}) if any(_has_variant(item.type) for item in schema.fields) else []
+    _need(not without, f"VARIANT is supported by file.format parquet alone, not by {', '.join(without)}.")
+
+
+def _has_variant(t: DataType) -> bool:
+    parts = (t.key, t.element, *(item.type for item in t.fields))
+    return t.root is Root.VARIANT or any(_has_variant(part) for part in parts if part is not None)
 
 
 # ---------------------------------------------------------------------------------------------- not yet

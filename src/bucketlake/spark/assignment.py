@@ -135,6 +135,10 @@ def _castable(source: T.DataType, target: T.DataType) -> bool:
         return True
     if isinstance(target, T.BinaryType):
         return isinstance(source, strings())
+    if isinstance(target, T.VariantType):
+        return isinstance(source, T.AtomicType)
+    if isinstance(source, T.VariantType):
+        return isinstance(target, T.AtomicType)
     if isinstance(target, T.BooleanType):
         return isinstance(source, (*strings(), T.NumericType))
     if isinstance(target, T.NumericType):
@@ -194,12 +198,12 @@ def positional(source: T.DataType, target: T.DataType) -> T.DataType:
         if len(source) != len(target):
             return source
         pairs = zip(source.fields, target.fields, strict=True)
-        return T.StructType([T.StructField(b.name, positional(a.dataType, b.dataType), a.nullable) for a, b in pairs])
+        return T.StructType([T.StructField(b.name, positional(a.dataType, b.dataType), True) for a, b in pairs])
     if isinstance(source, T.ArrayType) and isinstance(target, T.ArrayType):
-        return T.ArrayType(positional(source.elementType, target.elementType), source.containsNull)
+        return T.ArrayType(positional(source.elementType, target.elementType), True)
     if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         key, value = positional(source.keyType, target.keyType), positional(source.valueType, target.valueType)
-        return T.MapType(key, value, source.valueContainsNull)
+        return T.MapType(key, value, True)
     return source
 
 

@@ -211,7 +211,7 @@ class LakeTable(Health):
         table in the order of these columns ("a,b" or a list), by `order_strategy` order (the default), zorder or
         hilbert; an OVERWRITE snapshot. What is finished is committed on the way, and before Ctrl-C, or an error of
         `on_progress`, ends the call. `buckets`: of a table with a fixed number, these ("0-3,7").
-        Spec: docs/procedures.md#compact, docs/spec/clustering.md
+        Spec: docs/sql/procedures.md#compact, docs/spec/clustering.md
         """
         order = OrderRequest(order_by, options.pop("order_strategy", None))
         request = compaction.Request(partitions, where, full is not False, idle, options.pop("buckets", None))
@@ -232,7 +232,7 @@ class LakeTable(Health):
         snapshot, None where the partitions hold nothing.
 
         `bucket_num`: the option `bucket` by default, which itself is not changed; `partitions`, `where`: as `compact`.
-        Spec: docs/procedures.md#rescale
+        Spec: docs/sql/procedures.md#rescale
         """
         request = compaction.Request(partitions, where)
         return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request)

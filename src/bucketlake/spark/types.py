@@ -6,7 +6,7 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
+from bucketlake.types.arrow import VARIANT, filled_table
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 MICROSECONDS = 6  # digits that Spark's timestamps have
@@ -39,6 +40,7 @@ _TO_SPARK: dict[Root, T.DataType] = {
     Root.TIME: T.IntegerType(),
     Root.TIMESTAMP: T.TimestampNTZType(),
     Root.TIMESTAMP_LTZ: T.TimestampType(),
+    Root.VARIANT: T.VariantType(),
 }
 _FROM_SPARK: dict[type[T.DataType], DataType] = {
     T.BooleanType: DataType(Root.BOOLEAN),
@@ -53,6 +55,7 @@ _FROM_SPARK: dict[type[T.DataType], DataType] = {
     T.DateType: DataType(Root.DATE),
     T.TimestampNTZType: DataType(Root.TIMESTAMP, precision=6),
     T.TimestampType: DataType(Root.TIMESTAMP_LTZ, precision=6),
+    T.VariantType: DataType(Root.VARIANT),
 }
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark remembers what a string column was declared as
 
@@ -274,6 +277,61 @@ def _same(source: T.DataType, target: T.DataType) -> bool:
 def quoted(name: str) -> str:
     """A column name as SQL text and `functions.col` take it, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
+    """A frame of rows in the driver."""
+    return spark.createDataFrame(filled_table(rows) if rows.num_rows else [], schema)
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
+    parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
+    if parted == _nullable(frame.schema):
+        return frame.toArrow()
+    rows = frame.mapInArrow(_unmarked, parted).toArrow()
+    kinds = [table_type(item.dataType, item.name) for item in frame.schema.fields]
+    columns = [
+        pa.chunked_array([map_leaves(chunk, kind, _marked) for chunk in column.chunks]) if column.num_chunks else column
+        for column, kind in zip(rows.columns, kinds, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names=rows.schema.names)
+
+
+def _marked(array: pa.Array, t: DataType) -> pa.Array:
+    if t.root is not Root.VARIANT:
+        return array
+    parts = [pc.fill_null(array.field(item.name), b"") for item in VARIANT.fields]
+    return pa.StructArray.from_arrays(parts, fields=list(VARIANT.fields), mask=array.is_null())
+
+
+_PARTS = T.StructType([T.StructField("value", T.BinaryType(), True), T.StructField("metadata", T.BinaryType(), True)])
+
+
+def _parted(kind: T.DataType) -> T.DataType:
+    """The type with the binary parts of VARIANT in its place, and nothing inside NOT NULL."""
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _parted(f.dataType), True, f.metadata) for f in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_parted(kind.elementType), True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_parted(kind.keyType), _parted(kind.valueType), True)
+    return _PARTS if isinstance(kind, T.VariantType) else kind
+
+
+def _unmarked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        schema = pa.schema([pa.field(f.name, _relaxed(f.type)) for f in batch.schema])
+        yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type with nothing inside it NOT NULL and without marks."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _relaxed(f.type)) for f in kind.fields])
+    if pa.types.is_map(kind):
+        return pa.map_(_relaxed(kind.key_type), _relaxed(kind.item_type))
+    return pa.list_(_relaxed(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def arrow_layout(fields: Sequence[DataField]) -> pa.Schema:

@@ -11,10 +11,25 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pc
 
 _MILLIS_OF_DAY = 86_400_000
+_OF_VARIANT = {b"variant": b"true"}  # as Spark marks them, so that they are VARIANT there too
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata=_OF_VARIANT),
+    ]
+)
+"""A VARIANT: its two binary parts, the second with the mark that tells it from a ROW of two columns."""
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Whether the type is that of VARIANT: two binary members, marked."""
+    if not pa.types.is_struct(kind) or sorted(f.name for f in kind.fields) != ["metadata", "value"]:
+        return False
+    return (kind.field("metadata").metadata or {}).get(b"variant") == b"true"
 
 
 def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: bool = False) -> pa.Array:
@@ -46,7 +61,7 @@ def _plain(array: pa.Array) -> pa.Array:
     if kinds.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(array))
     if kinds.is_dictionary(kind):
-        return _plain(array.dictionary_decode())
+        return _plain(array.dictionary).take(array.indices)  # dictionaries of views do not decode
     if kinds.is_string_view(kind) or kinds.is_large_string(kind):
         return array.cast(pa.string())
     if kinds.is_binary_view(kind) or kinds.is_large_binary(kind) or kinds.is_fixed_size_binary(kind):
@@ -197,9 +212,57 @@ def _is_entries(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) and kind.value_type.num_fields == 2)
 
 
+def has_required(kind: pa.DataType) -> bool:
+    """Whether structs inside the type have members that are NOT NULL."""
+    if pa.types.is_struct(kind):
+        return any(not f.nullable or has_required(f.type) for f in kind.fields)
+    return any(has_required(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def filled(array: pa.Array) -> pa.Array:
+    """The values, with something in place of NOT NULL members of structs that are null: files and Spark take no nulls
+    there, although nobody sees them."""
+    kind = array.type
+    missing = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind) and has_required(kind):
+        parts = [_some(filled(array.field(i)), kind.field(i)) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind.fields), mask=missing)
+    if pa.types.is_list(kind) and has_required(kind):
+        return pa.ListArray.from_arrays(list_offsets(array), filled(array.flatten()), type=kind, mask=missing)
+    if pa.types.is_map(kind) and has_required(kind.item_type):
+        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        flat = entries.flatten()
+        offsets = list_offsets(entries)
+        return pa.MapArray.from_arrays(offsets, flat.field(0), filled(flat.field(1)), type=kind, mask=missing)
+    return array
+
+
+def filled_table(table: pa.Table) -> pa.Table:
+    """The table with `filled` columns."""
+    for place, item in enumerate(table.schema):
+        if has_required(item.type):
+            chunks = [filled(chunk) for chunk in table.column(place).chunks]
+            table = table.set_column(place, item, pa.chunked_array(chunks, item.type))
+    return table
+
+
+def _some(member: pa.Array, item: pa.Field) -> pa.Array:
+    kind = member.type
+    if item.nullable or not member.null_count or pa.types.is_nested(kind):
+        return member
+    empty = "" if pa.types.is_string(kind) else b"" if pa.types.is_binary(kind) else None
+    return pc.fill_null(member, pa.scalar(0, pa.int32()).cast(kind) if empty is None else pa.scalar(empty, kind))
+
+
 def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise _misfit(array, target, column, None)
+    if is_variant(target) and array.type.get_field_index("typed_value") >= 0:
+        raise UnsupportedError(
+            "a shredded VARIANT is read by Spark alone",
+            column=column,
+            remedy="leave the column out, or read the table with Spark",
+        )
     children = []
     for i in range(target.num_fields):
         member = target.field(i)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pc
-from bucketlake.types.arrow import canonical_array
+from bucketlake.types.arrow import VARIANT, canonical_array, is_variant
 from bucketlake.values import dataclass
 
 
@@ -94,7 +94,7 @@ Dialect = Literal["spark", "flink"]
 
 _SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
 _TIMED = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
-_UNDELIVERED = {Root.MULTISET, Root.VARIANT, Root.BLOB, Root.VECTOR}
+_UNDELIVERED = {Root.MULTISET, Root.BLOB, Root.VECTOR}
 
 
 def decimal_type(precision: int, scale: int, *, nullable: bool = True) -> DataType:
@@ -422,7 +422,7 @@ def spark_ddl(t: DataType) -> str:
     """The type that Spark's DataFrames have for it, as Spark DDL without nullability.
 
     CHAR and VARCHAR are STRING, TIME is INT (milliseconds), TIMESTAMP is TIMESTAMP_NTZ, the local-zoned one TIMESTAMP.
-    Raises: UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR.
+    Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
     """
     refuse_type(t)
     root = t.root
@@ -442,7 +442,7 @@ def spark_ddl(t: DataType) -> str:
 
 
 def refuse_type(t: DataType) -> None:
-    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VARIANT, BLOB, VECTOR)."""
+    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, BLOB, VECTOR)."""
     if t.root in _UNDELIVERED:
         raise UnsupportedError(f"{t.root.value} columns are not supported", type=type_text(t))
     for part in (t.key, t.element, *(f.type for f in t.fields)):
@@ -466,13 +466,14 @@ _ARROW: dict[Root, pa.DataType] = {
     Root.VARBINARY: pa.binary(),
     Root.DATE: pa.date32(),
     Root.TIME: pa.time32("ms"),
+    Root.VARIANT: VARIANT,
 }
 
 
 def arrow_type(t: DataType) -> pa.DataType:
     """The canonical Arrow type; nullability belongs to the field that holds it (`arrow_field`).
 
-    Raises: UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR.
+    Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
     Spec: docs/spec/types.md#arrow
     """
     plain = _ARROW.get(t.root)
@@ -531,7 +532,7 @@ def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
 
 def _from_arrow(arrow: pa.DataType, nullable: bool, ids: Iterator[int]) -> DataType:
     kinds = pa.types
-    root = _FROM_ARROW.get(str(arrow))
+    root = Root.VARIANT if is_variant(arrow) else _FROM_ARROW.get(str(arrow))
     if root is not None:
         return DataType(root, nullable)
     if kinds.is_string(arrow) or kinds.is_large_string(arrow) or kinds.is_string_view(arrow):

@@ -51,6 +51,9 @@ def _stored(t: DataType, origin: tuple[int, int], how: tuple[str, bool]) -> pa.D
         )
     if t.root is Root.ROW:
         return pa.struct([_member(item, *how) for item in t.fields])
+    if t.root is Root.VARIANT:
+        parts = enumerate(("value", "metadata"))
+        return pa.struct([pa.field(name, pa.binary(), nullable=False, metadata={how[0]: str(i)}) for i, name in parts])
     return arrow_type(t)
 
 

@@ -17,14 +17,15 @@ import pyarrow as pa
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import PARQUET_ID, map_leaves, stored_schema
-from bucketlake.format.data.parquet_encoding import dictionary_columns
+from bucketlake.format.data.parquet_encoding import NESTED, dictionary_columns
 from bucketlake.format.data.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
 from bucketlake.format.metadata.stats import ColumnStats
 from bucketlake.format.row.binary_row import typed_value
 from bucketlake.lazy import pc, pq
 from bucketlake.predicate.evaluate import Bounds, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of
-from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch
+from bucketlake.types.arrow import filled_table
+from bucketlake.types.model import BYTES, DataField, DataType, Root, arrow_type, canonical_batch
 
 CODECS = {
     "none": "none",
@@ -53,6 +54,8 @@ def _is_timestamp(t: DataType) -> bool:
 
 def _leaves(t: DataType) -> list[DataType]:
     """The atomic parts in the order of parquet's leaf columns."""
+    if t.root is Root.VARIANT:
+        return [BYTES, BYTES]
     parts = [part for part in (t.key, t.element, *(item.type for item in t.fields)) if part is not None]
     return [leaf for part in parts for leaf in _leaves(part)] if parts else [t]
 
@@ -89,6 +92,7 @@ class ParquetSink:
 
     def write(self, table: pa.Table) -> None:
         """Append one row group."""
+        table = filled_table(table)
         self._opened(table).write_table(
             table.cast(self._plain) if self._patched else table, row_group_size=max(1, table.num_rows)
         )
@@ -118,7 +122,7 @@ class ParquetSink:
 
 
 def _is_told(t: DataType, *, patched: bool) -> bool:
-    untold = (Root.FLOAT, Root.DOUBLE, Root.ARRAY, Root.MAP, Root.ROW)
+    untold = (Root.FLOAT, Root.DOUBLE, *NESTED)
     return t.root not in untold and not is_nanos(t) and not (patched and _is_timestamp(t))
 
 
@@ -345,7 +349,7 @@ def column_bounds(metadata: pq.FileMetaData, fields: Sequence[DataField]) -> dic
     found = {}
     for item in fields:
         place = places.get(item.name)
-        if place is None or item.type.root in (Root.ARRAY, Root.MAP, Root.ROW):
+        if place is None or item.type.root in NESTED:
             continue
         statistics = [group.column(place).statistics for group in groups]
         bounded = [s is not None and s.has_min_max and s.physical_type != "INT96" for s in statistics]

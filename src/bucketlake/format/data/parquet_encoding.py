@@ -21,14 +21,15 @@ from bucketlake.types.model import DataField, Root
 
 SAMPLE_ROWS = 4096
 _WORTH = 0.7  # of the plain size that dictionary and indices may take together
-_NESTED = (Root.ARRAY, Root.MAP, Root.ROW)
+NESTED = (Root.ARRAY, Root.MAP, Root.ROW, Root.VARIANT)
+"""Types with several leaves, or none of their own name."""
 
 
 def dictionary_columns(table: pa.Table, fields: Sequence[DataField], form: FileFormat) -> bool | list[str]:
     """The leaf columns to encode with a dictionary, as pyarrow's writer takes them: all, none, or paths.
 
     `table`: the first rows of the file, of which a sample decides; `parquet.enable.dictionary`, for all columns or with
-    `#<column>` for one, decides instead where it is set. Columns of ARRAY, MAP and ROW keep their dictionaries.
+    `#<column>` for one, decides instead where it is set. Nested columns and VARIANT keep theirs.
     """
     all_columns = form.setting("parquet.enable.dictionary")
     chosen: list[str] = []
@@ -38,7 +39,7 @@ def dictionary_columns(table: pa.Table, fields: Sequence[DataField], form: FileF
         leaves += len(paths)
         own = form.setting(f"parquet.enable.dictionary#{item.name}") or all_columns
         if form.flag(f"parquet.enable.dictionary#{item.name}", form.flag("parquet.enable.dictionary", True)) and (
-            own is not None or item.type.root in _NESTED or _is_worth(table.column(item.name), table.num_rows)
+            own is not None or item.type.root in NESTED or _is_worth(table.column(item.name), table.num_rows)
         ):
             chosen += paths
     return True if len(chosen) == leaves else chosen or False

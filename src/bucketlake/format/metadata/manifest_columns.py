@@ -87,6 +87,68 @@ def decode_refs(data: bytes, source: str = "manifest") -> list[FileRef] | None:
         return [FileRef(*row) for row in zip(*_places(frame), *columns, strict=True)]
 
 
+def decode_frame(data: bytes, source: str = "manifest") -> pl.DataFrame | None:
+    """As `decode_columns`, as columns named as in `FRAME`, for counts and sums over many files; None where the manifest
+    has to be read record by record."""
+    with decoding("not a manifest", source):
+        opened = _opened(data)
+        if opened is None:
+            return None
+        frame, file = opened
+        if file is None:
+            return pl.DataFrame(schema={name: _frame_type(name) for name in FRAME})
+        _check(file, _REQUIRED)
+        columns = []
+        for name, stored in FRAME.items():
+            side = file if stored in (*_REQUIRED, *_OPTIONAL) else frame
+            if stored not in side.columns:
+                columns.append(pl.Series(name, [None] * frame.height, _frame_type(name)))
+                continue
+            series = side.get_column(stored)
+            whole = _millis(series) if isinstance(series.dtype, pl.Datetime) else series
+            columns.append(whole.cast(_frame_type(name)).alias(name))
+        return pl.DataFrame(columns)
+
+
+def frame_of(entries: Sequence[ManifestEntry]) -> pl.DataFrame:
+    """As `decode_frame`, of entries that were read record by record."""
+    rows = [
+        (int(e.kind), e.partition, e.bucket, e.total_buckets)
+        + tuple(getattr(e.file, name) for name in list(FRAME)[4:-1])
+        + (None if e.file.file_source is None else int(e.file.file_source),)
+        for e in entries
+    ]
+    return pl.DataFrame(rows, schema={name: _frame_type(name) for name in FRAME}, orient="row")
+
+
+# The columns of `decode_frame`, and where they stand in a manifest.
+FRAME = {
+    "kind": "_KIND",
+    "partition": "_PARTITION",
+    "bucket": "_BUCKET",
+    "total_buckets": "_TOTAL_BUCKETS",
+    "file_name": "_FILE_NAME",
+    "file_size": "_FILE_SIZE",
+    "row_count": "_ROW_COUNT",
+    "min_key": "_MIN_KEY",
+    "max_key": "_MAX_KEY",
+    "min_sequence_number": "_MIN_SEQUENCE_NUMBER",
+    "max_sequence_number": "_MAX_SEQUENCE_NUMBER",
+    "schema_id": "_SCHEMA_ID",
+    "level": "_LEVEL",
+    "creation_time": "_CREATION_TIME",
+    "delete_row_count": "_DELETE_ROW_COUNT",
+    "external_path": "_EXTERNAL_PATH",
+    "file_source": "_FILE_SOURCE",
+}
+
+
+def _frame_type(name: str) -> pl.DataType:
+    if name in ("partition", "min_key", "max_key"):
+        return pl.Binary()
+    return pl.String() if name in ("file_name", "external_path") else pl.Int64()
+
+
 def _opened(data: bytes) -> tuple[pl.DataFrame, pl.DataFrame | None] | None:
     """The records and their files as columns, without files where there are no records; None for an unusual one."""
     plain, header = unpacked(data)

@@ -23,6 +23,7 @@ from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_pa
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
 from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.refs.upkeep import tag_commit
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
 from bucketlake.options.options import TableOptions
@@ -164,6 +165,7 @@ def expire_snapshots(store: Store, config: ExpireConfig | None = None) -> Expire
     config = config or ExpireConfig.of(store)
     done = _in_rounds(config.limit, lambda left: _snapshot_round(store, config, left))
     _remove_strays(store)
+    tell_expired(store, done.snapshots, done.changelogs, done.files)
     return done
 
 
@@ -352,6 +354,7 @@ def expire_changelogs(store: Store, config: ExpireConfig | None = None, everythi
     if everything and store.changelog_ends() is None:
         for path in (store.paths.changelog_earliest_hint, store.paths.changelog_latest_hint):
             _delete(store, path)
+    tell_expired(store, done.snapshots, done.changelogs, done.files)
     return done
 
 

@@ -41,6 +41,7 @@ from bucketlake.ops.commit.manifests import (
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.strays import Standing, remove_stray, standing
+from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
@@ -116,11 +117,15 @@ class Publisher:
         StorageError; after all but CommitUnknownError the table is as it was and what was written is removed.
         """
         scratch, own = _Scratch(), Outcome(outcome)
-        with owned(own, lambda: self._delete(scratch.all())):
-            return self._loop(request, scratch, own)
-
-    def _loop(self, request: Request, scratch: _Scratch, outcome: Outcome) -> Snapshot:
         started = self._store.env.clock.now_millis()
+        try:
+            with owned(own, lambda: self._delete(scratch.all())):
+                return self._loop(request, scratch, own, started)
+        except Exception as error:
+            tell_failed(self._store, request.name, error, started)
+            raise
+
+    def _loop(self, request: Request, scratch: _Scratch, outcome: Outcome, started: int) -> Snapshot:
         limit, timeout = self._store.options.get("commit.max-retries"), self._store.options.get("commit.timeout")
         previous: Snapshot | None = None
         retries = 0
@@ -145,6 +150,7 @@ class Publisher:
                     self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
                     self._hint(snapshot)
                 self._delete(scratch.stale)
+                tell_committed(self._store, snapshot, scratch.changes or Changes(), started, retries)
                 return snapshot
             scratch.stale += scratch.once
             scratch.once = []

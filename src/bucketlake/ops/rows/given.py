@@ -2,9 +2,11 @@
 
     Arrow table, batch, reader, anything with `__arrow_c_stream__` or `__arrow_c_array__`      as it is, lazily
     pandas DataFrame        its columns; the index is left out
+    polars LazyFrame        its rows, batch by batch
+    DuckDB relation         its rows, batch by batch as it is executed
     mapping                 name → values of the column
     list of mappings        rows; what a row lacks is null
-    iterable                of Arrow tables or batches, lazily
+    iterable                of any of these, lazily: Arrow tables or batches, data frames
 
 Spec: docs/spec/writing.md#input
 """
@@ -22,7 +24,8 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema, from_arrow_type
 
 Given = Any  # see above
-_TAKEN = "an Arrow table, batch or reader, a pandas DataFrame, a dict of columns, a list of dicts"
+_TAKEN = "an Arrow table, batch or reader, a data frame, a dict of columns, a list of dicts"
+STREAMED_ROWS = 65_536  # of a batch of a query that is executed while it is written
 
 
 def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
@@ -32,8 +35,10 @@ def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
             return data
         if type(data).__module__.partition(".")[0] == "pandas":
             return _of_pandas(data)
+        if _is(data, "polars", "LazyFrame"):
+            return _of_lazy_frame(data)
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
+            return _of_stream(data)
         if hasattr(data, "__arrow_c_array__"):
             return pa.record_batch(data)
         if isinstance(data, Mapping):
@@ -47,6 +52,30 @@ def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
     if isinstance(data, (str, bytes, bytearray)) or not isinstance(data, Iterable):
         raise InvalidError("cannot write this", type=_kind(data), remedy=f"give {_TAKEN}, or an iterable of batches")
     return data
+
+
+def _is(data: Any, library: str, name: str) -> bool:
+    """Whether this is an object of a library's class, which need not be loaded for that."""
+    return type(data).__name__ == name and type(data).__module__.partition(".")[0] == library
+
+
+def _of_lazy_frame(data: Any) -> pa.RecordBatchReader:
+    """The rows of a polars LazyFrame as its engine makes them, never all at once."""
+    empty = data.head(0).collect().to_arrow()
+    if not hasattr(data, "collect_batches"):
+        return pa.RecordBatchReader.from_stream(data.collect())
+    frames = data.collect_batches(chunk_size=STREAMED_ROWS, maintain_order=True)
+    batches = (batch for frame in frames for batch in frame.to_arrow().cast(empty.schema).to_batches())
+    return pa.RecordBatchReader.from_batches(empty.schema, batches)
+
+
+def _of_stream(data: Any) -> pa.RecordBatchReader:
+    """An Arrow C stream. A DuckDB relation is asked for its reader: its stream is the whole result."""
+    execute = getattr(data, "to_arrow_reader", None) or getattr(data, "fetch_record_batch", None)
+    if type(data).__name__ == "DuckDBPyRelation" and execute is not None:
+        found: pa.RecordBatchReader = execute(STREAMED_ROWS)
+        return found
+    return pa.RecordBatchReader.from_stream(data)
 
 
 def _of_pandas(data: Any) -> pa.Table:
@@ -122,10 +151,17 @@ def _plain_batches(data: Given) -> Iterator[pa.RecordBatch]:
             yield part
         elif isinstance(part, pa.Table):
             yield from part.to_batches()
+        elif _is_frame(part):
+            yield from _plain_batches(arrow_input(part))
         else:
             raise InvalidError(
                 "not a record batch", type=_kind(part), remedy=f"give {_TAKEN}, or an iterable of batches"
             )
+
+
+def _is_frame(part: Any) -> bool:
+    """Whether one of several parts is a data frame or Arrow data of another library."""
+    return hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__") or _is(part, "pandas", "DataFrame")
 
 
 def _check(batch: pa.RecordBatch) -> None:

@@ -54,9 +54,20 @@ def plan_read(store: Store, scan: Scan | None = None) -> Plan:
     wanted = replace(entry_filter(store, scan), min_level=0)
     pruner = Pruner(store, scan.where)
     if selection.span.before is not None:
+        _require_same_buckets(store, selection.span)
         old, new = (_Side.of(store, s, wanted, pruner) for s in (selection.span.before, selection.snapshot))
         return _diff(store, old, new, pruner)
     return _changes(store, selection.snapshot, selection.span, wanted, pruner)
+
+
+def _require_same_buckets(store: Store, span: Span) -> None:
+    if span.rescaled and span.buckets is not None:
+        raise InvalidError(
+            f"The bucket number of two snapshots are different ({span.buckets[0]}, {span.buckets[1]}), which is not "
+            "supported in incremental diff query.",
+            table=store.paths.root,
+            remedy="ask in SQL: paimon_incremental_query",
+        )
 
 
 # ---------------------------------------------------------------------------------------------- delta and changelog

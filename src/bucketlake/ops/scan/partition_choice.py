@@ -3,7 +3,7 @@
     specs   := spec {";" spec}          dt=2024-01-01,hh=0;dt=2024-01-02
     spec    := column "=" value {"," column "=" value}      value: bare, or in quotes
 
-Spec: docs/procedures.md#partitions
+Spec: docs/sql/procedures.md#partitions
 """
 
 from __future__ import annotations

@@ -29,12 +29,19 @@ WATERMARK_PREFIX = "watermark-"
 @dataclass(frozen=True, slots=True)
 class Span:
     """What came after snapshot `start`, up to and including snapshot `end`. `mode`: "delta", "changelog" or "diff";
-    `before`: for "diff", the older snapshot (of a tag, perhaps one that has expired as a snapshot)."""
+    `before`: for "diff", the older snapshot (of a tag, perhaps one that has expired as a snapshot). `buckets`: for
+    "diff", the table's bucket number at either end."""
 
     start: int
     end: int
     mode: str
     before: Snapshot | None = None
+    buckets: tuple[int, int] | None = None
+
+    @property
+    def rescaled(self) -> bool:
+        """Whether a key may lie in different buckets at both ends, so that they are not compared bucket by bucket."""
+        return self.buckets is not None and self.buckets[0] != self.buckets[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +325,5 @@ def _diff(store: Store, start: Snapshot, end: Snapshot) -> Selection:
     """Spec: docs/spec/incremental.md#diff"""
     if start.id == end.id:
         return Selection(None)
-    buckets = [store.schema_of(snapshot.schema_id).bucket for snapshot in (start, end)]
-    if buckets[0] != buckets[1]:
-        raise InvalidError(
-            f"The bucket number of two snapshots are different ({buckets[0]}, {buckets[1]}), which is not supported in "
-            "incremental diff query.",
-            table=store.paths.root,
-        )
-    return Selection(end, span=Span(start.id, end.id, "diff", start))
+    buckets = store.schema_of(start.schema_id).bucket, store.schema_of(end.schema_id).bucket
+    return Selection(end, span=Span(start.id, end.id, "diff", start, buckets))

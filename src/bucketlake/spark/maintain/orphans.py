@@ -1,6 +1,6 @@
 """Cleaning orphan files by Spark tasks: folders are walked and files removed there, the driver decides.
 
-Spec: docs/procedures.md#remove_orphan_files
+Spec: docs/sql/procedures.md#remove_orphan_files
 """
 
 from __future__ import annotations

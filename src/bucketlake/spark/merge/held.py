@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
-from bucketlake.spark.types import field_types
+from bucketlake.spark.types import collected, field_types, framed
 from bucketlake.values import dataclass
 
 FEW_ROWS = 20_000
@@ -63,7 +63,7 @@ def hold(spark: SparkSession, frame: DataFrame, numbered: bool = False, small: b
     if not small:
         plain = _kept(plain, numbered)
     if _fits(schema):
-        head = plain.limit(FEW_ROWS + 1).toArrow()
+        head = collected(plain.limit(FEW_ROWS + 1))
         if head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
             return _local(spark, head, names, schema, numbered)
     if small:
@@ -91,8 +91,7 @@ def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFra
     """A frame of rows in the driver, whose column names may repeat."""
     plain = T.StructType([T.StructField(f"c{place}", f.dataType, True) for place, f in enumerate(schema.fields)])
     rows = data.rename_columns(plain.names)
-    frame = spark.createDataFrame(rows, plain) if rows.num_rows else spark.createDataFrame([], plain)
-    return frame.toDF(*schema.names)
+    return framed(spark, rows, plain).toDF(*schema.names)
 
 
 def _fits(schema: T.StructType) -> bool:

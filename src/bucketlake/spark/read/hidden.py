@@ -30,7 +30,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -101,7 +101,7 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
     if rows <= SMALL_ROWS and size <= SMALL_BYTES:
         found = parallel(lambda split: list(scan.batches(split)), splits)
         data = pa.Table.from_batches([batch for part in found for batch in part], scan.layout)
-        shown = spark.createDataFrame(data if data.num_rows else [], layout)
+        shown = framed(spark, data, layout)
     else:
         ensure_package(spark)
         tasks = max(parallelism(spark), size // TASK_BYTES)

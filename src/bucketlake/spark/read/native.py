@@ -196,7 +196,7 @@ def _type_is_native(t: DataType, kind: str) -> bool:
     if t.root in (Root.ARRAY, Root.MAP, Root.ROW):
         inner = [part for part in (t.key, t.element) if part is not None] + [f.type for f in t.fields]
         return all(_type_is_native(part, kind) for part in inner)
-    return t.root in (Root.CHAR, Root.TIME)
+    return t.root in (Root.CHAR, Root.TIME, Root.VARIANT)
 
 
 def _widens(source: DataType, target: DataType) -> bool:

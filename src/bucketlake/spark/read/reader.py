@@ -29,7 +29,7 @@ from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spar
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
-from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -104,7 +104,23 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     limits them."""
     if isinstance(table.view, SystemTable):
         return metadata.read(spark, table, need.columns, need.predicate, need.limit if need.predicate is None else None)
+    if selection.span is not None and selection.span.rescaled:
+        return _told_apart(spark, table, selection, need)
     return _shown(spark, table, need, _plan(table, selection, need))
+
+
+def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
+    """The rows of the newer snapshot that the older one lacks, where the two have no buckets in common.
+
+    Spec: docs/spec/incremental.md#diff
+    """
+    assert selection.span is not None
+    whole, older = Need(predicate=need.predicate), Selection(selection.span.before)
+    newer, before = (
+        _shown(spark, table, whole, _plan(table, s, whole)) for s in (replace(selection, span=None), older)
+    )
+    wanted = column_names(table.schema, need.columns)
+    return newer.subtract(before).select(*[quoted(name) for name in wanted])
 
 
 def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
@@ -259,9 +275,7 @@ def _is_small(scan: _Scan, plan: Plan) -> bool:
 def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
     batches = parallel(lambda split: list(scan.split_batches(split)), splits)
     data = pa.Table.from_batches([batch for found in batches for batch in found], arrow_layout(scan.fields))
-    if data.num_rows == 0:
-        return spark.createDataFrame([], spark_schema(scan.fields))
-    return spark.createDataFrame(data, spark_schema(scan.fields))
+    return framed(spark, data, spark_schema(scan.fields))
 
 
 def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:

@@ -29,7 +29,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spr
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
 from bucketlake.values import dataclass
 
 FILES_A_TASK = 4  # tasks a core
@@ -177,7 +177,7 @@ def _placed_rows(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> 
         schema = _schema(store)
         if not batches:
             return spark.createDataFrame([], schema)
-        return spark.createDataFrame(pa.Table.from_batches(batches), schema)
+        return framed(spark, pa.Table.from_batches(batches), schema)
     scanned: list[tuple[int, native.FileAt]] = []
     others: list[tuple[int, Chosen]] = []
     for number, chosen in items:

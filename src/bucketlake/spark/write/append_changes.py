@@ -24,7 +24,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.read import reader
-from bucketlake.spark.types import conform
+from bucketlake.spark.types import collected, conform
 from bucketlake.spark.write import tasks
 from bucketlake.values import dataclass
 
@@ -83,5 +83,5 @@ def write_rows(
     rows = conform(frame, store.schema.fields)
     template = prepare_write(store, snapshot, tasks.task_count(spark, store) + 1, new_commit_user(store))
     if local:
-        return tasks.write_in_driver(store, [b for b in rows.toArrow().to_batches() if b.num_rows], template)
+        return tasks.write_in_driver(store, [b for b in collected(rows).to_batches() if b.num_rows], template)
     return tasks.write_in_tasks(spark, store, rows, template)

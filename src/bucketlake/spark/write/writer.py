@@ -34,7 +34,7 @@ from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema, apply
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import conform, field_types, spark_type
+from bucketlake.spark.types import collected, conform, field_types, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.values import dataclass
@@ -169,12 +169,12 @@ def _written(
 ) -> list[CommitMessage]:
     overwrite, order = request.mode == "overwrite", write_order(store.schema, store.options)
     if order is not None and request.local:
-        given = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        given = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
     if order is not None:
         return write_in_order(spark, store, rows, template, order)
     if request.local:
-        batches = [batch for batch in rows.toArrow().to_batches() if batch.num_rows]
+        batches = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = tasks.indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)

@@ -1,6 +1,6 @@
 """Arguments of procedures as values: tables, options, numbers, flags.
 
-Spec: docs/procedures.md
+Spec: docs/sql/procedures.md
 """
 
 from __future__ import annotations

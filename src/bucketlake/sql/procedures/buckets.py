@@ -1,6 +1,6 @@
 """CALL sys.rescale and sys.advise_buckets.
 
-Spec: docs/procedures.md#rescale, docs/procedures.md#advise_buckets
+Spec: docs/sql/procedures.md#rescale, docs/sql/procedures.md#advise_buckets
 """
 
 from __future__ import annotations

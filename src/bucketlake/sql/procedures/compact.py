@@ -1,6 +1,6 @@
 """CALL sys.compact.
 
-Spec: docs/procedures.md#compact
+Spec: docs/sql/procedures.md#compact
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ python -m bucketlake.sql.procedures.document > docs/sql/procedures.md
 from __future__ import annotations
 
 from bucketlake.sql.procedures.catalogue import PROCEDURES, need_of
+from bucketlake.sql.procedures.notes import NOTES
 from bucketlake.sql.procedures.registry import Procedure
 
 _HEAD = """# Procedures
@@ -17,8 +18,13 @@ Arguments are given by place, or by name (`name => value`, names bare or in back
 Spark's order is tried first, and where it makes no sense Flink's. `CALL sys.help()` lists the procedures,
 `CALL sys.help('compact')` the arguments of one.
 
-This page is made of the code. More: [compact, expiry, orphans, rescale](../procedures.md),
-[tags, branches, rollbacks, partitions](../spec/tags.md).
+This page is made of the code. More: [tags, branches, rollbacks, partitions](../spec/tags.md),
+[maintenance](../maintenance.md).
+
+## Partitions
+Where an argument names partitions, specs are separated by `;`, columns within one by `,`; a spec may name some of the
+partition columns. Values are read as the columns' types, with quotes around them or not; the table's
+`partition.default-name` means null.
 """
 
 
@@ -39,6 +45,8 @@ def _section(procedure: Procedure) -> list[str]:
         lines += ["| argument | type | | meaning |", "|---|---|---|---|"]
         lines += [f"| `{one.name}` | {one.kind} | {need_of(one)} | {one.doc} |" for one in procedure.arguments]
         lines.append("")
+    if procedure.name in NOTES:
+        lines += [NOTES[procedure.name].strip("\n"), ""]
     return lines
 
 

@@ -1,6 +1,6 @@
 """CALL sys.expire_snapshots, sys.expire_changelogs, sys.remove_orphan_files.
 
-Spec: docs/procedures.md
+Spec: docs/sql/procedures.md
 """
 
 from __future__ import annotations

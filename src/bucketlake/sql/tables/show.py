@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.schema.default import default_sql
+from bucketlake.schema.default import default_shown
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.bucket_functions import KINDS
 from bucketlake.sql.query import max_pt
@@ -303,7 +303,7 @@ def _column_clause(field: DataField) -> str:
 def default_text(field: DataField, text: str) -> str:
     """The default as SQL; text that is no value of the column, of a schema that others wrote, as a text."""
     try:
-        return default_sql(field)
+        return default_shown(field)
     except (InvalidError, UnsupportedError):
         return _literal(text)
 

@@ -1,0 +1,151 @@
+"""Where events come from: Kafka by Spark's own source, folders of files by Spark's file stream, or any streaming
+DataFrame with Kafka's columns.
+
+Spec: docs/cdc.md#sources
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bucketlake.cdc.formats import AVRO, check_format
+from bucketlake.errors import InvalidError
+from bucketlake.values import dataclass
+
+KAFKA_METADATA = ("topic", "partition", "offset", "timestamp", "timestamp_type")
+EVENT_METADATA = ("database_name", "table_name", "schema_name", "op_ts")
+_TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+Registry = str | Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stream of events. `kind`: "kafka", "files" or "frame"; `options`: of Spark's source; `registry`: of avro
+    schemas, a URL or a function from an id to the schema's JSON."""
+
+    kind: str
+    format: str
+    what: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    registry: Registry | None = None
+    frame: DataFrame | None = None
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """The metadata columns that there are."""
+        return (*(KAFKA_METADATA if self.kind != "files" else ("file",)), *EVENT_METADATA)
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """The events as a streaming DataFrame: `value`, `key`, `at` (their order) and where each was found."""
+        if self.kind == "files":
+            return _of_files(spark, self)
+        if self.frame is not None:
+            return kafka_shaped(self.frame)
+        return kafka_shaped(spark.readStream.format("kafka").options(**self.options).load())
+
+
+def kafka(
+    servers: str | Sequence[str],
+    topics: str | Sequence[str],
+    format: str,
+    starting: str = "earliest",
+    registry: Registry | None = None,
+    **options: str,
+) -> Source:
+    """Topics of Kafka: names, with commas or in a list, or `pattern:` and a regular expression. `starting`: where a new
+    checkpoint begins, "earliest", "latest" or Spark's JSON of offsets. `options`: of Spark's source, as it names them
+    (`maxOffsetsPerTrigger="100000"`, `**{"kafka.security.protocol": "SASL_SSL"}`).
+
+    Spark needs the package org.apache.spark:spark-sql-kafka-0-10_2.13 of its own version.
+    """
+    named = topics if isinstance(topics, str) else ",".join(topics)
+    pattern = named.removeprefix("pattern:") if named.startswith("pattern:") else None
+    chosen = {"subscribePattern": pattern} if pattern is not None else {"subscribe": named}
+    if not named.strip() or pattern == "":
+        raise InvalidError("no topic is named", remedy="name topics, or pattern:<regular expression>")
+    where = servers if isinstance(servers, str) else ",".join(servers)
+    given = {"kafka.bootstrap.servers": where, "startingOffsets": starting, **chosen, **options}
+    return _checked(Source("kafka", format, f"kafka {named} at {where}", given, registry))
+
+
+def files(path: str, format: str, **options: str) -> Source:
+    """A folder that files of JSON lines come to, each once it is whole, read in the order of their modification times.
+    `options`: of Spark's file stream, as it names them (`maxFilesPerTrigger="10"`, `pathGlobFilter="*.json"`)."""
+    if format == AVRO:
+        raise InvalidError("debezium-avro comes from Kafka, not as lines of text", format=format)
+    return _checked(Source("files", format, f"files {path}", {**options, "path": path}))
+
+
+def stream(frame: DataFrame, format: str, name: str = "stream", registry: Registry | None = None) -> Source:
+    """Any streaming DataFrame with Kafka's columns: `value`, `topic`, `partition`, `offset`, and perhaps `key`,
+    `timestamp`, `timestampType`; the rows of a partition in the order of their offsets. `name`: what it is, the same
+    for as long as the checkpoint."""
+    if not frame.isStreaming:
+        raise InvalidError("not a streaming DataFrame", source=name)
+    lacking = [column for column in ("value", "topic", "partition", "offset") if column not in frame.columns]
+    if lacking:
+        raise InvalidError("the stream lacks columns of Kafka's", columns=lacking, source=name)
+    return _checked(Source("frame", format, name, registry=registry, frame=frame))
+
+
+def _checked(source: Source) -> Source:
+    check_format(source.format)
+    if (source.format == AVRO) != (source.registry is not None):
+        raise InvalidError(
+            "debezium-avro, and only that, has a schema registry", format=source.format, remedy="registry="
+        )
+    return source
+
+
+def kafka_shaped(frame: DataFrame) -> DataFrame:
+    """A frame with Kafka's columns as events: `value`, `key`, `at` (their order) and where each was found."""
+    have = set(frame.columns)
+    kind = F.lit(None).cast("string")
+    for code, name in _TIMESTAMP_TYPES.items():
+        if "timestampType" in have:
+            kind = F.when(F.col("timestampType") == code, F.lit(name)).otherwise(kind)
+    return frame.select(
+        F.col("value"),
+        (F.col("key") if "key" in have else F.lit(None)).cast("string").alias("key"),
+        F.struct("topic", "partition", "offset").alias("at"),
+        F.col("topic"),
+        F.col("partition").cast("int").alias("partition"),
+        F.col("offset").cast("bigint").alias("offset"),
+        (F.col("timestamp") if "timestamp" in have else F.lit(None)).cast("timestamp").alias("timestamp"),
+        kind.alias("timestamp_type"),
+        F.lit(None).cast("string").alias("file"),
+    )
+
+
+def numbered(frame: DataFrame, files: bool) -> DataFrame:
+    """A batch of a source's events with texts for values and, where they are lines of files, `at.line`: rising numbers
+    within each block of a file."""
+    texts = frame.withColumn("value", F.col("value").cast("string"))
+    if not files:
+        return texts
+    return texts.withColumn("at", F.col("at").withField("line", F.monotonically_increasing_id()))
+
+
+def _of_files(spark: SparkSession, source: Source) -> DataFrame:
+    lines = spark.readStream.format("text").options(**source.options).load()
+    place = F.struct(
+        F.col("_metadata.file_modification_time").alias("time"),
+        F.col("_metadata.file_path").alias("file"),
+        F.col("_metadata.file_block_start").alias("block"),
+    )
+    nothing = F.lit(None)
+    return lines.select(
+        F.col("value"),
+        nothing.cast("string").alias("key"),
+        place.alias("at"),
+        nothing.cast("string").alias("topic"),
+        nothing.cast("int").alias("partition"),
+        nothing.cast("bigint").alias("offset"),
+        nothing.cast("timestamp").alias("timestamp"),
+        nothing.cast("string").alias("timestamp_type"),
+        F.col("_metadata.file_path").alias("file"),
+    )

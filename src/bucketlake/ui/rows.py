@@ -1,0 +1,100 @@
+"""Rows of a table as the page shows them: few, as texts, cut where they are long.
+
+sample(table, snapshot, limit) -> dict        difference(table, before, after, limit) -> dict
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from bucketlake.errors import UnsupportedError
+from bucketlake.ops.scan.system_tables import view_of
+from bucketlake.report.history import cut
+from bucketlake.table import Table
+from bucketlake.values import dataclass
+
+MOST_ROWS = 500
+MOST_COLUMNS = 100
+CELL = 200  # characters
+NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A few rows. `numeric`: which columns hold numbers; `more`: there are other rows."""
+
+    columns: list[str]
+    numeric: list[bool]
+    rows: list[list[str | None]]
+    more: bool
+    left_out_columns: int
+
+    @classmethod
+    def of(cls, table: pa.Table, limit: int) -> Seen:
+        """The first rows of what was read, one more than the limit where there are more."""
+        names = table.column_names[:MOST_COLUMNS]
+        shown = table.select(range(len(names))).slice(0, limit)
+        columns = [[text_of(value) for value in column.to_pylist()] for column in shown.columns]
+        return cls(
+            [cut(name) for name in names],
+            [str(column.type).startswith(NUMBERS) for column in shown.columns],
+            [list(row) for row in zip(*columns, strict=True)],
+            table.num_rows > limit,
+            table.num_columns - len(names),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {
+            "columns": self.columns,
+            "numeric": self.numeric,
+            "rows": self.rows,
+            "more": self.more,
+            "left_out_columns": self.left_out_columns,
+        }
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return cut(value[:CELL].hex(), CELL)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return cut(value if isinstance(value, str) else str(value), CELL)
+
+
+def sample(table: Table, snapshot: int | None, limit: int) -> dict[str, Any]:
+    """Some rows, as of a snapshot or the newest, in no particular order. Errors: those of reading."""
+    options = {} if snapshot is None else {"scan.snapshot-id": str(snapshot)}
+    read, selection = table.as_of(options)
+    found = read.to_arrow(limit=limit + 1, columns=list(read.schema.field_names[:MOST_COLUMNS]))
+    shown = selection.snapshot.id if selection.snapshot is not None else None
+    left_out = len(read.schema.fields) - found.num_columns
+    return {"snapshot": shown, **Seen.of(found, limit).to_dict(), "left_out_columns": left_out}
+
+
+def difference(table: Table, before: int, after: int, limit: int) -> dict[str, Any]:
+    """What differs between two snapshots: files, whatever the table, and rows with what became of them (+I, -D, …); a
+    change back in time is told as well: `before` may be the later one. Errors: those of reading."""
+    files = table.report.changes(before, after).to_dict()
+    low, high = min(before, after), max(before, after)
+    rows: dict[str, Any] | None = None
+    why = None
+    if low != high:
+        span = {"incremental-between": f"{low},{high}", "incremental-between-scan-mode": "diff"}
+        try:
+            audit = _audit(table).with_options(span)
+            rows = Seen.of(audit.to_arrow(limit=limit + 1), limit).to_dict()
+        except UnsupportedError as error:
+            why = str(error)
+    return {"files": files, "rows": rows, "why": why, "low": low, "high": high}
+
+
+def _audit(table: Table) -> Table:
+    view = view_of("audit_log")
+    assert view is not None
+    return Table(table.store, table.name, view)

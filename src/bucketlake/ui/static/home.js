@@ -1,0 +1,59 @@
+// The warehouse: its databases and tables, each with a few figures; and the same as a list beside every page.
+
+import { ask } from "./api.js";
+import { button, fill, h, unique } from "./dom.js";
+import { ago, brief, bytes, plural } from "./format.js";
+
+const AT_ONCE = 3;
+
+export function homePage(known, go, retry) {
+  const page = h("div", { class: "home" });
+  const cards = [];
+  let left = false;
+  if (known.error) {
+    return fill(page, h("h1", {}, "Warehouse"), h("div", { class: "failure", role: "alert" }, h("p", {}, known.error.message), button("Try again", retry, { class: "quiet" })));
+  }
+  const total = known.databases.reduce((sum, one) => sum + one.tables.length + one.left_out, 0);
+  fill(page, h("h1", {}, "Warehouse"), h("p", { class: "lead mono" }, known.warehouse),
+    total === 0 && h("section", { class: "panel", data: { panel: "nothing", state: "empty" } }, h("p", { class: "nothing" }, "No tables yet. ", h("code", {}, "bucketlake demo"), " makes some, or CREATE TABLE in ", h("code", {}, "bucketlake sql"), ".")),
+    known.databases.filter((one) => one.tables.length).map((one) => h("section", { class: "database", "aria-label": `Database ${one.name}` },
+      h("h2", {}, one.name, h("span", { class: "muted" }, ` ${plural(one.tables.length + one.left_out, "table")}`)),
+      h("ul", { class: "cards" }, one.tables.map((name) => {
+        const figures = h("span", { class: "small-figures muted" }, "…");
+        const card = h("li", {}, h("a", { class: "card", href: go({ database: one.name, table: name, room: "history" }) }, h("strong", {}, name), figures));
+        card.figures = figures;
+        card.place = { database: one.name, table: name };
+        cards.push(card);
+        return card;
+      })), one.left_out > 0 && h("p", { class: "hint" }, `${plural(one.left_out, "more table")} not shown.`))));
+  const waiting = [];
+  let running = 0;
+  const next = () => {
+    while (running < AT_ONCE && waiting.length && !left) {
+      const card = waiting.shift();
+      running += 1;
+      ask("overview", card.place).then((found) => fill(card.figures, h("span", {}, found.keyed ? "key" : "append"), h("span", {}, `${brief(found.rows)} rows`), h("span", {}, bytes(found.bytes)), h("span", {}, found.time ? ago(found.time) : "empty"), found.damaged && h("span", { class: "warn" }, "damaged")),
+        (error) => fill(card.figures, h("span", { class: "warn" }, error.message))).finally(() => { running -= 1; next(); });
+    }
+  };
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) { seen.unobserve(entry.target); waiting.push(entry.target); }
+    next();
+  });
+  cards.forEach((card) => seen.observe(card));
+  page.leave = () => { left = true; seen.disconnect(); };
+  return page;
+}
+
+export function tree(element, known, go, chosen) {
+  const id = unique("find");
+  const lists = h("div", { class: "lists" });
+  const find = h("input", { id, type: "search", placeholder: "Find a table", "aria-label": "Find a table", on: { input: () => show(find.value.toLowerCase()) } });
+  function show(search) {
+    const found = known.databases.map((one) => [one, one.tables.filter((name) => !search || `${one.name}.${name}`.toLowerCase().includes(search))]).filter(([, tables]) => tables.length);
+    fill(lists, found.length === 0 && h("p", { class: "muted" }, search ? "No such table." : "No tables."),
+      found.map(([one, tables]) => h("div", { class: "database" }, h("h2", {}, one.name), h("ul", { class: "plain" }, tables.slice(0, 500).map((name) => h("li", {}, h("a", { href: go({ database: one.name, table: name, room: chosen?.room || "history" }), "aria-current": chosen && chosen.database === one.name && chosen.table === name ? "page" : null }, name)))))));
+  }
+  fill(element, find, lists);
+  show("");
+}

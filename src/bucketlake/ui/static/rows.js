@@ -1,0 +1,94 @@
+// Rows: a few of them as of any snapshot, and what differs between two snapshots.
+
+import { ask } from "./api.js";
+import { fill, h, select } from "./dom.js";
+import { ago, bytes, count, plural } from "./format.js";
+import { panel } from "./panel.js";
+
+const label = (one) => `${one.snapshot} · ${one.words} · ${ago(one.time)}`;
+
+function snapshots(table) {
+  return table.commits.slice(-300).reverse();
+}
+
+export function samplePanel(table) {
+  let limit = 50;
+  const made = panel({
+    name: "sample",
+    title: "A sample of rows",
+    wide: true,
+    caption: "Some rows, in no particular order.",
+    about: {
+      what: "Rows as a reader gets them: merged by key, deletes applied. With a snapshot chosen, as they were then.",
+      good: "What you expect of your data.",
+      act: "In SQL: SELECT * FROM t VERSION AS OF n. In Python: table.to_arrow(scan_snapshot_id=n).",
+    },
+    controls: [h("span", { class: "slot" }), select("Rows", [[20, "20"], [50, "50"], [200, "200"], [500, "500"]], limit, (value) => { limit = Number(value); made.refresh(); })],
+    load: async (signal) => (await table.ready, ask("sample", { ...table.place, snapshot: table.snapshot, limit }, signal)),
+    empty: (data) => data.rows.length === 0 && (data.snapshot === null ? "Nothing was committed yet." : "No rows: the table is empty here."),
+    draw: (data, { note }) => {
+      fill(note, data.snapshot === null ? "" : `As of snapshot ${data.snapshot}, in no particular order${data.more ? "; there are more" : ""}.`);
+      return grid(data, table);
+    },
+  });
+  const offer = () => fill(made.querySelector(".slot"), select("As of", [["", "the newest"], ...snapshots(table).map((one) => [one.snapshot, label(one)])], table.snapshot || "", (value) => table.look(value ? Number(value) : null)));
+  table.watch("commits", offer);
+  offer();
+  return made;
+}
+
+function grid(data, table, kinds = false) {
+  const keys = new Set([...(table.overview?.primary_key || []), ...(table.overview?.partition_key || [])]);
+  return [
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows" },
+      h("table", { class: "grid" },
+        h("thead", {}, h("tr", {}, data.columns.map((name, n) => h("th", { scope: "col", class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? "What" : name, keys.has(name) && !(kinds && n === 0) && h("span", { class: "keysign", title: "key" }, " ●"))))),
+        h("tbody", {}, data.rows.map((row) => h("tr", { class: kinds ? kind(row[0]) : "" }, row.map((value, n) => h("td", { class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? WORDS[value] || value : value === null ? h("i", { class: "null" }, "null") : value.length > 40 ? h("span", { title: value }, value) : value))))))),
+    data.left_out_columns > 0 && h("p", { class: "hint" }, `${plural(data.left_out_columns, "more column")} not shown.`),
+  ];
+}
+
+const WORDS = { "+I": "+ new", "-D": "− gone", "-U": "− before", "+U": "+ after" };
+const kind = (word) => (word && word.startsWith("+") ? "came" : "went");
+
+export function differencePanel(table) {
+  let [before, after] = [null, null];
+  const made = panel({
+    name: "difference",
+    title: "What differs between two snapshots",
+    wide: true,
+    caption: "Choose two snapshots.",
+    about: {
+      what: "Files that one snapshot has and the other has not, and rows that are new, gone or changed from the one to the other, whatever commits came between.",
+      good: "A compaction changes files but no rows.",
+      act: "To have the old rows back: CALL sys.rollback, or read VERSION AS OF and write what you need.",
+    },
+    controls: [h("span", { class: "slot" })],
+    load: (signal) => (before && after ? ask("difference", { ...table.place, before, after, limit: 100 }, signal) : Promise.resolve(null)),
+    empty: (data) => (!data ? (table.commits.length < 2 ? "There is only one snapshot, or none." : "Choose two snapshots above.") : data.low === data.high && "These are one and the same snapshot."),
+    draw: (data, { note }) => {
+      const files = data.files;
+      fill(note, `From snapshot ${data.low} to ${data.high}.`);
+      const swap = files.before > files.after;
+      const [came, went] = swap ? ["removed", "added"] : ["added", "removed"];
+      return [
+        h("dl", { class: "pairs" }, [["New files", `${count(files[`${came}_files`])}, ${bytes(files[`${came}_bytes`])}`], ["Files gone", `${count(files[`${went}_files`])}, ${bytes(files[`${went}_bytes`])}`], ["The same", count(files.same_files)], files.moved_files && ["On another level", count(files.moved_files)]]
+          .filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+        data.why ? h("p", { class: "nothing" }, data.why)
+          : data.rows.rows.length === 0 ? h("p", { class: "nothing" }, "No row differs.")
+            : [grid(data.rows, table, true), data.rows.more && h("p", { class: "hint" }, "There are more.")],
+      ];
+    },
+  });
+  const offer = () => {
+    const known = snapshots(table);
+    if (!before && known.length > 1) [before, after] = [known[1].snapshot, known[0].snapshot];
+    const choices = known.map((one) => [one.snapshot, label(one)]);
+    fill(made.querySelector(".slot"),
+      select("From", choices, before, (value) => { before = Number(value); made.refresh(); }),
+      select("to", choices, after, (value) => { after = Number(value); made.refresh(); }));
+  };
+  table.watch("commits", () => { offer(); if (["drawn", "empty"].includes(made.dataset.state)) made.refresh(); });
+  offer();
+  return made;
+}

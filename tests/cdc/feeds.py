@@ -1,0 +1,74 @@
+"""A synchronisation fed batch by batch, without a streaming query: a batch can be cut, given twice, or fail half-way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bucketlake.cdc.sink import CdcSink, Job, SyncDone
+from bucketlake.cdc.source import Source, kafka_shaped
+from bucketlake.cdc.sync import How, HowDatabase, database_job, table_job
+from bucketlake.spark.session import Lake
+
+COLUMNS = "value string, key string, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+
+class Feed:
+    """Events of a topic, as batches of its lines."""
+
+    def __init__(self, lake: Lake, format: str, target: str, folder: Path, **how: Any) -> None:
+        self.lake, self.done, self.offset = lake, [], 0
+        self.number = 0
+        source = Source("kafka", format, "kafka t")
+        self.checkpoint = folder / f"checkpoint-{target}-{format}"
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        (self.checkpoint / "metadata").write_text(json.dumps({"id": f"query of {target}"}))
+        told: list[SyncDone] = []
+        self.told = told
+        if "." in target:
+            self.job: Job = table_job(lake, source, target, How(told=told.append, **how))
+        else:
+            self.job = database_job(lake, source, target, HowDatabase(told=told.append, **how))
+
+    def sink(self) -> CdcSink:
+        """A query that has just been started, again perhaps."""
+        return CdcSink(self.job, "feed", str(self.checkpoint))
+
+    def frame(self, events: list[Any], partition: int = 0) -> Any:
+        """Events as a batch of Kafka's; a pair is a key and a value."""
+        rows = []
+        for event in events:
+            key, value = event if isinstance(event, tuple) else (None, event)
+            text = value if value is None or isinstance(value, str) else json.dumps(value)
+            named = key if key is None or isinstance(key, str) else json.dumps(key)
+            rows.append((text, named, "t", partition, self.offset, None, 0))
+            self.offset += 1
+        return kafka_shaped(self.lake.spark.createDataFrame(rows, COLUMNS).repartition(3))
+
+    def give(self, events: list[Any]) -> SyncDone:
+        """The next batch."""
+        self.sink()(self.frame(events), self.number)
+        self.number += 1
+        return self.told[-1]
+
+    def rows(self, table: str, order: str = "1") -> list[tuple[Any, ...]]:
+        """The table's rows, in order."""
+        return [tuple(row) for row in self.lake.sql(f"SELECT * FROM {table} ORDER BY {order}").collect()]
+
+
+def debezium(op: str, before: Any, after: Any, table: str = "t", fields: list[Any] | None = None, **more: Any) -> Any:
+    """An event of debezium-json; with `fields`, lists of name, type and logical name, its schema stands beside it."""
+    payload = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table, "ts_ms": 5}, **more}
+    if fields is None:
+        return payload
+    told = [
+        {"field": name, "type": kind, "optional": True, **({"name": logical[0]} if logical else {}), **_more(logical)}
+        for name, kind, *logical in fields
+    ]
+    image = [{"type": "struct", "field": name, "fields": told} for name in ("before", "after")]
+    return {"schema": {"type": "struct", "fields": image}, "payload": payload}
+
+
+def _more(logical: list[Any]) -> dict[str, Any]:
+    return {"parameters": logical[1]} if len(logical) > 1 else {}

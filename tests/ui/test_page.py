@@ -1,0 +1,303 @@
+"""The page in a browser: every figure, both themes, three widths, by keyboard, with hostile names and damaged files.
+
+`make pictures` makes the documents' pictures of what these tests look at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.report.tables import HOSTILE
+from tests.ui.browser import ARGUMENTS, Window, chromium, served
+
+import bucketlake
+from bucketlake.report import frames
+
+playwright = pytest.importorskip("playwright.sync_api", reason="PEER MISSING: playwright")
+
+ROOMS = {
+    "history": {"timeline": "drawn", "amplification": "drawn", "activity": "drawn"},
+    "layout": {"heat": "drawn", "levels": "drawn", "sizes": "drawn", "files": "drawn"},
+    "rows": {"sample": "drawn", "difference": "drawn"},
+    "schema": {"columns": "drawn", "evolution": "drawn", "options": "drawn"},
+    "care": {"advice": "drawn", "activity": "drawn", "maintenance": "drawn"},
+}
+WIDTHS = (360, 768, 1280)
+NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, select, [tabindex="0"], [role=img], [role=slider], [role=application]')]
+  .filter(one => one.checkVisibility() && !(one.getAttribute('aria-label') || one.getAttribute('aria-labelledby') || one.innerText?.trim() || one.textContent.trim() || one.labels?.length))
+  .map(one => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = chromium()
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=program, args=list(ARGUMENTS), headless=True)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def server(shop: Any) -> Iterator[Any]:
+    with served(shop, allow_maintenance=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def looking(browser: Any, server: Any) -> Iterator[Window]:
+    found = Window(browser, server)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def window(looking: Window) -> Iterator[Window]:
+    """The window, as it is when it has just been opened; nothing may go wrong in it."""
+    looking.anew()
+    yield looking
+    assert looking.wrong == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_figure_is_drawn_in_both_themes_and_at_three_widths(window: Window, room: str) -> None:
+    page = window.room("shop/orders", room)
+    assert window.states() == ROOMS[room]
+    assert page.evaluate(NAMELESS) == []
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_function("width => innerWidth === width", arg=width)
+            assert window.overflow() <= 0, (theme, width)
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+    for name in ROOMS[room]:
+        page.locator(f"[data-panel={name}]").wait_for()
+        if name != "maintenance":
+            about = page.locator(f"[data-panel={name}] details.about")
+            about.locator("summary").click()
+            assert about.locator("dd").count() == 3
+    assert window.states() == ROOMS[room]  # nothing was lost on the way
+
+
+def test_the_warehouse_shows_its_tables_and_finds_them(window: Window) -> None:
+    page = window.page
+    page.wait_for_function("() => document.querySelectorAll('.card').length === 5")
+    page.wait_for_function(
+        "() => ![...document.querySelectorAll('.small-figures')].some(one => one.textContent === '…')"
+    )
+    cards = {card.split("\n")[0]: card for card in page.locator(".card").all_inner_texts()}
+    assert "rows" in cards["orders"] and "empty" in cards["empty"]
+    window.picture("warehouse")
+    page.get_by_role("searchbox", name="Find a table").fill("cli")
+    assert page.locator("#tree a").all_inner_texts() == ["clicks"]
+    page.locator("#tree a").click()
+    page.wait_for_selector("h1 >> text=clicks")
+    assert page.title() == "web.clicks · Bucketlake"
+
+
+def test_on_a_narrow_window_the_tables_are_behind_a_button(window: Window) -> None:
+    page = window.page
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert not page.locator("#tree").is_visible()
+    page.get_by_role("button", name="Tables").click()
+    page.locator("#tree").get_by_role("link", name="orders").click()
+    page.wait_for_selector(".figures")
+    assert not page.locator("#tree").is_visible()
+    page.get_by_role("button", name="Tables").click()
+    page.keyboard.press("Escape")
+    assert not page.locator("#tree").is_visible()
+
+
+def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(window: Window, shop: Any) -> None:
+    newest = shop.table("shop.orders").latest_snapshot().id
+    page = window.room("shop/orders", "history")
+    line = page.get_by_role("slider", name="Snapshots")
+    assert line.get_attribute("aria-valuenow") == str(newest)
+    assert "before sale" in page.locator("[data-panel=timeline]").inner_text()
+    assert "mail service" in page.locator("[data-panel=timeline]").inner_text()
+    window.picture("page")
+    line.focus()
+    for key, number in (("ArrowLeft", newest - 1), ("Home", 1), ("ArrowRight", 2), ("End", newest)):
+        page.keyboard.press(key)
+        assert line.get_attribute("aria-valuenow") == str(number)
+    page.keyboard.press("+")
+    page.keyboard.press("-")
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".travel >> text=snapshot 1")
+    line = page.get_by_role("slider", name="Snapshots")
+    assert line.get_attribute("aria-valuenow") == "1"
+    page.get_by_role("button", name="Back to the newest").first.click()
+    page.wait_for_function("() => !document.querySelector('.travel').textContent")
+
+
+def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) -> None:
+    page = window.room("shop/orders", "layout")
+    heat = shop.table("shop.orders").report.heat()
+    map_, details = page.locator("[data-figure=heat]"), page.locator("[data-panel=heat] .details")
+    map_.focus()
+    assert heat.partitions[0].text in details.inner_text()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert heat.partitions[1].text in details.inner_text() and "bucket 1 of 3" in details.inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-panel=levels] .caption >> text=bucket 1")
+    page.wait_for_function("() => document.activeElement.dataset.figure === 'levels'")
+    name = page.locator("[data-panel=levels] .details strong")
+    first = name.inner_text()
+    page.keyboard.press("ArrowDown")
+    assert name.inner_text() != first
+    for measure in ("rows", "files", "runs", "skew"):
+        page.locator("[data-panel=heat] select").select_option(measure)
+        assert measure.capitalize() in page.locator("[data-panel=heat] .legend").inner_text()
+    page.locator("[data-panel=heat] select").select_option("bytes")
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 250)")
+    window.picture("layout")
+    page.emulate_media(color_scheme="dark")
+    page.locator("[data-panel=levels]").scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, 620)")
+    window.picture("dark")
+
+
+def test_files_are_sorted_by_their_headings(window: Window, shop: Any) -> None:
+    page = window.room("shop/orders", "layout")
+    total = shop.table("shop.orders").report.heat().files
+    lines = page.locator("[data-figure=files] .line")
+    sizes = [file.size for file in shop.table("shop.orders").report.files().files]
+    assert f"{total} files" in page.locator("[data-panel=files]").inner_text()
+    first = lines.first.inner_text()
+    page.get_by_role("button", name="Bytes ↓").click()
+    page.wait_for_selector("button >> text=Bytes ↑")
+    assert sizes == sorted(sizes, reverse=True) and lines.first.inner_text() != first
+
+
+def test_rows_travel_in_time_and_differences_say_what_became_of_them(window: Window, shop: Any) -> None:
+    page = window.room("shop/orders", "rows")
+    sample = page.locator("[data-panel=sample]")
+    assert "voucher" in sample.locator("thead").inner_text()
+    sample.get_by_label("As of").select_option("1")
+    page.wait_for_selector("[data-panel=sample] .caption >> text=As of snapshot 1")
+    assert "voucher" not in sample.locator("thead").inner_text()
+    assert page.locator(".travel").is_visible()
+    compacted = next(s.id for s in shop.table("shop.orders").snapshots() if s.commit_kind.value == "COMPACT")
+    difference = page.locator("[data-panel=difference]")
+    difference.get_by_label("to", exact=True).select_option(str(compacted))
+    difference.get_by_label("From").select_option(str(compacted - 1))
+    page.wait_for_selector("[data-panel=difference] .nothing >> text=No row differs")
+    difference.get_by_label("From").select_option("1")
+    page.wait_for_selector("[data-panel=difference] tr.came")
+
+
+def test_schemas_and_options_say_what_differs_and_hide_secrets(window: Window) -> None:
+    page = window.room("shop/orders", "schema")
+    steps = page.locator("[data-panel=evolution]").inner_text()
+    assert "coupon → voucher" in steps and "target-file-size" in steps
+    options = page.locator("[data-panel=options]")
+    assert "write-only" in options.inner_text() and "***" in options.inner_text()
+    assert "hunter2" not in page.content()
+    options.get_by_label("Find").fill("changelog-producer")
+    assert options.locator("li").count() >= 1
+    options.get_by_label("Find").fill("no such option")
+    assert "Nothing of that name" in options.inner_text()
+
+
+def test_advice_has_a_command_to_copy(window: Window) -> None:
+    page = window.room("shop/orders", "care")
+    window.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    item = page.locator("[data-panel=advice] li").first
+    item.get_by_role("button", name="Copy").click()
+    page.wait_for_selector("text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").inner_text()
+    window.picture("care")
+
+
+def test_maintenance_asks_first_and_shows_how_it_goes(window: Window, shop: Any) -> None:
+    page = window.room("web/clicks", "care")
+    before = len(shop.table("web.clicks").snapshots())
+    page.get_by_role("button", name="Compact…").click()
+    page.get_by_role("button", name="Leave it").click()
+    assert page.locator("dialog").count() == 0 and len(shop.table("web.clicks").snapshots()) == before
+    page.get_by_role("button", name="Tag…").click()
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill(HOSTILE[0])
+    page.get_by_role("dialog").get_by_role("button", name="Tag").click()
+    page.wait_for_selector("[data-panel=activity] .job.done")
+    assert HOSTILE[0] in shop.table("web.clicks").tags()
+    assert HOSTILE[0] in page.locator("[data-panel=activity]").inner_text()
+
+
+def test_a_commit_of_others_is_announced(window: Window, shop: Any) -> None:
+    page = window.room("web/empty", "history")
+    assert window.states()["timeline"] == window.states()["amplification"] == "empty"
+    page.evaluate("document.querySelector('[data-panel=activity]').refresh(true)")
+    page.wait_for_selector("text=Nothing was committed yet. The first write")
+    assert "No stream, no consumer, no job" in page.locator("[data-panel=activity]").inner_text()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_hostile_names_are_shown_as_they_are(window: Window, room: str) -> None:
+    page = window.room("default/x%3Ci%3Ey", room)
+    assert "x<i>y" in page.locator("h1").inner_text()
+    assert "<script>alert(2)</script>" in page.locator(".head").inner_text()
+    assert page.locator("main img, main script, main i.evil").count() == 0
+    assert "failed" not in window.states().values()
+    if room == "layout":
+        shown = page.locator("[data-figure=files]").inner_text()
+        assert "p=⟨U+202E⟩evil" in shown and f"p={HOSTILE[0]}" in shown
+
+
+def test_what_is_missing_or_damaged_is_said_and_can_be_tried_again(browser: Any, tmp_path: Path) -> None:
+    catalog = bucketlake.open(tmp_path)
+    table = catalog.create_table("default.hurt", pa.schema([("id", pa.int64())]))
+    table.write_arrow(pa.table({"id": [1]}))
+    manifest = Path(table.path) / "manifest" / table.store.delta_manifests(table.latest_snapshot())[0].file_name
+    whole = manifest.read_bytes()
+    manifest.write_bytes(b"gone")
+    frames.clear()
+    with served(catalog) as running:
+        window = Window(browser, running)
+        page = window.room("default/hurt", "layout")
+        states = window.states()
+        assert states["heat"] == states["files"] == states["sizes"] == "failed"
+        assert "cut short" in page.locator("[data-panel=heat] [role=alert]").inner_text()
+        assert "cut short" in page.locator(".head [role=alert]").inner_text()
+        manifest.write_bytes(whole)
+        page.locator("[data-panel=heat]").get_by_role("button", name="Try again").click()
+        page.wait_for_selector("[data-panel=heat][data-state=drawn]")
+        page.goto(f"{running.origin}/#/table/default/nothing/history")
+        page.wait_for_selector(".head [role=alert] >> text=no such table")
+        page.goto(f"{running.origin}/#/table/default/hurt/care")
+        page.wait_for_selector("text=This page only looks")  # it was started without maintenance
+        assert page.get_by_role("button", name="Compact…").count() == 0
+        assert all(re.search(r"status of (404|500)", text) for text in window.wrong), window.wrong
+        window.close()
+
+
+def test_the_theme_is_chosen_and_kept(window: Window) -> None:
+    page = window.page
+    for wanted in ("light", "dark"):
+        page.locator("#theme").click()
+        assert page.evaluate("document.documentElement.dataset.theme") == wanted
+    page.reload()
+    page.wait_for_selector("#mode:not([hidden])")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_nothing_can_be_loaded_or_run_that_is_not_the_servers(browser: Any, server: Any) -> None:
+    window = Window(browser, server)
+    ran = window.page.evaluate(
+        """async () => {
+          const tried = [];
+          const add = (tag, props) => { const one = Object.assign(document.createElement(tag), props); document.body.append(one); };
+          try { add("script", { textContent: "window.ran = 1" }); } catch { tried.push("script"); }
+          try { document.body.innerHTML += "<b>x</b>"; } catch { tried.push("html"); }
+          try { await fetch("http://127.0.0.1:9/"); } catch { tried.push("fetch"); }
+          return [window.ran === undefined, tried];
+        }"""
+    )
+    assert ran == [True, ["script", "html", "fetch"]]
+    window.close()
