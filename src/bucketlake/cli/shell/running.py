@@ -30,12 +30,14 @@ from bucketlake.traces import message
 if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
     from bucketlake.cli import rows as row_output
+    from bucketlake.spark import quiet
     from bucketlake.spark import session as sessions
     from bucketlake.spark.session import Lake
     from bucketlake.sql import script as scripts
 else:
     row_output = lazy("bucketlake.cli.rows")
     scripts = lazy("bucketlake.sql.script")
+    quiet = lazy("bucketlake.spark.quiet")
     sessions = lazy("bucketlake.spark.session")
 sql = lazy("bucketlake.sql")
 
@@ -93,7 +95,7 @@ class Runner:
     def __init__(self, start: Start, console: Console, limit: int | None = None) -> None:
         self.start, self.console, self.limit = start, console, limit
         self.form = console.form
-        self.is_timed = self.is_paged = False
+        self.is_timed = self.is_paged = self._is_told = False
         self._clock = SystemClock()
 
     def script(self, text: str, name: str = "") -> int:
@@ -126,7 +128,11 @@ class Runner:
     def _lake(self) -> Lake:
         if not self.start.is_ready and self.is_paged:
             self.console.note("starting Spark …")
-        return self.start.lake()
+        lake = self.start.lake()
+        if self.is_paged and not self._is_told:
+            self._is_told = True
+            self.console.note(quiet.announce(lake.spark, self.start.catalog.warehouse))
+        return lake
 
     def _rows(self, frame: Any) -> tuple[pa.Table, bool]:
         """The rows that are written, and whether there are more."""
