@@ -187,6 +187,7 @@ def test_detached_it_is_what_it_was(lake: Lake, tmp_path: Path) -> None:
     assert not spark.catalog.tableExists("t")
 
 
+@pytest.mark.spark
 def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
     spark = classic.spark
     lake = bucketlake.attach(spark, tmp_path / "other", current=False)
