@@ -176,7 +176,9 @@ def test_detached_it_is_what_it_was(lake: Lake, tmp_path: Path) -> None:
             fresh.table("one.default.t").collect()
         with pytest.raises(BucketlakeError):
             spark.sql("SELECT nope FROM t")
+        spark.range = None  # as if it were stopped
         assert bucketlake.detach(spark)
+        del spark.range
         assert spark.table("t").collect() == [(1,)]
         with pytest.raises(AnalysisException):
             spark.table("two.default.t").collect()
