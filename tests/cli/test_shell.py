@@ -90,6 +90,7 @@ class _Start:
         return self._lake
 
 
+@pytest.mark.spark
 def test_a_conversation(
     classic: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_conversation(
     assert "t" in completions
 
 
+@pytest.mark.spark
 def test_a_statement_is_cancelled(classic: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C ends what runs, Spark's job too, and the session goes on."""
     runner: Any = running.Runner(_Start(classic), Console("table"))  # type: ignore[arg-type]
@@ -154,6 +156,7 @@ def test_a_statement_is_cancelled(classic: Lake, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.split() == ["one", "1"]
 
 
+@pytest.mark.spark
 def test_answers_and_statuses(
     classic: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

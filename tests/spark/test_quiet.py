@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests import quick
 
 import bucketlake
 from bucketlake.errors import InvalidError
@@ -15,8 +17,8 @@ from bucketlake.spark import quiet
 from bucketlake.spark.session import Lake
 
 START = """
-import sys, bucketlake
-lake = bucketlake.connect(sys.argv[1], settings={"spark.driver.memory": "1g"})
+import json, sys, bucketlake
+lake = bucketlake.connect(sys.argv[1], settings=json.loads(sys.argv[2]))
 for text in ("SELEC 1", "SELECT nope FROM range(1)", "SELECT * FROM nowhere"):
     try:
         lake.sql(text)
@@ -34,8 +36,13 @@ lake.spark.range(3).mapInArrow(lambda batches: batches, "id long").count()
 def test_a_session_of_our_own_is_quiet(tmp_path: Path) -> None:
     """From the start of the JVM to its end, wrong queries and failing tasks included."""
     known = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "JDK_JAVA", "BUCKETLAKE"))}
+    settings = {key: value for key, value in {**quick.SETTINGS, **quick.INTERPRETED}.items() if "log" not in key}
     done = subprocess.run(
-        [sys.executable, "-c", START, str(tmp_path)], env=known, capture_output=True, text=True, check=False
+        [sys.executable, "-c", START, str(tmp_path), json.dumps(settings)],
+        env=known,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [

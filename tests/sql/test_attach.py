@@ -176,7 +176,9 @@ def test_detached_it_is_what_it_was(lake: Lake, tmp_path: Path) -> None:
             fresh.table("one.default.t").collect()
         with pytest.raises(BucketlakeError):
             spark.sql("SELECT nope FROM t")
+        spark.range = None  # as if it were stopped
         assert bucketlake.detach(spark)
+        del spark.range
         assert spark.table("t").collect() == [(1,)]
         with pytest.raises(AnalysisException):
             spark.table("two.default.t").collect()
@@ -187,6 +189,7 @@ def test_detached_it_is_what_it_was(lake: Lake, tmp_path: Path) -> None:
     assert not spark.catalog.tableExists("t")
 
 
+@pytest.mark.spark
 def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
     spark = classic.spark
     lake = bucketlake.attach(spark, tmp_path / "other", current=False)

@@ -28,6 +28,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     InteractiveShell.clear_instance()
 
 
+@pytest.mark.spark
 def test_cells(classic: Lake, shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shell.push({"lake": classic, "day": "it's", "least": 1})
     shell.run_cell(

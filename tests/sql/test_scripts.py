@@ -68,6 +68,7 @@ def test_braces_are_fields_of_what_is_given() -> None:
             read_braces(text, {"d": 1}, "m")
 
 
+@pytest.mark.spark
 def test_a_script_says_what_failed_and_where(classic: Lake) -> None:
     assert classic.sql_script("-- nothing\n;") is None
     last = classic.sql_script("CREATE TABLE db.s (a INT);\nINSERT INTO db.s VALUES (1);\nSELECT a FROM db.s")

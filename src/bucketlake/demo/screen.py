@@ -28,7 +28,7 @@ class Screen:
         started = perf_counter()
         with self._console.status(f"{escape(what)} …"):
             yield
-        self._console.print(f"[green]✓[/] {escape(what)} [dim]{perf_counter() - started:.1f} s[/]")
+        self._console.print(f"[green]✓[/] {escape(what)} [dim]{perf_counter() - started:.1f} s[/]", soft_wrap=True)
 
     def answer(self, title: str, frame: Any) -> None:
         """Run a query and show its rows."""

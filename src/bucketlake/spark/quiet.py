@@ -75,7 +75,7 @@ def announce(spark: SparkSession, warehouse: str) -> str:
     """The one line about a session that was made: Spark's version, the warehouse, the address of its page."""
     if is_connect(spark):
         return f"Spark {spark.version} (Connect), warehouse {redact(warehouse)}"
-    page = spark.sparkContext.uiWebUrl or "off (settings={'spark.ui.enabled': 'true'})"
+    page = spark.sparkContext.uiWebUrl or "is off (spark.ui.enabled)"
     return f"Spark {spark.version}, warehouse {redact(warehouse)}, Spark's UI {page}"
 
 

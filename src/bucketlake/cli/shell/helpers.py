@@ -88,7 +88,7 @@ def _read(runner: Runner, name: str) -> int:
 def _format(runner: Runner, name: str) -> int:
     if name not in FORMATS or name == "arrow":
         raise InvalidError("no such format", format=name, remedy="one of table, json, jsonl, csv")
-    runner.console.form = name
+    runner.form = name
     return DONE
 
 

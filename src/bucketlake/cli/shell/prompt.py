@@ -18,7 +18,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 import bucketlake
-from bucketlake.cli.output import DONE
+from bucketlake.cli.output import DONE, Console
 from bucketlake.cli.shell import helpers
 from bucketlake.cli.shell.running import SHOWN
 from bucketlake.cli.shell.words import Known, suggestions, word_before
@@ -35,9 +35,12 @@ else:
     texts = lazy("bucketlake.sql.text.text")
 
 
+LEAVING = ("exit", "quit")
+
+
 def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
     """Read statements and run them until Ctrl-D; the exit status."""
-    runner.is_paged = True
+    runner.is_paged, runner.console = True, Console()  # what is said is for people, whatever rows are written as
     runner.limit = runner.limit or SHOWN
     words = Words(runner)
     session = session or _session(words)
@@ -54,6 +57,8 @@ def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
         except EOFError:
             return DONE
         try:
+            if line.rstrip(";").lower() in LEAVING:
+                return DONE
             if line.startswith("\\"):
                 helpers.run(runner, line)
             elif line:
@@ -69,7 +74,7 @@ def is_whole(text: str) -> bool:
     """Whether Enter ends what is typed: a semicolon outside literals and comments ends a statement, the line's end a
     command of the shell."""
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped.lower() in ("exit", "quit"):
+    if not stripped or stripped.startswith("\\") or stripped.lower() in LEAVING:
         return True
     try:
         tokens = texts.tokenize(text)

@@ -30,12 +30,14 @@ from bucketlake.traces import message
 if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
     from bucketlake.cli import rows as row_output
+    from bucketlake.spark import quiet
     from bucketlake.spark import session as sessions
     from bucketlake.spark.session import Lake
     from bucketlake.sql import script as scripts
 else:
     row_output = lazy("bucketlake.cli.rows")
     scripts = lazy("bucketlake.sql.script")
+    quiet = lazy("bucketlake.spark.quiet")
     sessions = lazy("bucketlake.spark.session")
 sql = lazy("bucketlake.sql")
 
@@ -88,11 +90,12 @@ class Start:
 
 
 class Runner:
-    """Runs statements. `limit`: rows of an answer that are written, None: all. `paged`: at a prompt."""
+    """Runs statements. `limit`: rows of an answer that are written, None: all; `form`: how; `is_paged`: at a prompt."""
 
     def __init__(self, start: Start, console: Console, limit: int | None = None) -> None:
         self.start, self.console, self.limit = start, console, limit
-        self.is_timed = self.is_paged = False
+        self.form = console.form
+        self.is_timed = self.is_paged = self._is_told = False
         self._clock = SystemClock()
 
     def script(self, text: str, name: str = "") -> int:
@@ -125,7 +128,11 @@ class Runner:
     def _lake(self) -> Lake:
         if not self.start.is_ready and self.is_paged:
             self.console.note("starting Spark …")
-        return self.start.lake()
+        lake = self.start.lake()
+        if self.is_paged and not self._is_told:
+            self._is_told = True
+            self.console.note(quiet.announce(lake.spark, self.start.catalog.warehouse))
+        return lake
 
     def _rows(self, frame: Any) -> tuple[pa.Table, bool]:
         """The rows that are written, and whether there are more."""
@@ -144,15 +151,15 @@ class Runner:
         return found.rename_columns(_distinct(found.column_names)), more
 
     def _write(self, found: pa.Table) -> None:
-        if self.console.form == "table":
+        if self.form == "table":
             found = _in_local_time(found)
         rows = Streamed(found.schema, iter(found.to_batches()))
-        if not self.is_paged or self.console.form == "arrow":
-            row_output.write(rows, self.console.form, sys.stdout)
+        if not self.is_paged or self.form == "arrow":
+            row_output.write(rows, self.form, sys.stdout)
             sys.stdout.flush()
             return
         text = io.StringIO()
-        row_output.write(rows, self.console.form, text)
+        row_output.write(rows, self.form, text)
         _page(text.getvalue())
 
     def _summary(self, found: pa.Table | None, more: bool, millis: int) -> None:

@@ -23,12 +23,13 @@ _inside = threading.local()
 
 
 class Layer:
-    """One attachment. `below`: the class that the session had before."""
+    """One attachment. `below`: the class that the session had before; `frame`: that of its DataFrames."""
 
-    def __init__(self, lake: Lake, catalog: str, below: type) -> None:
+    def __init__(self, lake: Lake, catalog: str, frame: type) -> None:
         self.lake = lake
         self.catalog = catalog
-        self.below = below
+        self.below = type(lake.spark)
+        self.frame = frame
 
     @property
     def is_busy(self) -> bool:

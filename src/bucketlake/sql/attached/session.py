@@ -46,13 +46,9 @@ def attach(lake: Lake, catalog: str, current: bool) -> None:
         lake.catalog_names = (name, *(own for own in CATALOG_NAMES if own not in theirs | below | {name}))
         lake.other_catalogs = frozenset((theirs | below | {_SPARKS}) - {name})
         lake.in_spark_catalog = not current
-        layer = Layer(lake, name, type(session))
+        layer = Layer(lake, name, type(session.range(0)))
         session.__class__ = _session_class(layer)
-        try:
-            frames.wrap(type(session.range(0)))
-        except BaseException:
-            session.__class__ = layer.below
-            raise
+        frames.wrap(layer.frame)
 
 
 def detach(session: Any) -> bool:
@@ -67,7 +63,7 @@ def detach(session: Any) -> bool:
         if LAYER not in vars(type(session)):
             raise InvalidError("something else has changed the session since", remedy="undo that first")
         session.__class__ = layer.below
-        frames.unwrap(type(session.range(0)))
+        frames.unwrap(layer.frame)  # without a word to the session, which may be stopped
         return True
 
 
