@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -71,6 +72,23 @@ def test_each_batch_is_a_native_scan_and_comes_again_until_it_is_done(
         plain.process_stream(body, str(tmp_path / "c"))
     with pytest.raises(InvalidError, match="no such trigger"):
         source.process_stream(body, str(tmp_path / "d"), trigger={"continuous": "1 s"})
+
+
+def test_latest_is_what_it_was_when_the_process_began(classic: Lake, tmp_path: Path) -> None:
+    lake, told, came = classic, [], Event()
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    insert(lake, "source", (1, "before"))
+
+    def body(frame: Any, number: int) -> None:
+        told.extend(tuple(row) for row in frame.collect())
+        came.set()
+
+    process = lake.table("db.source").process_stream(
+        body, str(tmp_path / "c"), trigger={"processingTime": "1 ms"}, scan_mode="latest"
+    )
+    insert(lake, "source", (2, "after"))
+    assert came.wait(120) and told == [(2, "after")]
+    process.stop()
 
 
 def test_changes_of_keys_in_order(classic: Lake, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.events.bus import BatchCommitted, subscribe
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.spark.session import Lake
@@ -61,7 +62,11 @@ def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -
     lake.sql("CREATE TABLE db.plain (id INT, v STRING)")
     insert(lake, (1, "a"))
     told: list[Any] = []
+    heard: list[Any] = []
+    end = subscribe(heard.append, BatchCommitted)
     run(lake, "plain", tmp_path / "one", told=told.append)
+    end()
+    assert [(event.batch, event.rows, event.again) for event in heard] == [(0, 1, False)]
     older = shutil.copytree(tmp_path / "one", tmp_path / "older")
     insert(lake, (2, "b"))
     run(lake, "plain", tmp_path / "one", told=told.append)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from bucketlake.env.env import Clock
+from bucketlake.events.bus import BatchCommitted, emit
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
@@ -87,3 +88,22 @@ def added_by(store: Store, snapshot: Snapshot) -> tuple[int, int, int]:
             run = entry.file.level or entry.file.file_name  # each file of level 0 is a run
             runs.setdefault(bucket_key(entry), set()).add(run)
     return rows, len(added), max((len(found) for found in runs.values()), default=0)
+
+
+def tell_batch(store: Store, done: BatchDone) -> None:
+    """Tell those who listen (`bucketlake.events`) of a batch."""
+    emit(
+        lambda: BatchCommitted(
+            store.paths.root,
+            store.options.text("branch") or "main",
+            store.env.clock.now_millis(),
+            done.query,
+            done.batch,
+            None if done.snapshot is None else done.snapshot.id,
+            done.again,
+            done.rows,
+            done.files,
+            done.millis,
+            done.behind,
+        )
+    )

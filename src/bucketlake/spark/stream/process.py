@@ -92,6 +92,8 @@ class StreamProcess:
         self.id = self._journal.id
         self.batches: deque[BatchRead] = deque(maxlen=KEPT)
         self._until = self._source.newest() if how.trigger.available else None
+        # Where it begins is settled once: `latest` asked again would always be behind what came meanwhile.
+        self._origin = None if self._journal.position is not None else self._source.origin()
         self._stop = Event()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="bucketlake-process", daemon=True)
@@ -156,7 +158,7 @@ class StreamProcess:
         return True
 
     def _following(self) -> Begun | None:
-        start = self._journal.position or self._source.origin()
+        start = self._journal.position or self._origin or self._source.origin()
         end = on_newest(self._table.store, lambda: self._source.following(start, self._limits, self._until))
         if end.place == start.place:
             return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.events.bus import BatchCommitted, listening
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.done import marks_idle
 from bucketlake.ops.compact.maintain import must_compact
@@ -21,7 +22,7 @@ from bucketlake.ops.stream.batches import BatchName, written_once
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
-from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by
+from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
 from bucketlake.spark.stream.checkpoint import Checkpoint
 from bucketlake.spark.stream.idle import IdleMarks
 from bucketlake.spark.stream.lane import Lane
@@ -124,7 +125,7 @@ class Sink:
         snapshot = write_batch(self.table, frame, batch, replace(self.how, steps=steps), lane)
         self._merge_small_files(frame, lane)
         self._mark_done()
-        if self.how.told is None and self.batches is None:
+        if self.how.told is None and self.batches is None and not listening(BatchCommitted):
             return
         base = 0 if newest is None else newest.id
         again = snapshot is not None and snapshot.id <= base
@@ -146,6 +147,7 @@ class Sink:
             conflicts=0 if snapshot is None or again else snapshot.id - base - 1,
             watermark=watermark,
         )
+        tell_batch(store, done)
         if self.batches is not None:
             self.batches.append(done)
         if self.how.told is not None:
