@@ -14,6 +14,7 @@ from tests.docs import blocks, options_page
 ROOT = Path(__file__).parents[2]
 # Pages whose blocks are pieces: what they are about is tried elsewhere.
 PIECES = {
+    "docs/without-spark.md": "run by test_without_spark.py, without what is not installed",
     "docs/maintenance.md": "names a job's arguments",
     "docs/streaming.md": "names two calls",
     "docs/sql/merge.md": "grammar",

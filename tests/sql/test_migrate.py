@@ -169,7 +169,8 @@ def test_clones_of_a_table_and_a_database(hive: Lake, tmp_path: Path) -> None:
         "table => 's'": (InvalidError, "without its database"),
         "'db', 's', prefer_file_format => 'orc'": (UnsupportedError, "prefer_file_format"),
         "'db', 's', clone_from => 'hive'": (UnsupportedError, "clone_from 'hive'"),
-        "'db', 's', 'metastore=hive,uri=x'": (UnsupportedError, "catalog option 'metastore'"),
+        "'db', 's', 'metastore=hive,uri=x'": (InvalidError, "without its warehouse"),
+        "'db', 's', 'metastore=hive,uri=x,warehouse=/nowhere'": (UnsupportedError, "catalog option 'metastore'"),
         "'db', 's', snapshot_id => 1, tag => 'x'": (InvalidError, "only one of"),
         "'db', where => 'p = 1'": (InvalidError, "of one table"),
     }.items():

@@ -110,4 +110,4 @@ def test_values_beside_the_text(lake: Lake) -> None:
     ] == [(1,)]
     run(lake, "INSERT INTO db.t SELECT {d[k]}, v FROM {d}", None, {"d": frame})
     assert lake.sql("SELECT b FROM db.t WHERE a = 3").collect()[0].b == "c"
-    assert not [view for view in lake.spark.catalog.listTables() if view.name.startswith("given_")]
+    assert not [view for view in lake.spark.sql("SHOW VIEWS").collect() if view.viewName.startswith("given_")]

@@ -19,6 +19,7 @@ ARGUMENTS = (
     *("--disable-component-update", "--disable-sync"),
 )
 SETTLED = "() => [...document.querySelectorAll('.panel[data-state]')].every(p => !['loading', 'waiting'].includes(p.dataset.state))"
+FITS = "width => innerWidth === width && document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 VISIT = (
     "async () => { for (const one of document.querySelectorAll('.panel')) { one.scrollIntoView();"
     " await new Promise(done => requestAnimationFrame(() => setTimeout(done, 30))); } scrollTo(0, 0); }"
@@ -57,7 +58,9 @@ class Window:
         self.page = self.context.new_page()
         self.running = running
         self.wrong: list[str] = []
-        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None)
+        self.meant: str | None = None
+        """What a test provokes: such texts of the console, however late they come, are not wrong."""
+        self.page.on("console", lambda m: self._said(m.text) if m.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self.page.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
         self.page.on("request", lambda r: None if r.url.startswith(running.origin) else self.wrong.append(r.url))
@@ -65,13 +68,18 @@ class Window:
         self.page.wait_for_url(f"{running.origin}/")
         self.page.wait_for_selector("#mode:not([hidden])")
 
+    def _said(self, text: str) -> None:
+        if self.meant is None or self.meant not in text:
+            self.wrong.append(text)
+
     def anew(self) -> None:
         """Go back to where everything begins."""
         self.page.set_viewport_size({"width": 1280, "height": 900})
         self.page.emulate_media(color_scheme="light")
         self.page.evaluate("localStorage.clear()")
-        self.wrong.clear()
         self.page.goto("about:blank")
+        self.meant = None
+        self.wrong.clear()
         self.page.goto(f"{self.running.origin}/")
         self.page.wait_for_selector("#mode:not([hidden])")
 
@@ -92,9 +100,14 @@ class Window:
         pairs = self.page.eval_on_selector_all(".panel", "all => all.map(p => [p.dataset.panel, p.dataset.state])")
         return dict(pairs)
 
-    def overflow(self) -> int:
-        """How many pixels the page is wider than its window."""
-        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+    def resize(self, width: int) -> None:
+        """Give the window this width and wait until the page fits into it; figures are drawn anew a moment later.
+
+        Raises:
+            playwright.TimeoutError: the page stays wider than its window.
+        """
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.wait_for_function(FITS, arg=width)
 
     def picture(self, name: str, clip: dict[str, int] | None = None) -> None:
         """A picture for the documents, where they are asked for."""
