@@ -157,9 +157,16 @@ def test_default_name_is_an_option():
     assert paths.partition_bytes({"p0": "none"}) == serialized([None], [STRING])
 
 
-def test_binary_columns_make_no_path():
-    with pytest.raises(InvalidError, match="BINARY"):
+def test_binary_columns_make_paths_where_values_are_cast():
+    assert text_of("2021/ü".encode(), BYTES, legacy=False) == "2021/ü"
+    paths = paths_of(BYTES, **{"partition.legacy-name": "false"})
+    stored = serialized([b"2021"], [BYTES])
+    assert paths.partition_path(stored) == "p0=2021"
+    assert paths.partition_bytes({"p0": "2021"}) == stored
+    with pytest.raises(InvalidError, match="partition.legacy-name"):
         text_of(b"x", BYTES)
+    with pytest.raises(InvalidError, match="UTF-8.*value=ff00"):
+        text_of(b"\xff\x00", BYTES, legacy=False)
 
 
 def test_escaping():

@@ -393,7 +393,17 @@ def cast_text(value: Any, kind: DataType) -> str:
         precision = 6 if kind.precision is None else kind.precision
         fraction = f".{nanos:09d}"[: precision + 1] if precision else ""
         return seconds.isoformat(" ") + fraction
+    if isinstance(value, bytes):
+        return _decoded(value)
     return _plain_text(value, kind)
+
+
+def _decoded(value: bytes) -> str:
+    """Bytes that are text: others would share a name, from which they could not be read again."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidError("bytes that are no UTF-8 have no name", value=value[:40].hex()) from error
 
 
 def _in_range(value: Any) -> Any:
@@ -410,7 +420,10 @@ def _plain_text(value: Any, kind: DataType) -> str:
     if isinstance(value, float):
         return _java_float(value, kind)
     if isinstance(value, bytes):
-        raise InvalidError("BINARY columns cannot partition a table", remedy="partition by another column")
+        raise InvalidError(
+            "BINARY columns cannot partition a table whose folders are named as Java prints values",
+            remedy="create the table with 'partition.legacy-name' = 'false', or partition by another column",
+        )
     return str(value)
 
 

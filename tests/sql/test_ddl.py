@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 from bucketlake.types.model import type_text
 
@@ -62,7 +63,7 @@ def test_a_replacement_that_fails_changes_nothing(classic: Lake) -> None:
              Exception, "no"),
             ("CREATE TABLE db.l (id INT) LOCATION '/elsewhere'", UnsupportedError, "table path"),
             ("CREATE TABLE db.l LIKE db.q STORED AS PARQUET", UnsupportedError, "STORED AS is not supported"),
-            ("CREATE TABLE db.l (id INT) USING nothing_such", InvalidError, "Provider 'nothing_such' is not supported"),
+            ("CREATE TABLE db.l (id INT) USING nothing_such", UnsupportedError, "Provider 'nothing_such' is not supported"),
         ],
     )  # fmt: skip
     assert [s.id for s in classic.table("db.q").snapshots()] == [1]
@@ -314,6 +315,24 @@ def test_like_a_branch(classic: Lake) -> None:
     assert (made.field_names, made.primary_keys, made.comment) == (("id", "pt", "extra"), ("id", "pt"), "said")
     assert made.options == {"bucket": "8"}
     assert "extra" not in columns(classic, "db.t")
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_tables_of_queries_keep_lengths(classic: Lake, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not small:
+        monkeypatch.setattr(reader, "SMALL_ROWS", -1)
+    classic.sql("CREATE TABLE db.a (id INT, b VARCHAR(10), c CHAR(4), p VARCHAR(3)) PARTITIONED BY (p)")
+    classic.sql("INSERT INTO db.a VALUES (1, 'a', 'b', 'x')")
+    classic.sql("ALTER TABLE db.a ADD COLUMN n VARCHAR(5)")
+    classic.sql("CREATE TABLE db.b AS SELECT *, b AS d, concat(b, p) AS e FROM db.a")
+    assert list(columns(classic, "db.b").values()) == [
+        *("INT", "VARCHAR(10)", "CHAR(4)", "VARCHAR(3)", "VARCHAR(5)", "VARCHAR(10)", "STRING")
+    ]
+    assert rows(classic, "SELECT * FROM db.b") == [(1, "a", "b   ", "x", None, "a", "ax")]
+    classic.sql("CREATE TABLE db.c (id INT, b STRING)")
+    merges = {"write.merge-schema": True, "write.merge-schema.type-widening": True}
+    classic.table("db.c").write(classic.sql("SELECT id, b, n FROM db.a"), **merges)
+    assert columns(classic, "db.c") == {"id": "INT", "b": "STRING", "n": "STRING"}  # what comes is text
 
 
 def test_use_of_sparks_own_catalog(classic: Lake) -> None:

@@ -104,3 +104,24 @@ def test_explain_says_what_is_read(classic: Lake) -> None:
         assert "_pyspark" not in plan
         assert "db.t: snapshot 2, columns name, p\n  partitions: 1 of 3\n  files: 2 of 4\n" in plan
         assert "  merged: 2 files in 1 splits\n" in plan
+
+
+def test_what_fails_over_rows_names_the_users_tables(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, name STRING)")
+    classic.sql("INSERT INTO db.t VALUES (0, 'x')")
+    for statement in ("SELECT 1 / id FROM db.t", "WITH q AS (SELECT 1 / id AS a FROM db.t AS u) SELECT a FROM q"):
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as told:
+            classic.sql(statement).collect()
+        assert "_pyspark_" not in str(told.value)
+        assert "FROM `db.t` AS " in str(told.value) or "..." in str(told.value)
+    classic.sql("INSERT INTO db.t VALUES (1, 'y')")
+    twice = "SELECT a.name, b.name, '{t0}' FROM db.t VERSION AS OF 1 a RIGHT JOIN db.t b ON a.id = b.id ORDER BY b.id"
+    assert [tuple(row) for row in classic.sql(twice).collect()] == [("x", "x", "{t0}"), (None, "y", "{t0}")]
+    assert [view.viewName for view in classic.spark.sql("SHOW VIEWS").collect()] == []
+    classic.spark.range(3).createOrReplaceTempView("`db.t`")  # the user's own of that name stays
+    try:
+        assert classic.sql("SELECT count(*) FROM (SELECT * FROM db.t WHERE id < 9)").collect()[0][0] == 2
+        assert classic.sql("SELECT count(t.id) FROM db.t JOIN `db.t` v ON t.id = v.id").collect()[0][0] == 2
+        assert classic.sql("SELECT count(*) FROM `db.t`").collect()[0][0] == 3
+    finally:
+        classic.spark.catalog.dropTempView("db.t")

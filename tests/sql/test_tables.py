@@ -144,7 +144,7 @@ def test_truncate_and_drop_partition(lake: Lake) -> None:
 
 
 def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
-    lake.sql("CREATE TABLE own_of_spark (a INT) USING parquet")
+    lake.sql("CREATE TABLE spark_catalog.default.own_of_spark (a INT) USING parquet")
     try:
         lake.sql("INSERT INTO own_of_spark VALUES (1)")
         lake.sql("CREATE TABLE db.t AS SELECT a FROM own_of_spark")
@@ -152,6 +152,11 @@ def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
     finally:
         lake.sql("DROP TABLE own_of_spark")
     assert not lake.spark.catalog.tableExists("own_of_spark")
+    for name in ("stray", "db.stray", "paimon.db.stray"):
+        with pytest.raises(UnsupportedError, match="does not support format table.*USING paimon"):
+            lake.sql(f"CREATE TABLE {name} (a INT) USING csv")
+    with pytest.raises(UnsupportedError, match="Provider 'kudu' is not supported"):
+        lake.sql("CREATE OR REPLACE TABLE db.t (a INT) USING kudu")
 
 
 @pytest.mark.parametrize(

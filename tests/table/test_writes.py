@@ -299,3 +299,16 @@ def test_nulls_that_become_a_partition_by_default_are_numbered_in_it(tmp_path: P
         made.write_arrow(pa.table({"k": [1], "v": [value], "pt": ["a"]}))
     made.write_arrow(pa.table({"k": [1], "v": [9], "pt": pa.array([None], pa.string())}))
     assert made.to_arrow().to_pydict() == {"k": [1], "v": [9], "pt": ["a"]}
+
+
+def test_partitions_of_bytes_that_are_text(catalog: Catalog) -> None:
+    schema = pa.schema([pa.field("day", pa.binary()), pa.field("k", pa.int64())])
+    made = catalog.create_table("b", schema, ["day"], [], {"bucket": "-1", "partition.legacy-name": "false"})
+    made.write_arrow(pa.table({"day": [b"2021", b"2022", None], "k": [1, 2, 3]}, schema=schema))
+    assert {file.path.split("/")[-3] for file in made.files()} == {"day=2021", "day=2022", "day=__DEFAULT_PARTITION__"}
+    made.write_arrow(pa.table({"day": [b"2022"], "k": [4]}, schema=schema), mode="overwrite", partition={"day": "2022"})
+    found = made.to_arrow().sort_by("k").to_pydict()
+    assert found == {"day": [b"2021", None, b"2022"], "k": [1, 3, 4]}
+    assert made.to_arrow(where="day = X'32303232'")["k"].to_pylist() == [4]
+    with pytest.raises(InvalidError, match="no UTF-8"):
+        made.write_arrow(pa.table({"day": [b"\xff"], "k": [5]}, schema=schema))

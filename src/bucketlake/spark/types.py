@@ -77,18 +77,34 @@ def spark_type(t: DataType) -> T.DataType:
 
 def spark_schema(fields: Sequence[DataField]) -> T.StructType:
     """The schema of a DataFrame over these columns. All are nullable, as with every file source of Spark."""
-    return T.StructType([T.StructField(f.name, spark_type(f.type), True) for f in fields])
+    return T.StructType([T.StructField(f.name, spark_type(f.type), True, declared(f.type)) for f in fields])
 
 
-def field_types(schema: T.StructType) -> list[DataField]:
-    """Table columns for a DataFrame's, numbered by place; UnsupportedError names a column that no table can hold."""
-    return [DataField(place, f.name, _from_spark(f, f.name)) for place, f in enumerate(schema.fields)]
+def declared(t: DataType) -> dict[str, str] | None:
+    """What Spark notes beside a string column that is a VARCHAR(n): who makes a table of it makes it one."""
+    if t.root is not Root.VARCHAR or t.length in (None, MAX_LENGTH):
+        return None
+    return {_CHAR_METADATA: f"varchar({t.length})"}
 
 
-def _from_spark(field: T.StructField, column: str) -> DataType:
-    declared = (field.metadata or {}).get(_CHAR_METADATA)
-    if declared and isinstance(field.dataType, T.StringType):
-        return parse_type_text(declared, "spark").with_nullable(field.nullable)
+def noted(column: Column, name: str, t: DataType) -> Column:
+    """The column by its name, with what is `declared` of it."""
+    note = declared(t)
+    return column.alias(name) if note is None else column.alias(name, metadata=note)
+
+
+def field_types(schema: T.StructType, as_declared: bool = False) -> list[DataField]:
+    """Table columns for a DataFrame's, numbered by place; UnsupportedError names a column that no table can hold.
+
+    `as_declared`: text read from CHAR(n) and VARCHAR(n) is that again, as in tables that Spark makes of a query.
+    """
+    return [DataField(place, f.name, _from_spark(f, f.name, as_declared)) for place, f in enumerate(schema.fields)]
+
+
+def _from_spark(field: T.StructField, column: str, as_declared: bool = False) -> DataType:
+    text = (field.metadata or {}).get(_CHAR_METADATA) if as_declared else None
+    if text and isinstance(field.dataType, T.StringType):
+        return parse_type_text(text, "spark").with_nullable(field.nullable)
     return table_type(field.dataType, column).with_nullable(field.nullable)
 
 

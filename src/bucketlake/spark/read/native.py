@@ -22,7 +22,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
-from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.types import declared, noted, quoted, spark_type
 from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
 
@@ -115,7 +115,11 @@ def _groups(
         groups.setdefault((found.file.schema_id, found.format), []).append(found)
     for (schema_id, kind), members in groups.items():
         columns = read_mapping(store.schema_of(schema_id).fields, fields)
-        stored = [T.StructField(c.source.name, spark_type(c.source.type)) for c in columns if c.source is not None]
+        stored = [
+            T.StructField(c.source.name, spark_type(c.source.type), True, _note(c))
+            for c in columns
+            if c.source is not None
+        ]
         reader = spark.read.format(kind).schema(T.StructType(stored)).options(**_OPTIONS)
         for part in _parts(members):
             yield _load(reader, store, part), schema_id
@@ -165,10 +169,16 @@ def _is_same(column: ReadColumn) -> bool:
 def _value(column: ReadColumn) -> Column:
     target = spark_type(column.field.type)
     if column.source is None:
-        return F.lit(None).cast(target).alias(column.field.name)
+        return noted(F.lit(None).cast(target), column.field.name, column.field.type)
     name = quoted(column.source.name)
     value = _unpushed(F.col(name), column.source.type)
-    return (value.cast(target) if column.cast else value).alias(column.field.name)
+    return noted(value.cast(target) if column.cast else value, column.field.name, column.field.type)
+
+
+def _note(column: ReadColumn) -> dict[str, str] | None:
+    """What is declared of a column whose files hold text, too: most need no projection for it."""
+    text = column.source is not None and column.source.type.root is Root.VARCHAR
+    return declared(column.field.type) if text else None
 
 
 def _holds_zeros(t: DataType) -> bool:

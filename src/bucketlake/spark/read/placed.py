@@ -25,7 +25,7 @@ from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
-from bucketlake.spark.types import quoted, spark_batch, spark_type
+from bucketlake.spark.types import noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path
@@ -104,7 +104,10 @@ def _joined(
         known_values = (
             f"CASE WHEN {_KEY} IS NULL THEN {_CHANGED} ELSE {_CONSTANT}{at} END" for at in range(len(constants))
         )
-        fixed = {name: F.expr(text) for name, text in zip(constants, known_values, strict=True)}
+        fixed = {
+            name: noted(F.expr(text), name, store.schema.field(name).type)
+            for name, text in zip(constants, known_values, strict=True)
+        }
         frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
     return reduce(DataFrame.union, frames)
 
@@ -155,7 +158,7 @@ def _literal(store: Store, name: str, values: pa.Array) -> Column | None:
         value = found[0].as_py()
     except (ValueError, OverflowError):  # a date that Python lacks
         return None
-    return F.lit(value).cast(spark_type(item.type)) if isinstance(value, _LITERAL) else None
+    return noted(F.lit(value).cast(spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
 
 
 def _uri(path: str) -> str:

@@ -117,7 +117,7 @@ def _table(lake: Lake, name: str, options: Mapping[str, str]) -> _Table:
     check_source(source)
     _check_files(lake, name, source, frame.inputFiles())
     comments = {column.name: (column.metadata or {}).get("comment") for column in frame.schema.fields}
-    fields = [replace(item, description=comments[item.name]) for item in field_types(frame.schema)]
+    fields = [replace(item, description=comments[item.name]) for item in field_types(frame.schema, as_declared=True)]
     return _Table(name, source, Draft(fields, keys, dict(options), told.get("comment")), told.get("type") == "MANAGED")
 
 
@@ -213,7 +213,11 @@ def _migrate_table(lake: Lake, given: Arguments) -> Rows:
     if not lake.catalog.table_exists(goal):
         frame = lake.spark.read.format(kind).load(folder["path"])
         keys = partition_keys_of(lake.catalog.env.storage, location)
-        draft = Draft(field_types(frame.schema), keys, {**table_defaults(lake.catalog.options), **_options(given)})
+        draft = Draft(
+            field_types(frame.schema, as_declared=True),
+            keys,
+            {**table_defaults(lake.catalog.options), **_options(given)},
+        )
     migrate_folder(lake.catalog, location, goal, kind, draft, threads)
     return DONE
 

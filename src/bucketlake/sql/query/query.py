@@ -23,6 +23,7 @@ from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
+from bucketlake.sql.query.named import named_query
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
 from bucketlake.sql.query.top import WORTH_ROWS, bounded, top
@@ -96,10 +97,13 @@ def run(
         place = None if place is None else replace(place, start=moved(place.start, values))
         statement = text.splice(statement, values)
     reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
-    bound, frames = bind(lake, statement, place, prune, reads)
+    bound, frames, titles = bind(lake, statement, place, prune, reads)
     text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
     if given is not None:
         text_of, values_of = given.bound(text_of, frames)
+    named = named_query(lake.spark, bound, args, frames, titles) if given is None else None
+    if named is not None:
+        return named
     try:
         found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found
@@ -117,9 +121,9 @@ def run(
 
 def bind(
     lake: Lake, statement: str, place: Place | None = None, prune: bool = True, reads: list[Read] | None = None
-) -> tuple[str, dict[str, DataFrame]]:
-    """The statement with lake tables replaced by `{t0}`, `{t1}`, …, and the DataFrame that each one stands for; with
-    all columns and rows, unless `prune`. `reads` takes down what is read of which table."""
+) -> tuple[str, dict[str, DataFrame], dict[str, str]]:
+    """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
+    and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
     tokens = text.tokenize(statement)
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
@@ -130,7 +134,7 @@ def bind(
     tree = parsed.tree if parsed is not None else None
     references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
     if not references:
-        return statement, {}
+        return statement, {}, {}
     settings = dict(lake.spark.conf.getAll)
     for reference in references:
         _attach(lake, reference, plain, [*hints, *found], settings)
@@ -155,7 +159,8 @@ def bind(
     if tree is not None:
         pieces.extend(_unqualified(tree, references))
     escaped = statement.replace("{", "{{").replace("}", "}}")
-    return text.splice(escaped, _shifted(statement, pieces)), frames
+    titles = {name: reference.name.full for reference, name in zip(references, names_of, strict=True)}
+    return text.splice(escaped, _shifted(statement, pieces)), frames, titles
 
 
 def _frames(

@@ -93,7 +93,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
             raise InvalidError(
                 "a persistent view cannot be made of a temporary one", view=name.full, temporary=use.parts[0]
             )
-    fields = list(field_types(query.run(lake, told.query).schema))
+    fields = list(field_types(query.run(lake, told.query).schema, as_declared=True))
     if told.columns:
         if len(told.columns) != len(fields):
             raise InvalidError(

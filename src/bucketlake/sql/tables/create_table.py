@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "path"  # among a table's options: where it lies
 _OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
+_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")  # of upstream's format tables
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
 
@@ -57,13 +58,27 @@ class _Definition:
 
 @dataclass(frozen=True, slots=True)
 class OtherProvider:
-    """A CREATE TABLE … USING a format that is not the lake's: a table of Spark's own."""
+    """A CREATE TABLE … USING a format that is not the lake's: a table of Spark's own, if its name says so."""
 
+    name: tuple[str, ...]
     statement: str
     provider: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        """Spark makes it, or says that it has no such format."""
+        """Spark makes it, or says that it has no such format. UnsupportedError where the name is the lake's, unless an
+        attached session's: there the format decides."""
+        if not lake.other_catalogs and self._is_lakes(lake):
+            plain = self.provider in _FORMATS
+            title = lake.catalog.metastore.title
+            own = ".".join(self.name[-2:] if len(self.name) > 1 else (names.DEFAULT_DATABASE, *self.name))
+            raise UnsupportedError(
+                f"{title} currently does not support format table"
+                if plain
+                else f"Provider '{self.provider}' is not supported by {title}",
+                table=".".join(self.name),
+                provider=self.provider,
+                remedy=f"USING paimon; a table of Spark's own is spark_catalog.{own}",
+            )
         try:
             return query.run(lake, self.statement)
         except Exception as error:
@@ -73,6 +88,11 @@ class OtherProvider:
                 f"Provider '{self.provider}' is not supported",
                 remedy="USING paimon, or a format that this Spark session has",
             ) from error
+
+    def _is_lakes(self, lake: Lake) -> bool:
+        if len(self.name) == 2:
+            return lake.catalog.database_exists(self.name[0])
+        return len(self.name) == 1 or self.name[0].lower() in lake.catalog_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +255,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
     if frame is not None:
         if clause.columns:
             raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
-        made.fields = field_types(frame.schema)
+        made.fields = field_types(frame.schema, as_declared=True)
         return made
     if not clause.columns:
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")

@@ -38,10 +38,10 @@ def replace_table(cursor: Cursor) -> Statement | None:
 
 
 def _table(cursor: Cursor) -> Statement | None:
-    """A table of the lake; None for one USING another provider, which is Spark's."""
+    """A table of the lake, or one USING another provider."""
     provider = _provider(cursor.text)
     if provider not in (None, *LAKE_PROVIDERS):
-        return OtherProvider(cursor.rest(), provider)
+        return OtherProvider(_named(cursor.text), cursor.rest(), provider)
     return TableCreation(parse_create_table(cursor))
 
 
@@ -55,6 +55,15 @@ def _provider(statement: str) -> str | None:
     cursor = Cursor(statement)
     cursor.until("USING", "AS")
     return cursor.identifier().lower() if cursor.accept("USING") else None
+
+
+def _named(statement: str) -> tuple[str, ...]:
+    """The name after the first TABLE."""
+    cursor = Cursor(statement)
+    cursor.until("TABLE")
+    cursor.expect("TABLE")
+    cursor.accept("IF", "NOT", "EXISTS")
+    return cursor.name()
 
 
 @dataclass(frozen=True, slots=True)

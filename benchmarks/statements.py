@@ -1,0 +1,145 @@
+"""`python -m benchmarks.statements`: MERGE and DELETE of 1 % beside W; what `lake.sql` costs over `spark.sql`.
+
+MERGE brings 1 % of the rows of lineitem, nine tenths of which match. Each run takes another hundredth, so that none is
+changed twice. Statements are timed until their DataFrame is there; no row is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import lineitem
+from benchmarks.measure import Measurements
+from benchmarks.spark_bench import BUCKETS, KEYS, SparkBench
+
+TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "append": ({}, ()),
+    "append, deletion vectors": ({"deletion-vectors.enabled": "true"}, ()),
+    "primary key": ({"bucket": str(BUCKETS), "write-only": "true"}, KEYS),
+    "primary key, deletion vectors": ({"bucket": str(BUCKETS), "deletion-vectors.enabled": "true"}, KEYS),
+}
+JOINED = 5
+
+
+class Statements(SparkBench):
+    """The cases of this program."""
+
+    def changes(self) -> None:
+        """MERGE and DELETE of a hundredth of each kind of table; how many rows there are afterwards is checked."""
+        for kind, (options, keys) in TABLES.items():
+            name = f"t{list(TABLES).index(kind)}"
+            self._fresh(name, options, keys=keys)
+            self._load(name)
+            shares = count()
+            rows = self.source.count()
+            self.m.measure(f"MERGE of 1 %, {kind}", self._merging(name, shares), floor="W", mark=0.25, warm=1)
+            added = self.lake.table(f"bench.{name}").read().count() - rows
+            self.m.note(f"MERGE of 1 %, {kind}", added=added, of=rows)
+            self.m.measure(f"DELETE of 1 %, {kind}", self._deleting(name, shares), floor="W", mark=0.25, warm=1)
+            left = self.lake.table(f"bench.{name}").read().count()
+            self.m.note(f"DELETE of 1 %, {kind}", deleted=rows + added - left)
+            if not 0 < added < rows // 50 or not 0 < rows + added - left < rows // 10:
+                raise SystemExit(f"wrong rows of {kind}: {rows}, {added} added, {left} left")
+            self.lake.catalog.drop_table(f"bench.{name}")
+
+    def _merging(self, name: str, shares: Iterator[int]) -> Callable[[], Any]:
+        def merge() -> None:
+            share = next(shares)
+            some = self.source.where(f"pmod(hash(l_orderkey, 7), 100) = {share}")
+            some.selectExpr(
+                "*",
+                f"CASE WHEN pmod(l_orderkey, 10) = 0 THEN -l_orderkey - {share} * 1000000000 ELSE l_orderkey END AS k",
+            ).drop("l_orderkey").withColumnRenamed("k", "l_orderkey").createOrReplaceTempView("bench_changes")
+            self.lake.sql(
+                f"MERGE INTO bench.{name} t USING bench_changes s "
+                "ON t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber "
+                "WHEN MATCHED THEN UPDATE SET l_comment = concat(s.l_comment, ' #') WHEN NOT MATCHED THEN INSERT *"
+            )
+
+        return merge
+
+    def _deleting(self, name: str, shares: Iterator[int]) -> Callable[[], Any]:
+        def delete() -> None:
+            self.lake.sql(f"DELETE FROM bench.{name} WHERE pmod(hash(l_orderkey, 7), 100) = {50 + next(shares)}")
+
+        return delete
+
+    def lookups(self) -> None:
+        """One row of a loaded primary-key table by its key, as SQL and as a read."""
+        self._fresh("looked", {"bucket": str(BUCKETS), "write-only": "true"}, keys=KEYS)
+        self._load("looked")
+        found = self.source.select(*KEYS).first()
+        where = " AND ".join(f"{name} = {found[name]}" for name in KEYS) if found else "false"
+        table = self.lake.table("bench.looked")
+        sql = f"SELECT * FROM bench.looked WHERE {where}"
+        self.m.measure("point lookup, SQL", lambda: self.lake.sql(sql).collect(), mark=0.08, runs=15, warm=5)
+        self.m.measure("point lookup, read", lambda: table.read(where=where).collect(), mark=0.08, runs=15, warm=5)
+
+    def words(self, runs: int = 40) -> None:
+        """Seconds of `lake.sql` over those of `spark.sql` of the same text upon temporary views of the same files."""
+        spark = self.lake.spark
+        for place in range(JOINED):
+            self.lake.sql(f"CREATE TABLE bench.w{place} (a INT, b INT, c STRING)")
+            self.lake.sql(f"INSERT INTO bench.w{place} VALUES (1, {place}, 'x'), (2, {place}, 'y')")
+            files = [found.path for found in self.lake.table(f"bench.w{place}").files()]
+            spark.read.schema("a INT, b INT, c STRING").parquet(*files).createOrReplaceTempView(f"v{place}")
+        joined = " JOIN ".join(f"{{{place}}} x{place}" for place in range(JOINED))
+        on = " AND ".join(f"x0.a = x{place}.a" for place in range(1, JOINED))
+        cases = {
+            "SELECT 1": (10, "SELECT 1"),
+            "one table": (10, "SELECT a, c FROM {0}"),
+            "one table, a filter": (40, "SELECT c FROM {0} WHERE a = 1 AND b < 3"),
+            f"{JOINED} tables": (80, f"SELECT x0.c FROM {joined} WHERE {on} AND x0.b = 0"),
+        }
+        for case, (mark, text) in cases.items():
+            ours = text.format(*(f"bench.w{place}" for place in range(JOINED)))
+            theirs = text.format(*(f"v{place}" for place in range(JOINED)))
+            over = 1000 * (
+                _typical(lambda ours=ours: self.lake.sql(ours), runs) - _typical(lambda t=theirs: spark.sql(t), runs)
+            )
+            told = "ok" if over <= mark else "MISSED"
+            print(f"lake.sql over spark.sql, {case:<24} {over:7.1f} ms   mark {mark} {told}", flush=True)
+
+
+def _typical(action: Callable[[], Any], runs: int) -> float:
+    seconds = []
+    for run in range(runs + 10):
+        start = time.perf_counter()
+        action()
+        if run >= 10:
+            seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def main() -> None:
+    """Run the cases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 1 is 6.0M rows")
+    parser.add_argument("--runs", type=int, default=3, help="runs a case; medians count")
+    parser.add_argument("--only", default="words,lookups,changes", help="comma-separated: words, lookups, changes")
+    parser.add_argument("--memory", default="6g", help="memory of the Spark driver")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/data/statements.json"))
+    arguments = parser.parse_args()
+    source = lineitem(arguments.scale)
+    measurements = Measurements(arguments.runs)
+    with tempfile.TemporaryDirectory(prefix="bucketlake-bench-") as folder:
+        bench = Statements(source, Path(folder), measurements, arguments.memory)
+        for name in arguments.only.split(","):
+            if name == "changes":
+                bench.floors()
+            getattr(bench, name)()
+        bench.lake.spark.stop()
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    measurements.write(arguments.json, scale=arguments.scale, cores=os.cpu_count())
+
+
+if __name__ == "__main__":
+    main()
