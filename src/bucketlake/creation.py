@@ -28,7 +28,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rows.given import record_batches
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.postpone_write import write_counted
-from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.table import Table
 
 __all__ = ["create_with_rows"]
@@ -78,6 +78,7 @@ def _by_server(catalog: Catalog, draft: Table, batches: Iterable[pa.RecordBatch]
 
 def _written(table: Table, batches: Iterable[pa.RecordBatch], user: str) -> list[CommitMessage]:
     store = table.store
+    refuse_plain_append(store)
     rows: Iterable[pa.RecordBatch] = record_batches(batches, {}, table.schema)
     order = write_order(store.schema, store.options)
     if order is not None:

@@ -62,7 +62,7 @@ from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.ops.write.postpone_write import pending_rows, write_counted
-from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.parse import parse_where
@@ -244,6 +244,8 @@ class Table(Streams, Frames):
         if mode not in ("append", "overwrite"):
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
+        if mode == "append":
+            refuse_plain_append(table.store)
         data = arrow_input(data)
         if Merging.of(table.options) is not None:
             table = table.evolved(given_fields(data), sensitive=True)

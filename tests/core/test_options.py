@@ -171,7 +171,6 @@ def test_what_could_make_rows_wrong_is_refused_for_reading_too(key, value):
         ("metadata.iceberg.storage", "table-location"),
         ("commit.callbacks", "x.Y"),
         ("tag.callback.x.param", "1"),
-        ("upsert-key", "a"),
         ("pk-vector.index.columns", "v"),
     ],
 )

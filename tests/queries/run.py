@@ -149,7 +149,7 @@ class Bench:
     def case(self, text: str) -> Case:
         """The query as the lake binds it."""
         self._needs = []
-        bound, bound_frames = query.bind(self._probe, text)
+        bound, bound_frames, _ = query.bind(self._probe, text)
         frames = {name: self._named(frame) for name, frame in bound_frames.items()}
         return Case(text, bound.format(**frames) if frames else text, self._needs)
 

@@ -79,6 +79,31 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
             refused()
 
 
+@pytest.mark.parametrize("kind", ["paimon", "bucketlake"])
+def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
+    spark = attached.spark
+    spark.sql("CREATE TABLE db.f (id INT, name STRING)")
+    folder = attached.catalog.table_path("db.f")
+    for number in (1, 2):
+        rows = spark.createDataFrame([("a", number)], "name STRING, id INT")
+        rows.write.format(kind).mode("append").save(folder)
+    read = spark.read.format(kind)
+    assert _rows(read.load(f"file://{folder}/")) == [(1, "a"), (2, "a")]
+    assert _rows(spark.read.option("scan.snapshot-id", 1).load(folder, format=kind)) == [(1, "a")]
+    spark.conf.set("spark.paimon.scan.snapshot-id", "1")
+    try:
+        assert _rows(spark.read.format(kind).load(folder)) == [(1, "a")]
+        spark.conf.set("spark.paimon.*.db.f.scan.snapshot-id", "2")
+        assert len(_rows(spark.read.format(kind).load(folder))) == 2
+    finally:
+        for key in ("scan.snapshot-id", "*.db.f.scan.snapshot-id"):
+            spark.conf.unset(f"spark.paimon.{key}")
+    rows.write.format(kind).mode("overwrite").save(folder)
+    assert _rows(spark.table("db.f")) == [(2, "a")]
+    if kind == "bucketlake":  # what only the data source knows stays its
+        assert _rows(spark.read.format(kind).option("columns", "id").load(folder)) == [(2,)]
+
+
 def test_the_catalog(attached: Lake) -> None:
     catalog = attached.spark.catalog
     attached.sql("CREATE TABLE db.t (id INT NOT NULL COMMENT 'key', p STRING) PARTITIONED BY (p) COMMENT 'mine'")

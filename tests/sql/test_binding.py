@@ -41,7 +41,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def bound(lake: Lake, statement: str) -> str:
-    text, frames = query.bind(lake, statement)
+    text, frames, _ = query.bind(lake, statement)
     return text.format(**{name: f"<{frame[0][3:]}>" for name, frame in frames.items()}) if frames else text  # type: ignore[index]
 
 

@@ -210,3 +210,49 @@ def test_scripts(classic: Lake) -> None:
     last = classic.sql_script("CREATE TABLE db.t (a INT); INSERT INTO db.t VALUES (1); SELECT a FROM db.t;")
     assert last is not None
     assert [tuple(row) for row in last.collect()] == [(1,)]
+
+
+def test_rows_of_a_key_update_its_row(classic: Lake) -> None:
+    with pytest.raises(InvalidError, match=r"Cannot define 'upsert-key' \[k\] with 'primary-key' \[k\]"):
+        classic.sql("CREATE TABLE db.no (k INT) TBLPROPERTIES ('upsert-key' = 'k', 'primary-key' = 'k')")
+    with pytest.raises(InvalidError, match="nope"):
+        classic.sql("CREATE TABLE db.no (k INT) TBLPROPERTIES ('upsert-key' = 'nope')")
+    classic.sql("CREATE TABLE db.u (k INT, a INT, b STRING) TBLPROPERTIES ('upsert-key' = 'k')")
+    classic.sql("INSERT INTO db.u VALUES (1, 1, 'c1'), (NULL, 2, 'c2'), (3, 3, 'c3')")
+    classic.sql("INSERT INTO db.u (b, k) VALUES ('c22', NULL), ('c11', 1), ('c4', 4)")
+    assert sorted(map(tuple, classic.sql("SELECT * FROM db.u").collect()), key=str) == [
+        (1, None, "c11"), (3, 3, "c3"), (4, None, "c4"), (None, None, "c22"),
+    ]  # fmt: skip
+    rows = classic.spark.createDataFrame([(3, 9, "d")], "k INT, a INT, b STRING")
+    classic.write_table(rows, "db.u")
+    assert tuple(classic.sql("SELECT * FROM db.u WHERE k = 3").collect()[0]) == (3, 9, "d")
+    for plain in (
+        lambda: classic.table("db.u").write(rows),
+        lambda: classic.catalog.table("db.u").write_arrow({"k": [1]}),
+    ):
+        with pytest.raises(UnsupportedError, match="upsert-key.*INSERT INTO"):
+            plain()
+    with pytest.raises(Exception, match="MERGE_CARDINALITY"):
+        classic.sql("INSERT INTO db.u VALUES (1, 1, 'x'), (1, 2, 'y')")
+    classic.sql("UPDATE db.u SET a = 0 WHERE k = 1")
+    classic.sql("DELETE FROM db.u WHERE k <> 1")
+    classic.sql("INSERT OVERWRITE db.u SELECT k, a + 7, b FROM db.u WHERE k = 1")
+    assert [tuple(row) for row in classic.sql("SELECT * FROM db.u").collect()] == [(1, 7, "c11")]
+
+
+def test_the_latest_row_of_a_key_counts(classic: Lake) -> None:
+    classic.sql(
+        "CREATE TABLE db.u (k1 INT, k2 INT, ts1 INT, ts2 INT, c STRING) PARTITIONED BY (k2) "
+        "TBLPROPERTIES ('upsert-key' = 'k1, k2', 'sequence.field' = 'ts1,ts2', 'deletion-vectors.enabled' = 'true')"
+    )
+    classic.sql(
+        "INSERT INTO db.u (k1, k2, ts1, ts2, c) VALUES (NULL, NULL, 2, 1, 'v3'), (NULL, NULL, 2, 2, 'v4'), "
+        "(NULL, NULL, 1, 1, 'v1'), (1, NULL, 1, 1, 'v1'), (1, 2, 1, 1, 'v1'), (1, 2, 2, 1, 'v2')"
+    )
+    classic.sql(
+        "INSERT INTO db.u (k1, k2, ts1, ts2, c) VALUES (NULL, NULL, 2, 1, 'v44'), (1, NULL, 2, 1, 'v2'), "
+        "(NULL, 1, 1, 1, 'v1'), (1, 2, 2, 2, 'v3'), (1, 1, 1, 1, 'v1')"
+    )
+    assert sorted((tuple(r) for r in classic.sql("SELECT k1, k2, ts1, ts2, c FROM db.u").collect()), key=str) == [
+        (1, 1, 1, 1, "v1"), (1, 2, 2, 2, "v3"), (1, None, 2, 1, "v2"), (None, 1, 1, 1, "v1"), (None, None, 2, 2, "v4"),
+    ]  # fmt: skip

@@ -132,7 +132,11 @@ CALLS: dict[str, tuple[Callable[[Table], Any], type[BucketlakeError], str]] = {
     "tag": (lambda t: t.to_arrow(scan_tag_name="t"), NotFoundError, "Tag 't'"),
     "two times": (lambda t: t.to_arrow(scan_snapshot_id=1, scan_tag_name="t"), InvalidError, "Only one"),
     "fixed option": (lambda t: t.with_options({"bucket-key": "v"}), BucketlakeError, "bucket-key"),
-    "refused option": (lambda t: t.write_arrow(good(), **{"upsert-key": "v"}), UnsupportedError, "upsert-key"),
+    "refused option": (
+        lambda t: t.write_arrow(good(), **{"commit.callbacks": "v"}),
+        UnsupportedError,
+        "commit.callbacks",
+    ),
     "delete spec": (lambda t: t.drop_partitions([{"x": 1}]), InvalidError, "not partition columns"),
     "no spec": (lambda t: t.drop_partitions([]), InvalidError, "cannot be empty"),
     "type change of a key": (lambda t: t.alter(UpdateColumnType("k", BIGINT)), BucketlakeError, "primary key"),

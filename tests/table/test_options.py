@@ -43,7 +43,7 @@ def ids(made: Table, **options: Any) -> list[int]:
 
 
 REFUSED = {
-    "upsert-key": "id",
+    "commit.callbacks": "x.Y",
     "lookup.remote-file.enabled": "true",
     "auto-create": "true",
     "scan.partitions": "dt=a",
@@ -101,20 +101,20 @@ def test_upkeep_that_nobody_asks_for_is_not_warned_of(tmp_path: Path, options: d
 
 
 def test_a_table_that_cannot_be_written_is_read_and_its_options_altered(tmp_path: Path) -> None:
-    made = foreign(tmp_path, {"upsert-key": "id", **BESIDE})
+    made = foreign(tmp_path, {"commit.callbacks": "x.Y", **BESIDE})
     assert ids(made) == [1, 2]
     for write in (lambda: made.write_arrow(ROWS), lambda: made.delete("true"), made.compact, made.truncate):
-        with pytest.raises(UnsupportedError, match="upsert-key"):
+        with pytest.raises(UnsupportedError, match="commit.callbacks"):
             write()
-    with pytest.raises(UnsupportedError, match="upsert-key"):
+    with pytest.raises(UnsupportedError, match="commit.callbacks"):
         made.alter(AddColumn("n", DataType(Root.INT)))
-    with pytest.raises(UnsupportedError, match="upsert-key"):
-        made.alter(SetOption("upsert-key", "dt"))
+    with pytest.raises(UnsupportedError, match="commit.callbacks"):
+        made.alter(SetOption("commit.callbacks", "x.Z"))
     altered = made.alter(SetOption("snapshot.num-retained.min", "3"), UpdateComment(None, "of Flink"))
     assert altered.options.get("snapshot.num-retained.min") == 3
-    assert altered.options.text("upsert-key") == "id"
-    assert made.alter(SetOption("upsert-key", "id")).schema.id == 2  # as it is: no change
-    reset = altered.alter(RemoveOption("upsert-key"), RemoveOption("lookup.remote-file.enabled"))
+    assert altered.options.text("commit.callbacks") == "x.Y"
+    assert made.alter(SetOption("commit.callbacks", "x.Y")).schema.id == 2  # as it is: no change
+    reset = altered.alter(RemoveOption("commit.callbacks"), RemoveOption("lookup.remote-file.enabled"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reset.write_arrow(ROWS)

@@ -234,7 +234,7 @@ ROWS = (
             "detail",
         ),
     ),
-    Option("upsert-key", "string", None, WRITES, "Key of an append table for upserts."),
+    Option("upsert-key", "string", None, HONOURED, "Key of an append table: rows that come update those that have it."),
     Option("variant.inferShreddingSchema", "bool", "false", VARIANTS, "Infer how variants are shredded."),
     Option(
         "variant.shredding.adaptive.maxInferBufferRow",

@@ -38,6 +38,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_keys(schema)
     _check_bucket_key(schema)
     _check_bucket(schema, options)
+    _check_upsert_key(schema, options)
     _check_scan_mode(options)
     _check_column_names(schema)
     _check_field_options(schema)
@@ -89,6 +90,20 @@ def _check_bucket_key(schema: TableSchema) -> None:
         not schema.primary_keys or set(keys) <= set(schema.primary_keys),
         f"Primary keys {_listed(schema.primary_keys)} should contains all bucket keys {_listed(keys)}.",
     )
+
+
+def _check_upsert_key(schema: TableSchema, options: TableOptions) -> None:
+    keys = options.names("upsert-key")
+    if not keys:
+        return
+    _need(
+        not schema.primary_keys,
+        f"Cannot define 'upsert-key' {_listed(keys)} with 'primary-key' {_listed(schema.primary_keys)}.",
+    )
+    unknown = [name for name in keys if name not in schema.field_names]
+    _need(not unknown, f"Upsert key names no columns of the table: {_listed(unknown)}")
+    nested = [name for name in keys if schema.field(name).type.root in _NESTED]
+    _need(not nested, f"nested type can not in upsert-key, in your table these key are {_listed(nested)}")
 
 
 def _check_bucket(schema: TableSchema, options: TableOptions) -> None:

@@ -41,7 +41,7 @@ from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
 from bucketlake.options.catalog import metastore_of
@@ -150,6 +150,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         if Merging.of(table.options) is not None:
             table = table.evolved(field_types(schema)).with_options({MERGE_SCHEMA: False})
         store = table.store
+        if not overwrite:
+            refuse_plain_append(store)
         template = prepare_write(store, store.latest_snapshot(), MOST_TASKS, new_commit_user(store), overwrite)
         mode = "append" if not overwrite else "overwrite" if where is None else "overwrite static"
         assigns = store.schema.bucket_mode in (BucketMode.DYNAMIC, BucketMode.KEY_DYNAMIC)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import dynamic_assigner
@@ -28,6 +29,18 @@ from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
+
+UPSERT_KEY = "upsert-key"
+
+
+def refuse_plain_append(store: Store) -> None:
+    """UnsupportedError for rows that would only be added where they may have to update others."""
+    if store.options.names(UPSERT_KEY):
+        raise UnsupportedError(
+            f"rows of a table with '{UPSERT_KEY}' are not added this way",
+            table=store.paths.root,
+            remedy="INSERT INTO by lake.sql, or lake.write_table: rows with a key that is there update its row",
+        )
 
 
 def prepare_write(

@@ -28,7 +28,7 @@ from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
-from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.options.options import option_keys
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema, apply
@@ -111,6 +111,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
         rules = replace(rules, fill=True)
         table = evolved(table, filled, rules, extra)
     store = table.store
+    if request.mode == "append" and kinds is None:
+        refuse_plain_append(store)
     rows = conform(filled, store.schema.fields, extra, rules)
     user = new_commit_user(store) if request.batch is None else request.batch.query
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"

@@ -12,6 +12,7 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.datasource import OWN_OPTIONS
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 
@@ -48,6 +49,14 @@ class Said:
         made = ((layer, layer.to_make(name, self.calls.get("format"))) for layer in self.idle())
         return known or next(((layer, table) for layer, table in made if table is not None), None)
 
+    def at(self, path: Any, format: str | None) -> tuple[Layer, LakeName] | None:
+        """The lake table whose folder a path is, where the format is the lake's and all that was said is of a table."""
+        kind = format or self.calls.get("format")
+        if not isinstance(kind, str) or kind.lower() not in LAKE_PROVIDERS or "schema" in self.calls:
+            return None
+        found = ((layer, layer.at(path)) for layer in self.idle())
+        return next(((layer, table) for layer, table in found if table is not None), None)
+
     def refuse(self, *calls: str) -> None:
         """UnsupportedError for what lake tables do not honour."""
         for call in calls:
@@ -63,7 +72,18 @@ def attached(item: Any, session: Any, own: Own, about: Any = None) -> Any:
     return item
 
 
-_LISTENED = ("mode", "format", "partitionBy", "bucketBy", "sortBy", "clusterBy", "outputMode", "trigger", "queryName")
+_LISTENED = (
+    "mode",
+    "format",
+    "schema",
+    "partitionBy",
+    "bucketBy",
+    "sortBy",
+    "clusterBy",
+    "outputMode",
+    "trigger",
+    "queryName",
+)
 
 
 @cache
@@ -114,6 +134,42 @@ def _read(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
         return theirs()
     with found[0].inside() as lake:
         return lake.read_table(found[1].full, **said.options)
+
+
+def _load(
+    said: Said,
+    theirs: Callable[[], Any],
+    path: Any = None,
+    format: str | None = None,
+    schema: Any = None,
+    **options: Any,
+) -> Any:
+    told = {**said.options, **options}
+    of_source = any(key.lower() in OWN_OPTIONS for key in told)  # what only the data source knows
+    found = None if schema is not None or of_source else said.at(path, format)
+    if found is None:
+        return theirs()
+    with found[0].inside() as lake:
+        return lake.read_table(found[1].full, **told)
+
+
+def _store(
+    said: Said,
+    theirs: Callable[[], Any],
+    path: Any = None,
+    format: str | None = None,
+    mode: str | None = None,
+    partitionBy: Any = None,
+    **options: Any,
+) -> None:
+    how = str(mode or said.calls.get("mode"))
+    found = said.at(path, format) if partitionBy is None and how in ("append", "overwrite") else None
+    if found is None:
+        theirs()
+        return
+    said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
+    with found[0].inside() as lake:
+        lake.write_table(said.about, found[1].full, how, **{**said.options, **options})
 
 
 def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
@@ -178,9 +234,9 @@ def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any,
         return table.write_stream(said.about, checkpoint, mode, calls.get("trigger"), **options)
 
 
-READER: Own = {"table": _read}
+READER: Own = {"table": _read, "load": _load}
 STREAM_READER: Own = {"table": _read_stream}
-WRITER: Own = {"saveAsTable": _save, "insertInto": _insert}
+WRITER: Own = {"saveAsTable": _save, "insertInto": _insert, "save": _store}
 STREAM_WRITER: Own = {"toTable": _to_table}
 
 

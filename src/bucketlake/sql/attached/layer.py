@@ -5,12 +5,14 @@ The lake itself calls `spark.sql` and the like of the session that it is attache
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.catalogs.names import DATABASE_SUFFIX
 from bucketlake.errors import InvalidError
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 from bucketlake.sql.text import names
@@ -18,6 +20,7 @@ from bucketlake.sql.text import names
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
+_LOCAL = re.compile("file:/+")
 LAYER = "_bucketlake_layer"  # on the class of an attached session
 _inside = threading.local()
 
@@ -56,6 +59,22 @@ class Layer:
                 return names.find(lake, parts)
             except InvalidError:
                 return None  # of letters that no lake table's name has
+
+    def at(self, path: Any) -> names.LakeName | None:
+        """The lake table whose folder a path is, None where it is another place."""
+        if not isinstance(path, str) or not self.lake.catalog.metastore.has_folder:
+            return None
+        place = _LOCAL.sub("/", path).rstrip("/")
+        parts = place.rsplit("/", 2)[1:]
+        if len(parts) < 2 or not parts[0].endswith(DATABASE_SUFFIX) or "$" in parts[1]:
+            return None
+        name = names.LakeName(parts[0].removesuffix(DATABASE_SUFFIX), parts[1])
+        with self.inside() as lake:
+            try:
+                known = lake.catalog.table_exists(name.full) and lake.catalog.table_path(name.full) == place
+            except InvalidError:
+                return None
+        return name if known else None
 
     def to_make(self, name: str, provider: str | None = None) -> names.LakeName | None:
         """The lake table that something is to be written to, there or not; None where a table of Spark's is meant."""

@@ -21,6 +21,7 @@ from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
@@ -77,6 +78,9 @@ class Insert:
 
 
 def _write(lake: Lake, table: LakeTable, frame: DataFrame, request: WriteRequest) -> None:
+    if request.mode == "append" and upserts(table):
+        upserted(table, frame)
+        return
     write(lake.spark, table.table, frame, request)
 
 

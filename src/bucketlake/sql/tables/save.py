@@ -15,6 +15,7 @@ from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.rows.insert import positioned
+from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.tables.create_table import COMMENT, create_as
 from bucketlake.sql.text import names
@@ -94,4 +95,6 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
         dynamic = str(options.get(DYNAMIC_OVERWRITE, mode.lower() == "dynamic")).lower() == "true"
         dynamic = bool(keys) and (dynamic or request.mode == "overwrite_partitions")
         written = replace(written, mode="overwrite", dynamic=dynamic)
+    if written.mode == "append" and upserts(table):
+        return upserted(table, frame)
     return write(lake.spark, table.table, frame, written)
