@@ -117,7 +117,7 @@ def test_what_fails_over_rows_names_the_users_tables(classic: Lake) -> None:
     classic.sql("INSERT INTO db.t VALUES (1, 'y')")
     twice = "SELECT a.name, b.name, '{t0}' FROM db.t VERSION AS OF 1 a RIGHT JOIN db.t b ON a.id = b.id ORDER BY b.id"
     assert [tuple(row) for row in classic.sql(twice).collect()] == [("x", "x", "{t0}"), (None, "y", "{t0}")]
-    assert [view.viewName for view in classic.spark.sql("SHOW VIEWS").collect()] == []
+    assert not {view.viewName for view in classic.spark.sql("SHOW VIEWS").collect()} & {"db.t", "db.t (2)"}
     classic.spark.range(3).createOrReplaceTempView("`db.t`")  # the user's own of that name stays
     try:
         assert classic.sql("SELECT count(*) FROM (SELECT * FROM db.t WHERE id < 9)").collect()[0][0] == 2
