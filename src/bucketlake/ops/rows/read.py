@@ -30,6 +30,7 @@ from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
+from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
@@ -39,7 +40,13 @@ from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
 from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
-from bucketlake.schema.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.schema import (
+    KEY_FIELD_ID_START,
+    KIND_FIELD,
+    SEQUENCE_FIELD,
+    TRACKING,
+    TableSchema,
+)
 from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
@@ -85,7 +92,7 @@ def _matching(
 ) -> Iterator[pa.RecordBatch]:
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
-    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)} if store.schema.primary_keys else {}
     reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed], only)
     if split.before is not None:
         batches = reader.differing(split.before, predicate, deletes)
@@ -147,7 +154,8 @@ class FileLayout:
     """How the files of one schema give the columns wanted: what to read, and what becomes of it.
 
     `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
-    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says."""
+    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says. `ids`:
+    what rows have as ids where the file does not hold them, if these are wanted."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
@@ -156,6 +164,7 @@ class FileLayout:
     sequence: int | None = None
     size: int | None = None
     row_count: int | None = None
+    ids: RowIds | None = None
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
@@ -376,6 +385,8 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     Keys come from the value columns: thin files have no others, nor have those of paimon-rust, whatever the option.
     """
     written = store.schema_of(file.schema_id)
+    if written.tracks_rows:
+        return _tracked_layout(written, file, fields)
     stored = tuple(item for item in written.file_fields if item not in written.key_fields)
     keys = {item.id for item in store.schema.key_fields}
     fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
@@ -389,6 +400,24 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     }
     sequence = _snapshot_sequence(store, file)
     return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
+
+
+def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
+    """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
+    can be put to the file: what it lacks is told by its manifest."""
+    values = tuple(item for item in written.fields if item.name not in TRACKING)
+    stored = (*values, *COLUMNS) if holds_ids(file) else values
+    columns = read_mapping((*values, *COLUMNS), fields)
+    sources = [column.source for column in columns if column.source is not None]
+    names = tuple(dict.fromkeys(source.name for source in sources if source in stored)) or (_narrowest(written),)
+    renamed = {
+        column.field.name: column.source.name
+        for column in columns
+        if column.source is not None and not column.cast and column.source.name not in TRACKING
+    }
+    wanted = tuple(name for name in TRACKING if any(source.name == name for source in sources))
+    ids = RowIds.of(file, wanted) if wanted else None
+    return FileLayout(stored, names, columns, renamed, None, file.file_size, file.row_count, ids)
 
 
 def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
@@ -432,7 +461,8 @@ def read_numbered_file(
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
     `condition` may be missing."""
     file = Recorded(path, format_of(path), layout.size, layout.row_count)
-    return read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    found = read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    return found if layout.ids is None else layout.ids.filled(found)
 
 
 def exact_part(predicate: Predicate) -> Predicate | None:
@@ -461,7 +491,8 @@ def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _narrowest(written: TableSchema) -> str:
     """The stored column that costs least to read where only rows count."""
     kind = [KIND_FIELD] if written.primary_keys else []
-    fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
+    left_out = (*written.partition_keys, *TRACKING)
+    fields = [*kind, *(f for f in written.fields if f.name not in left_out)] or written.fields
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
 
 

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
-from bucketlake.spark.read.hidden import hidden_fields
+from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted, spark_schema
@@ -133,9 +133,9 @@ class Target:
 
     def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
         """The metadata columns that the condition or other texts of the statement name."""
-        known = {name.lower() for name in schema.field_names}
+        known = offered(schema)
         found = hidden.named(" ".join((self.condition or "", *texts)))
-        return tuple(name for name in found if name not in known)
+        return tuple(name for name in found if name in known)
 
     def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
         """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
