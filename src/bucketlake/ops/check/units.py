@@ -281,7 +281,7 @@ def stored_fields(written: TableSchema) -> tuple[DataField, ...]:
 
 def recorded_stats(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
     """What a manifest says of a file's columns; nothing where it cannot be read."""
-    names = file.value_stats_cols
+    names = file.stats_columns
     if names is not None and any(not written.has_column([name]) for name in names):
         return {}
     fields = written.fields if names is None else written.select(names)
