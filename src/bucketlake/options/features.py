@@ -65,7 +65,7 @@ ROWS = (
         of("data-evolution.enabled"),
         "Compaction gives out row ids anew.",
     ),
-    Option("data-evolution.enabled", "bool", "false", READS, "Columns of a row in several files.", mutable=False),
+    Option("data-evolution.enabled", "bool", "false", WRITES, "Columns of a row in several files.", mutable=False),
     Option(
         "data-evolution.merge-into.file-pruning",
         "bool",

@@ -217,6 +217,11 @@ class TableSchema:
         """Whether rows have ids: option 'row-tracking.enabled'."""
         return bool(self.table_options.get("row-tracking.enabled"))
 
+    @cached_property
+    def data_evolution(self) -> bool:
+        """Whether a row may have its columns in several files: option 'data-evolution.enabled'."""
+        return bool(self.table_options.get("data-evolution.enabled"))
+
     def stats_fields(self, names: Sequence[str] | None) -> tuple[DataField, ...]:
         """The columns that statistics with these names (`DataFile.stats_columns`) speak of."""
         if names is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
+from bucketlake.ops.rows.column_files import aligned, columns_of_files, held, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids
@@ -99,7 +100,9 @@ def _matching(
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
         batches = reader.with_pending(predicate, deletes)
     else:
-        batches = reader.raw(predicate, deletes) if split.raw else reader.merged(predicate, deletes)
+        joins = not split.raw and not store.schema.primary_keys
+        merged = reader.joined if joins else partial(reader.merged, predicate, deletes)
+        batches = reader.raw(predicate, deletes) if split.raw else merged()
     for batch in batches:
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
@@ -200,6 +203,32 @@ class _Reader:
                     yield self._rows(_without_deletes(batch) if drops else batch)
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
+
+    def joined(self) -> Iterator[pa.RecordBatch]:
+        """Rows whose columns lie in several files, group by group. Spec: docs/spec/row_tracking.md"""
+        values = [item for item in self._fields if item.name not in self._partition]
+        layout = arrow_schema(values)
+        for group in row_groups(self._split.files):
+            parts = columns_of_files(self._store, group, values)
+            place = {item.name: (at, n) for at, (_, own) in enumerate(parts) for n, item in enumerate(own)}
+            anchor = group[-1]
+            vector = self._vectors.get(anchor.file_name)
+            first, deleted = 0, None
+            for batches in aligned([self._columns(file, own) for file, own in parts]):
+                arrays = [batches[place[item.name][0]].column(place[item.name][1]) for item in values]
+                rows = batches[0].num_rows
+                batch = pa.RecordBatch.from_arrays(arrays, schema=layout) if arrays else batches[0].select([])
+                if vector is not None:
+                    if deleted is None:
+                        deleted = deleted_mask(vector, anchor, self._split.deletions[anchor.file_name].path)
+                    batch = without_deleted(batch, first, deleted)
+                first += rows
+                yield self._rows(batch)
+
+    def _columns(self, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+        """All rows of a file, deleted ones too."""
+        layout, path, _ = self._plan(file, fields, None)
+        return (layout.rows(batch) for _, batch in read_numbered_file(self._store, path, layout, None))
 
     def positions(self, file: DataFile, predicate: Predicate) -> Positions:
         """Where in a file the predicate is true, whatever its deletion vector."""
@@ -392,7 +421,7 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
     columns = read_mapping(stored, fields)
     sources = [column.source for column in columns if column.source is not None]
-    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written),)
+    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written, written.fields),)
     renamed = {
         column.field.name.removeprefix("_KEY_"): column.source.name
         for column in columns
@@ -405,11 +434,12 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
 def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
     """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
     can be put to the file: what it lacks is told by its manifest."""
-    values = tuple(item for item in written.fields if item.name not in TRACKING)
-    stored = (*values, *COLUMNS) if holds_ids(file) else values
+    values = held(written, file)
+    stored = (*values, *COLUMNS) if holds_ids(file) and not written.data_evolution else values
     columns = read_mapping((*values, *COLUMNS), fields)
     sources = [column.source for column in columns if column.source is not None]
-    names = tuple(dict.fromkeys(source.name for source in sources if source in stored)) or (_narrowest(written),)
+    there = dict.fromkeys(source.name for source in sources if source in stored)
+    names = tuple(there) or (_narrowest(written, values),)
     renamed = {
         column.field.name: column.source.name
         for column in columns
@@ -488,11 +518,10 @@ def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), _kept_kinds()))
 
 
-def _narrowest(written: TableSchema) -> str:
+def _narrowest(written: TableSchema, stored: Sequence[DataField]) -> str:
     """The stored column that costs least to read where only rows count."""
     kind = [KIND_FIELD] if written.primary_keys else []
-    left_out = (*written.partition_keys, *TRACKING)
-    fields = [*kind, *(f for f in written.fields if f.name not in left_out)] or written.fields
+    fields = [*kind, *(f for f in stored if f.name not in written.partition_keys)] or stored
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
 
 
