@@ -109,6 +109,26 @@ def test_row_groups_that_are_skipped_count(catalog: Catalog) -> None:
     assert found.to_pylist() == [{"id": 3, "_ROW_ID": 3}]
 
 
+def test_files_are_left_out_by_ids(catalog: Catalog) -> None:
+    """Two files whose ids are counted, 2 and 3, 4 and 5, and two that hold them: 1, and 0, which was changed."""
+    table = create(catalog)
+    for first in (0, 2, 4):
+        insert(table, first, first + 1)
+    table.update({"v": "b"}, "id = 0")
+    view = catalog.table("db.t$row_tracking")
+    for where, opened, expected in (
+        ("_ROW_ID = 3", 3, [3]),
+        ("_ROW_ID > 4", 3, [5]),
+        ("_SEQUENCE_NUMBER >= 4", 1, [0]),
+        ("_SEQUENCE_NUMBER < 2", 1, [1]),
+        ("_ROW_ID < 2 AND _SEQUENCE_NUMBER = 4", 1, [0]),
+        ("_ROW_ID IN (9, 99)", 2, []),
+    ):
+        found = view.scanned(view.predicate(where), view.as_of({})[1])
+        assert len(found.entries) == opened, where
+        assert sorted(view.to_arrow(where=where, columns=["id"])["id"].to_pylist()) == expected, where
+
+
 def test_evolved_columns(catalog: Catalog) -> None:
     table = create(catalog, compaction__min__file_num="2")
     insert(table, 1)

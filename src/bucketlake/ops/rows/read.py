@@ -31,7 +31,7 @@ from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.column_files import aligned, columns_of_files, held, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
-from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids
+from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids, tracked
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
@@ -127,6 +127,8 @@ def read_keys(store: Store, split: Split, columns: Sequence[str], keys: KeyFilte
 def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
     """The positions in one file of a raw split of the rows that the predicate is true for, ascending; those that
     deletion vectors name count like any other. The predicate must be exact. Errors as `read_split`."""
+    if not columns_of(predicate).isdisjoint(TRACKING):
+        store = tracked(store)
     fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
     return _Reader(store, split, fields).positions(file, predicate)
 

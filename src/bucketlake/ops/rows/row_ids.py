@@ -2,6 +2,7 @@
 
     tracked(store)            the table with both as columns: rows read so bring them, rows written so keep them
     RowIds.filled(batches)    what a file does not hold of them
+    id_bounds(files, names)   what manifests say of them, to leave out files
     of_tracked(file, …)       what a manifest says of a file that holds them
 
 A new row's id is its file's first row id plus its place, its number the snapshot that it came with. A row that moves to
@@ -11,7 +12,7 @@ Spec: docs/spec/row_tracking.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import pc
 from bucketlake.ops.table.store import Store
+from bucketlake.predicate.evaluate import Bounds
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema
 from bucketlake.values import dataclass
 
@@ -50,6 +52,20 @@ def holds_ids(file: DataFile) -> bool:
     if file.write_cols is None:
         return file.first_row_id is None
     return ROW_ID_FIELD.name in file.write_cols
+
+
+def id_bounds(files: Sequence[DataFile], names: Collection[str]) -> dict[str, Bounds]:
+    """What manifests say of the ids and numbers in files, of those named; none are null."""
+    nulls = pa.array(np.zeros(len(files), np.int64))
+    found = {}
+    if ROW_ID_FIELD.name in names:
+        firsts = [file.first_row_id for file in files]
+        lasts = [None if f.first_row_id is None else f.first_row_id + f.row_count - 1 for f in files]
+        found[ROW_ID_FIELD.name] = Bounds(pa.array(firsts, pa.int64()), pa.array(lasts, pa.int64()), nulls)
+    if SEQUENCE_FIELD.name in names:
+        lows, highs = ([getattr(f, f"{end}_sequence_number") for f in files] for end in ("min", "max"))
+        found[SEQUENCE_FIELD.name] = Bounds(pa.array(lows, pa.int64()), pa.array(highs, pa.int64()), nulls)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.file_indexes import may_match_by_index
+from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import Bounds, may_match_all
@@ -156,6 +157,8 @@ class Pruner:
                 name: Bounds(values, values, pc.if_else(values.is_null(), rows, 0))
                 for name, values in zip(fixed, constants, strict=True)
             }
+        if self._store.schema.tracks_rows:
+            known |= id_bounds([entry.file for entry in entries], columns_of(predicate))
         for name in columns_of(predicate) & set(self._store.schema.field_names) - set(fixed):
             wanted = self._store.schema.field(name)
             if wanted.id not in stored:

@@ -30,7 +30,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, restrict
-from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING_FIELDS, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema
 from bucketlake.types.model import STRING, DataField, DataType, Root, arrow_schema
 from bucketlake.values import dataclass
 
@@ -93,7 +93,8 @@ class RowView:
         """What a condition on the view's rows says of the table's."""
         if predicate is None or self.name == BINLOG:
             return None
-        return restrict(predicate, store.schema.field_names)
+        more = TRACKING if self.name == ROW_TRACKING else ()
+        return restrict(predicate, (*store.schema.field_names, *more))
 
     def read(
         self, store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None

@@ -97,6 +97,10 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
     schema, splits = table.schema, plan.splits
+    if not schema.tracks_rows and any(name in TRACKING for name in wanted.hidden):
+        raise UnsupportedError(
+            "a branch that takes part in this read has no row tracking", table=table.name, columns=list(TRACKING)
+        )
     places = tuple(name for name in wanted.hidden if name not in TRACKING)
     placed = FILE_PATH in places or ROW_INDEX in places
     if placed:
