@@ -41,7 +41,7 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
     "value that does not parse": ({"options": {"target-file-size": "big"}}, InvalidError, "target-file-size"),
     "unknown choice": ({"options": {"merge-engine": "newest"}}, InvalidError, "merge-engine"),
     "unknown file format": ({"options": {"file.format": "csv"}}, UnsupportedError, "csv"),
-    "refused option": ({"options": {"row-tracking.enabled": "true"}}, UnsupportedError, "row-tracking"),
+    "refused option": ({"options": {"commit.callbacks": "x.Y"}}, UnsupportedError, "commit.callbacks"),
     "unknown aggregate": (
         {
             "primary_keys": ["pt", "k"],
