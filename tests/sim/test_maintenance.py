@@ -54,7 +54,6 @@ from bucketlake.ops.progress import Progress
 from bucketlake.ops.refs.rollback import find_version, rollback
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
-from bucketlake.ops.rewrite.rebucket import move
 from bucketlake.ops.table import store as stores
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
@@ -372,7 +371,7 @@ class Actor:
             return
         HERE.what = ("rescale", None)
         wanted = RescaleRequest(self.random.choice([1, 2, 3, 4]) if self.world.kind.keys else 2)
-        rescale(self.store, wanted, run=lambda store, units: [made for unit in units for made in move(store, unit)])
+        rescale(self.store, wanted, run=inline)
 
     def expire(self, user: str) -> None:
         """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
