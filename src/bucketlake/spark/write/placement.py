@@ -30,15 +30,18 @@ MANY_PARTITIONS = MOST_LOAD + 1  # of an append table: its rows are shuffled
 _COUNTED = 2_000_000  # more partitions than a write may have: the count stops there
 
 
-def count_partitions(spark: SparkSession, schema: TableSchema, frame: DataFrame, template: WriteTask) -> int | None:
+def count_partitions(
+    spark: SparkSession, schema: TableSchema, frame: DataFrame, template: WriteTask, once: bool = False
+) -> int | None:
     """Into how many partitions the rows go: 1 without partition columns; those that live, where these are enough for a
-    shuffle, which makes no more files than there are groups; else counted where that costs little; else None."""
+    shuffle, which makes no more files than there are groups; else counted where that costs little; else None. `once`:
+    the rows may not be evaluated here."""
     if not schema.partition_keys:
         return 1
     live = len({partition for partition, _ in template.sequence_start})
     if live * max(schema.bucket, 1) * (template.tasks - 1) > FEW_FILES_OF_PARTITIONS:
         return live
-    if not is_cheap(spark, frame):
+    if once or not is_cheap(spark, frame):
         return None
     columns = [F.col(quoted(name)) for name in schema.partition_keys]
     return int(frame.select(*columns).distinct().limit(_COUNTED).count())

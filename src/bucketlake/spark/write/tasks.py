@@ -51,6 +51,19 @@ class Rows:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What rows are. `kinds`: name of a further column with row kinds; `overwrite`: they replace others; `once`: they
+    may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost."""
+
+    kinds: str | None = None
+    overwrite: bool = False
+    once: bool = False
+
+
+GIVEN = Given()
+
+
 @dataclass(frozen=True)
 class WriteStage:
     """What every task of one write does; travels to the tasks. `tasks`: how many there are at most; `kinds`: the column
@@ -108,36 +121,34 @@ def write_in_tasks(
     store: Store,
     frame: DataFrame,
     template: WriteTask,
-    kinds: str | None = None,
-    overwrite: bool = False,
+    given: Given = GIVEN,
 ) -> list[CommitMessage]:
     """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
 
-    `template` is for `task_count` + 1 tasks. `kinds`: name of a further column with row kinds. Errors as
-    `write_batches`; then no files remain but those of killed tasks.
+    `template` is for `task_count` + 1 tasks. Errors as `write_batches`; then no files remain but those of killed tasks.
     """
     ensure_package(spark)
     tasks, whole = template.tasks - 1, template.assigners
     partitions: int | None = None
     rows: int | None = None
     if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        first, rows = first_load(spark, store, frame, template)
+        first, rows = ({}, None) if given.once else first_load(spark, store, frame, template)
         template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
         partitions = len(first)
     if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
-        partitions = count_partitions(spark, store.schema, frame, template)
+        partitions = count_partitions(spark, store.schema, frame, template, given.once)
         template = planned(store.schema, template, partitions)
         partitions = MANY_PARTITIONS if _by_partition(store) else partitions
     if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
         template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
     counts = counts_rows(store.schema, template.total_buckets)
-    with evaluated_once(spark, frame) if counts else nullcontext(frame) as rows_in:
+    with evaluated_once(spark, frame, given.once) if counts else nullcontext(frame) as rows_in:
         codes: dict[bytes, int] = {}
         if counts:
             counted = count_rows(store, rows_in)
-            template, codes = with_numbers(store, template, counted.amounts, overwrite), counted.codes
+            template, codes = with_numbers(store, template, counted.amounts, given.overwrite), counted.codes
         rows_in = placed(rows_in, store.schema, template, codes, partitions, rows)
-        stage = WriteStage(store, template, template.tasks - 1, kinds)
+        stage = WriteStage(store, template, template.tasks - 1, given.kinds)
         with unmeasured_batches(frame, store.schema.fields, row_width(store)):
             results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
@@ -149,7 +160,7 @@ def write_in_tasks(
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
         warn_of_load(messages, template.tasks - 1)
-        messages = messages + write_in_driver(store, left, template, kinds, overwrite)
+        messages = messages + write_in_driver(store, left, template, given.kinds, given.overwrite)
         return joined(store, messages) if template.first_load else messages
     except BaseException:
         discard(store, messages)

@@ -172,13 +172,14 @@ def _written(
         given = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
     if order is not None:
-        return write_in_order(spark, store, rows, template, order)
+        return write_in_order(spark, store, rows, template, order, request.batch is not None)
     if request.local:
         batches = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = tasks.indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
+    how = tasks.Given(request.kinds, overwrite, once=request.batch is not None)
+    return tasks.write_in_tasks(spark, store, rows, template, how)
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
