@@ -31,10 +31,12 @@ demo: setup ## load, correct and query the flights data set with local Spark and
 
 test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
+	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 soak: setup ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
+	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
 	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor peers

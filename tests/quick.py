@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+from tests import archive
+
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto" + archive.options()
 SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",

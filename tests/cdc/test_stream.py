@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import quick
 
 from bucketlake import cdc
 from bucketlake.cli.app import run
@@ -68,9 +69,10 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.peer
-def test_a_postgres_through_a_kafka() -> None:
+def test_a_postgres_through_a_kafka(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "cdc.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = quick.environment(tmp_path / "quick")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     missing = [line for line in done.stderr.splitlines() if line.startswith("PEER MISSING")]
     if missing:
         pytest.skip(missing[0])

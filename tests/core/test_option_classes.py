@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -170,16 +169,19 @@ CHANGING = [
 ]
 
 
-def _code() -> Iterator[ast.AST]:
+@cache
+def _code() -> list[ast.AST]:
     """All syntax of the package, without what only lists options and without functions that only check them."""
     stack: list[ast.AST] = [
         ast.parse(path.read_text()) for path in SOURCES.rglob("*.py") if path.parent.name != "options"
     ]
+    found = []
     while stack:
         node = stack.pop()
         if not (isinstance(node, ast.FunctionDef) and CHECKS.match(node.name)):
-            yield node
+            found.append(node)
             stack.extend(ast.iter_child_nodes(node))
+    return found
 
 
 @cache

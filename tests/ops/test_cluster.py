@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
+from bucketlake.env.env import SystemClock
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.cluster.curves import hilbert, zorder
@@ -313,7 +314,10 @@ def test_what_others_commit_meanwhile_stays(tmp_path: Path, marks: bool) -> None
     assert not run.steps and run.units == 3 + 1 + 1  # only the partition concerned is read again
 
 
-def test_files_that_keep_changing_are_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_files_that_keep_changing_are_given_up_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "sleep", lambda clock, seconds: None)  # attempts pause longer and longer
     made = table(tmp_path, **VECTORS)
     made.write_arrow(rows(200))
     numbers = iter(range(200))

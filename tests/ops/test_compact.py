@@ -372,6 +372,7 @@ def test_giving_up_behind_a_write(catalog: Catalog, monkeypatch: pytest.MonkeyPa
     def never(store: Store, units: Sequence[CompactUnit]) -> list[CommitMessage]:
         raise ConflictError("lost again")
 
+    monkeypatch.setattr(SystemClock, "sleep", lambda clock, seconds: None)  # attempts pause longer and longer
     plain = create(catalog, {"num-sorted-run.compaction-trigger": "2"})
     monkeypatch.setattr(maintain, "compact_bucket", lambda store, unit: never(store, [unit]))
     put(plain, {1: 1})

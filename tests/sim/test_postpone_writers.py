@@ -31,7 +31,7 @@ from bucketlake.schema.schema import KIND_FIELD, TableSchema
 from bucketlake.table import Table
 
 OPERATIONS = ("pend",) * 4 + ("fix",) * 3 + ("delete", "overwrite", "drop")
-SEEDS = seeds(16, 200)
+SEEDS = seeds(11, 200)
 OPTIONS = {
     "bucket": "-2",
     "scan.manifest.parallelism": "1",

@@ -47,12 +47,10 @@ def rows(lake: Lake, name: str) -> list[tuple[int, str]]:
 def test_from_table_to_table_once_over_restarts(tables: Lake, tmp_path: Path) -> None:
     insert(tables, (1, "a"), (2, "a"))
     insert(tables, (2, "b"), (3, "b"))
-    for name in ("keyed", "plain"):
-        run(tables, name, tmp_path / name)
+    run(tables, "plain", tmp_path / "plain")
     insert(tables, (1, "c"))
-    for name in ("keyed", "plain", "plain"):
-        run(tables, name, tmp_path / name)
-    assert rows(tables, "keyed") == [(1, "c"), (2, "b"), (3, "b")]
+    for _ in range(2):
+        run(tables, "plain", tmp_path / "plain")
     assert rows(tables, "plain") == [(1, "a"), (1, "c"), (2, "a"), (2, "b"), (3, "b")]
     users = {snapshot.commit_user for snapshot in tables.table("db.plain").snapshots()}
     assert len(users) == 1

@@ -1,73 +1,99 @@
 """Which task writes which rows: wherever they are where few tasks meet few groups, else by their owner, one shuffle.
 
+One object a bucket mode; the driver asks it before the tasks start:
+
+    mode               what it finds out                            a row's owner by
+    unaware            how many partitions                          partition, where there are many
+    fixed              how many partitions                          partition and bucket, dealt out by weight
+    postpone           rows a partition, where numbers are wanted   partition and bucket; pending rows: nobody
+    dynamic            buckets of a first load                      range of hashes at first, then share of keys
+    cross-partition    the index of keys                            range of key hashes
+
 Spec: docs/spec/writing.md#planning
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import field, replace
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.ops.buckets.postpone import writes_pending
+from bucketlake.ops.buckets.assigner import assigners_of
+from bucketlake.ops.buckets.postpone import counts_rows, writes_pending
 from bucketlake.ops.buckets.write_plan import MOST_LOAD, overload, owners, tasks_for
+from bucketlake.ops.key_index.cache import open_index
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.postpone_write import with_numbers
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, range_column, share_column
-from bucketlake.spark.write.counting import numbered_column
-from bucketlake.spark.write.first_load import is_cheap
+from bucketlake.spark.write.counting import count_rows, evaluated_once, numbered_column
+from bucketlake.spark.write.first_load import first_load, is_cheap
+from bucketlake.spark.write.key_index import build_index
+from bucketlake.values import dataclass
 
 FEW_FILES = 64  # tasks x buckets below which a shuffle costs more than it saves
 FEW_FILES_OF_PARTITIONS = 128  # tasks x partitions x buckets, the same in partitioned tables
 FEW_RUNS = 4  # files of one bucket from as many tasks: less than what is compacted at once
 LARGE_FILE_ROWS = 200_000  # files of so many rows are read as fast as larger ones
 MOST_OWNERS = 10_000  # buckets whose owners are listed in the plan
-MANY_PARTITIONS = MOST_LOAD + 1  # of an append table: its rows are shuffled
 _COUNTED = 2_000_000  # more partitions than a write may have: the count stops there
 
 
-def count_partitions(
-    spark: SparkSession, schema: TableSchema, frame: DataFrame, template: WriteTask, once: bool = False
-) -> int | None:
-    """Into how many partitions the rows go: 1 without partition columns; those that live, where these are enough for a
-    shuffle, which makes no more files than there are groups; else counted where that costs little; else None. `once`:
-    the rows may not be evaluated here."""
-    if not schema.partition_keys:
-        return 1
-    live = len({partition for partition, _ in template.sequence_start})
-    if live * max(schema.bucket, 1) * (template.tasks - 1) > FEW_FILES_OF_PARTITIONS:
-        return live
-    if once or not is_cheap(spark, frame):
-        return None
-    columns = [F.col(quoted(name)) for name in schema.partition_keys]
-    return int(frame.select(*columns).distinct().limit(_COUNTED).count())
+@dataclass(frozen=True)
+class _Plan:
+    """A write's rows and what is known of them. `template`: the task that all are made from; `partitions`, `rows`: how
+    many they go to and are, None where that is not known; `codes`: hashes of counted partitions."""
+
+    frame: DataFrame
+    template: WriteTask
+    partitions: int | None = None
+    rows: int | None = None
+    codes: Mapping[bytes, int] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> int:
+        return self.template.tasks - 1  # the last one is the driver
 
 
-def planned(schema: TableSchema, template: WriteTask, partitions: int | None) -> WriteTask:
-    """The task with as many others beside it as a write to so many partitions wants."""
-    if partitions is None or schema.bucket_mode not in (BucketMode.FIXED, BucketMode.UNAWARE):
-        return template
-    return replace(template, tasks=tasks_for(partitions, max(schema.bucket, 1), template.tasks - 1) + 1)
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What rows are. `kinds`: name of a further column with row kinds; `overwrite`: what is there goes away; `once`:
+    they may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost."""
+
+    kinds: str | None = None
+    overwrite: bool = False
+    once: bool = False
 
 
+GIVEN = Given()
+
+
+@contextmanager
 def placed(
-    frame: DataFrame,
-    schema: TableSchema,
-    template: WriteTask,
-    codes: dict[bytes, int],
-    partitions: int | None = None,
-    rows: int | None = None,
-) -> DataFrame:
-    """The rows with the task that writes them. `codes`: hashes of counted partitions of postpone tables; `partitions`:
-    as `count_partitions` says; `rows`: how many there are, where it is known."""
-    tasks = template.tasks - 1
-    if _shuffles_for_nothing(schema, template, len(codes) or partitions, rows):
-        return frame.coalesce(tasks)
-    return frame.repartitionById(tasks, _owner(schema, template, codes))
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, given: Given = GIVEN
+) -> Iterator[tuple[DataFrame, WriteTask]]:
+    """The rows, in the tasks that write them, and these tasks' template; `template` is for one more, the driver."""
+    placement = _PLACEMENTS[store.schema.bucket_mode](spark, store, given)
+    with placement.planned(frame, template) as plan:
+        if plan.tasks == 1 or placement.stays(plan):
+            yield plan.frame.coalesce(plan.tasks), plan.template
+        else:
+            yield plan.frame.repartitionById(plan.tasks, placement.owner(plan)), plan.template
+
+
+def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
+    """The task with what is known of the keys of its base, so that tasks load their shares of it."""
+    base = store.find_snapshot(template.key_base or 0)
+    if base is None:
+        return template
+    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
 
 
 def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:
@@ -85,52 +111,152 @@ def warn_of_load(messages: Iterable[CommitMessage], tasks: int) -> None:
         warnings.warn(text, stacklevel=2)
 
 
-def _shuffles_for_nothing(schema: TableSchema, template: WriteTask, partitions: int | None, rows: int | None) -> bool:
-    tasks, mode = template.tasks - 1, schema.bucket_mode
-    if writes_pending(schema) or tasks == 1:
-        return True
-    if mode is BucketMode.UNAWARE:
-        return partitions is None or partitions <= MOST_LOAD
-    if mode is BucketMode.KEY_DYNAMIC or partitions is None:
-        return False
-    if mode is BucketMode.DYNAMIC:
-        groups = sum(template.first_load.values())
-    elif mode is BucketMode.POSTPONE:
-        groups = partitions * max((1, *template.total_buckets.values()))
-    else:
-        groups = partitions * schema.bucket
-    if groups and rows and tasks <= FEW_RUNS and rows >= tasks * groups * LARGE_FILE_ROWS:
-        return True
-    return 0 < tasks * groups <= (FEW_FILES_OF_PARTITIONS if schema.partition_keys else FEW_FILES)
+@dataclass(frozen=True)
+class _Fixed:
+    """A task owns buckets, of one partition each; without partitions they are dealt out by weight."""
+
+    spark: SparkSession
+    store: Store
+    given: Given
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.store.schema
+
+    @contextmanager
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        """What is found out of the rows before they are written."""
+        yield self._spread(frame, template)
+
+    def stays(self, plan: _Plan) -> bool:
+        """Whether each task writes the rows that it has: there are so few groups that a shuffle would cost more."""
+        groups = self._groups(plan)
+        if groups is None:
+            return False
+        if groups and plan.rows and plan.tasks <= FEW_RUNS and plan.rows >= plan.tasks * groups * LARGE_FILE_ROWS:
+            return True
+        return 0 < plan.tasks * groups <= (FEW_FILES_OF_PARTITIONS if self.schema.partition_keys else FEW_FILES)
+
+    def owner(self, plan: _Plan) -> Column:
+        """The number (int) of the task that writes a row."""
+        known = plan.template.sequence_start
+        if not self.schema.partition_keys and known and self.schema.bucket <= MOST_OWNERS:
+            return self._weighted(plan)
+        return self._of_partition(bucket_column(self.schema, self.schema.bucket), plan)
+
+    def _groups(self, plan: _Plan) -> int | None:
+        """Into how many files the rows of one task go, None where that is not known."""
+        return None if plan.partitions is None else plan.partitions * self.schema.bucket
+
+    def _spread(self, frame: DataFrame, template: WriteTask) -> _Plan:
+        """The rows with as many tasks as their partitions want."""
+        partitions = self._partitions(frame, template)
+        if partitions is not None:
+            tasks = tasks_for(partitions, max(self.schema.bucket, 1), template.tasks - 1)
+            template = replace(template, tasks=tasks + 1)
+        return _Plan(frame, template, partitions)
+
+    def _partitions(self, frame: DataFrame, template: WriteTask) -> int | None:
+        """Into how many partitions the rows go: 1 without partition columns; those that live, where these are enough
+        for a shuffle, which makes no more files than there are groups; else counted where that costs little."""
+        if not self.schema.partition_keys:
+            return 1
+        live = len({partition for partition, _ in template.sequence_start})
+        if live * max(self.schema.bucket, 1) * (template.tasks - 1) > FEW_FILES_OF_PARTITIONS:
+            return live
+        if self.given.once or not is_cheap(self.spark, frame):
+            return None
+        columns = [F.col(quoted(name)) for name in self.schema.partition_keys]
+        return int(frame.select(*columns).distinct().limit(_COUNTED).count())
+
+    def _of_partition(self, owner: Column, plan: _Plan) -> Column:
+        """The task of a row's partition and bucket; those of a partition go to consecutive tasks."""
+        if self.schema.partition_keys:
+            owner = F.hash(*[F.col(quoted(name)) for name in self.schema.partition_keys]).cast("long") + owner
+        return F.pmod(owner, F.lit(plan.tasks)).cast("int")
+
+    def _weighted(self, plan: _Plan) -> Column:
+        """Buckets dealt out by weight: sequence numbers say how many rows each was written so far."""
+        starts = plan.template.sequence_start.items()
+        written = {number: start - plan.template.first_sequence for (_, number), start in starts}
+        tasks = owners([written.get(number, 0) for number in range(self.schema.bucket)], plan.tasks)
+        listed = F.expr(f"array({', '.join(map(str, tasks))})")
+        return F.element_at(listed, bucket_column(self.schema, self.schema.bucket) + 1)
 
 
-def _owner(schema: TableSchema, template: WriteTask, codes: dict[bytes, int]) -> Column:
-    """The task that owns a row's partition and bucket, or with dynamic buckets its share of the partition's keys:
-    those of a partition go to consecutive tasks. A first load: the task that owns the range of hashes; cross-partition
-    tables the same, whatever the partition."""
-    tasks = template.tasks - 1
-    if schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        return range_column(schema, tasks, schema.primary_keys)
-    if template.first_load:
-        owner = range_column(schema, tasks)
-    elif schema.bucket_mode is BucketMode.DYNAMIC:
-        owner = share_column(schema, template.assigners)
-    elif schema.bucket_mode is BucketMode.POSTPONE:
-        owner = numbered_column(schema, template.total_buckets, codes)
-    elif schema.bucket_mode is BucketMode.UNAWARE:
-        owner = F.lit(0)
-    else:
-        owner = bucket_column(schema, schema.bucket)
-        if not schema.partition_keys and template.sequence_start and schema.bucket <= MOST_OWNERS:
-            return _weighted(owner, schema, template)
-    if schema.partition_keys:
-        owner = F.hash(*[F.col(quoted(name)) for name in schema.partition_keys]).cast("long") + owner
-    return F.pmod(owner, F.lit(tasks)).cast("int")
+@dataclass(frozen=True)
+class _Unaware(_Fixed):
+    """Rows stay where they are, unless their partitions are many or are asked to be written by one task each."""
+
+    def stays(self, plan: _Plan) -> bool:
+        if self.schema.partition_keys and self.store.options.get("partition.sink-strategy") == "hash":
+            return False
+        return plan.partitions is None or plan.partitions <= MOST_LOAD
+
+    def owner(self, plan: _Plan) -> Column:
+        return self._of_partition(F.lit(0), plan)
 
 
-def _weighted(bucket: Column, schema: TableSchema, template: WriteTask) -> Column:
-    """Buckets dealt out by weight: sequence numbers say how many rows each was written so far."""
-    written = {number: start - template.first_sequence for (_, number), start in template.sequence_start.items()}
-    tasks = owners([written.get(number, 0) for number in range(schema.bucket)], template.tasks - 1)
-    listed = F.expr(f"array({', '.join(map(str, tasks))})")
-    return F.element_at(listed, bucket + 1)
+@dataclass(frozen=True)
+class _Postpone(_Fixed):
+    """Pending rows stay where they are; where rows go to real buckets, new partitions are counted first."""
+
+    @contextmanager
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        if not counts_rows(self.schema, template.total_buckets):
+            yield _Plan(frame, template)
+            return
+        with evaluated_once(self.spark, frame, self.given.once) as kept:
+            counted = count_rows(self.store, kept)
+            template = with_numbers(self.store, template, counted.amounts, self.given.overwrite)
+            yield _Plan(kept, template, len(counted.codes) or None, codes=counted.codes)
+
+    def stays(self, plan: _Plan) -> bool:
+        return writes_pending(self.schema) or super().stays(plan)
+
+    def owner(self, plan: _Plan) -> Column:
+        return self._of_partition(numbered_column(self.schema, plan.template.total_buckets, plan.codes), plan)
+
+    def _groups(self, plan: _Plan) -> int | None:
+        return None if plan.partitions is None else plan.partitions * max((1, *plan.template.total_buckets.values()))
+
+
+@dataclass(frozen=True)
+class _Dynamic(_Fixed):
+    """A first load by ranges of hashes, which are buckets; else a task has its share of a partition's keys."""
+
+    @contextmanager
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        first, rows = ({}, None) if self.given.once else first_load(self.spark, self.store, frame, template)
+        assigners = assigners_of(self.store.options, template.tasks - 1)
+        yield _Plan(frame, replace(template, assigners=assigners, first_load=first), len(first), rows)
+
+    def owner(self, plan: _Plan) -> Column:
+        if plan.template.first_load:
+            return self._of_partition(range_column(self.schema, plan.tasks), plan)
+        return self._of_partition(share_column(self.schema, plan.template.assigners), plan)
+
+    def _groups(self, plan: _Plan) -> int | None:
+        return sum(plan.template.first_load.values())
+
+
+@dataclass(frozen=True)
+class _CrossPartition(_Fixed):
+    """A task has a range of key hashes, whatever the partition, and looks them up in its share of the index."""
+
+    @contextmanager
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        assigners = assigners_of(self.store.options, template.tasks - 1)
+        yield _Plan(frame, indexed(self.spark, self.store, replace(template, assigners=assigners)))
+
+    def owner(self, plan: _Plan) -> Column:
+        return range_column(self.schema, plan.tasks, self.schema.primary_keys)
+
+
+_PLACEMENTS: dict[BucketMode, type[_Fixed]] = {
+    BucketMode.FIXED: _Fixed,
+    BucketMode.UNAWARE: _Unaware,
+    BucketMode.POSTPONE: _Postpone,
+    BucketMode.DYNAMIC: _Dynamic,
+    BucketMode.KEY_DYNAMIC: _CrossPartition,
+}

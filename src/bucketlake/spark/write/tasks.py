@@ -10,9 +10,7 @@ Spec: docs/spec/writing.md#tasks
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -20,23 +18,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
-from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import joined, remove_index
-from bucketlake.ops.buckets.postpone import counts_rows
-from bucketlake.ops.key_index.cache import open_index
 from bucketlake.ops.scan.scan import row_width
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.postpone_write import with_numbers, write_counted
+from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import write_batches
-from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
-from bucketlake.spark.write.counting import count_rows, evaluated_once
-from bucketlake.spark.write.first_load import first_load
-from bucketlake.spark.write.key_index import build_index
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
-from bucketlake.spark.write.placement import MANY_PARTITIONS, count_partitions, placed, planned, warn_of_load
+from bucketlake.spark.write.placement import GIVEN, Given, placed, warn_of_load
 from bucketlake.values import dataclass
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -49,19 +40,6 @@ class Rows:
     """Rows that a task left to the driver: an Arrow stream."""
 
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What rows are. `kinds`: name of a further column with row kinds; `overwrite`: they replace others; `once`: they
-    may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost."""
-
-    kinds: str | None = None
-    overwrite: bool = False
-    once: bool = False
-
-
-GIVEN = Given()
 
 
 @dataclass(frozen=True)
@@ -110,12 +88,6 @@ def task_count(spark: SparkSession, store: Store) -> int:
     return max(parallelism(spark), 1)
 
 
-def _by_partition(store: Store) -> bool:
-    """Whether all rows of a partition are asked to be written by one task."""
-    unaware = store.schema.bucket_mode is BucketMode.UNAWARE and bool(store.schema.partition_keys)
-    return unaware and store.options.get("partition.sink-strategy") == "hash"
-
-
 def write_in_tasks(
     spark: SparkSession,
     store: Store,
@@ -128,26 +100,8 @@ def write_in_tasks(
     `template` is for `task_count` + 1 tasks. Errors as `write_batches`; then no files remain but those of killed tasks.
     """
     ensure_package(spark)
-    tasks, whole = template.tasks - 1, template.assigners
-    partitions: int | None = None
-    rows: int | None = None
-    if store.schema.bucket_mode is BucketMode.DYNAMIC:
-        first, rows = ({}, None) if given.once else first_load(spark, store, frame, template)
-        template = replace(template, assigners=assigners_of(store.options, tasks), first_load=first)
-        partitions = len(first)
-    if store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.UNAWARE):
-        partitions = count_partitions(spark, store.schema, frame, template, given.once)
-        template = planned(store.schema, template, partitions)
-        partitions = MANY_PARTITIONS if _by_partition(store) else partitions
-    if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC:
-        template = indexed(spark, store, replace(template, assigners=assigners_of(store.options, tasks)))
-    counts = counts_rows(store.schema, template.total_buckets)
-    with evaluated_once(spark, frame, given.once) if counts else nullcontext(frame) as rows_in:
-        codes: dict[bytes, int] = {}
-        if counts:
-            counted = count_rows(store, rows_in)
-            template, codes = with_numbers(store, template, counted.amounts, given.overwrite), counted.codes
-        rows_in = placed(rows_in, store.schema, template, codes, partitions, rows)
+    whole = template.assigners
+    with placed(spark, store, frame, template, given) as (rows_in, template):
         stage = WriteStage(store, template, template.tasks - 1, given.kinds)
         with unmeasured_batches(frame, store.schema.fields, row_width(store)):
             results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
@@ -186,14 +140,6 @@ def write_in_driver(
     if not batches:
         return []
     return write_counted(store, batches, replace(template, task=template.tasks - 1), kinds, overwrite)
-
-
-def indexed(spark: SparkSession, store: Store, template: WriteTask) -> WriteTask:
-    """The task with what is known of the keys of its base, so that tasks load their shares of it."""
-    base = store.find_snapshot(template.key_base or 0)
-    if base is None:
-        return template
-    return replace(template, key_index=open_index(store, base, partial(build_index, spark)))
 
 
 def _stream(batches: list[pa.RecordBatch]) -> bytes:

@@ -37,6 +37,7 @@ from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import collected, conform, field_types, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
+from bucketlake.spark.write.placement import Given, indexed
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -176,9 +177,9 @@ def _written(
     if request.local:
         batches = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
-            template = tasks.indexed(spark, store, template)
+            template = indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    how = tasks.Given(request.kinds, overwrite, once=request.batch is not None)
+    how = Given(request.kinds, overwrite, once=request.batch is not None)
     return tasks.write_in_tasks(spark, store, rows, template, how)
 
 
