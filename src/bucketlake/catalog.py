@@ -436,8 +436,8 @@ def _view(table: Table, system: str | None, name: str) -> system_tables.RowView 
     if system is None:
         return None
     found = system_tables.view_of(system.lower()) or registry.system_table(system, name)
-    if found is None:
-        registry.refuse_row_tracking(table.store, name)
+    if found is not None and found.name == system_tables.ROW_TRACKING:
+        registry.check_row_tracking(table.store, name)
     return found
 
 

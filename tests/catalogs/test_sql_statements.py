@@ -88,6 +88,21 @@ def test_persistent_views(lake: Lake) -> None:
 
     assert stored("SHOW VIEWS IN db") == [("db", "v", False)]
     assert stored("SHOW VIEWS LIKE 'w*'") == [("other", "w", False)]
+    assert rows(lake, "DESC TABLE db.v") == [("id", "BIGINT", None), ("v", "STRING", None)]
+    assert [tuple(row)[:2] for row in lake.sql("DESCRIBE EXTENDED w").collect()][3:] == [
+        ("# Detailed View Information", ""),
+        ("Name", "other.w"),
+        ("Comment", "of v"),
+        ("View Text", lake.catalog.view("other.w").query),
+        ("View Query Output Columns", "[number, text]"),
+        ("View Properties", "[]"),
+    ]
+    assert ("comment", "n") in rows(lake, "DESCRIBE w NUMBER")
+    assert rows(lake, "SHOW COLUMNS IN other.w") == [("number",), ("text",)]
+    ((made,),) = rows(lake, "SHOW CREATE TABLE other.w")
+    lake.sql("DROP VIEW other.w")
+    lake.sql(made)
+    assert rows(lake, "SHOW CREATE TABLE w") == [(made,)] and rows(lake, "SELECT number FROM w") == [(3,)]
     with pytest.raises(AlreadyExistsError):
         lake.sql("CREATE VIEW db.v AS SELECT 1 AS id")
     with pytest.raises(AlreadyExistsError):

@@ -157,6 +157,32 @@ def _(folder: Path) -> tuple[Table, list[Row] | None]:
     return table, None
 
 
+TRACKED = {"row-tracking.enabled": "true"}
+
+
+@case("row-ids-free")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = appended(folder, **TRACKED)
+    put(table, replace(newest(table), next_row_id=5))
+    return table, None
+
+
+@case("row-ids-shared")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = appended(folder, **TRACKED)
+    one, two = live(table)
+    settle(table, [one, with_file(two, first_row_id=3)])
+    return table, None
+
+
+@case("row-ids-missing")
+def _(folder: Path) -> tuple[Table, list[Row] | None]:
+    table = appended(folder, **TRACKED)
+    one, two = live(table)
+    settle(table, [one, with_file(two, first_row_id=None, write_cols=("k",))])
+    return table, None
+
+
 @case("chain-lost", "snapshot-count")
 def _(folder: Path) -> tuple[Table, list[Row] | None]:
     table = appended(folder)

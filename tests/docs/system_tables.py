@@ -32,8 +32,6 @@ In Python: `lake.table("db.t$files").read(where="bucket = 1", columns=["file_pat
 - Conditions on `snapshot_id`, `schema_id`, `tag_name`, `branch_name`, `partition`, `bucket`, `level`, `database_name` and `table_name` leave out files before they are read.
 - Values of keys and statistics are printed as Paimon holds them: a date is its number of days since 1970, a timestamp `2024-01-31T02:03`. Partitions are printed as SQL casts their values.
 
-`t$row_tracking` is refused: tables without `row-tracking.enabled` have none, and those with it are not supported yet.
-
 """
 TAIL = """## Tables over rows
 
@@ -44,6 +42,7 @@ A table's rows seen another way. Time travel, `OPTIONS` hints and branches (`` `
 | `t$ro` | the result of the last full compaction of each bucket: Spark's own scan, no merge. Append tables: the table |
 | `t$audit_log` | rows with their kind: `rowkind` is `+I`, `-U`, `+U` or `-D`; deletes are there |
 | `t$binlog` | the same, values as arrays; an update's two rows are one: `[before, after]` |
+| `t$row_tracking` | the table's columns, `_ROW_ID` and `_SEQUENCE_NUMBER`: of tables with [row tracking](../row-tracking.md) |
 
 ### Reading changes
 
@@ -74,6 +73,7 @@ SELECT __paimon_partition, __paimon_bucket, count(*) FROM db.t GROUP BY ALL;
 | `__paimon_row_index` | BIGINT | the row's place in its file, from 0 |
 | `__paimon_partition` | STRUCT | the partition columns; an empty struct for tables without partitions |
 | `__paimon_bucket` | INT | the row's bucket |
+| `_ROW_ID`, `_SEQUENCE_NUMBER` | BIGINT | of tables with [row tracking](../row-tracking.md): the row's id, the snapshot that wrote it last |
 
 Path and place are those of append tables, of tables with deletion vectors, and of buckets that need no merge (one file, or one level above 0); elsewhere they are refused, as in Apache Paimon. They are
 refused, too, in statements of unusual form (`FROM t SELECT …`, pipes, natural joins).

@@ -339,3 +339,9 @@ def test_strings(source: str, value: str | None) -> None:
 )
 def test_numbers(source: str, value: object) -> None:
     assert lexemes.number(source) == value
+
+
+def test_what_the_parser_does_not_know_is_not_told_to_the_user(caplog: pytest.LogCaptureFixture) -> None:
+    for statement in ("SHOW VIEWS LIKE 'w*'", "SHOW FUNCTIONS", "CALL sys.help()", "DESCRIBE FUNCTION abs"):
+        parse(statement)
+    assert caplog.records == []

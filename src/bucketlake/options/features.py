@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import HONOURED, READS, SPEED, VARIANTS, WRITES, Option, of
+from bucketlake.options.model import GLOBAL_INDEX, HONOURED, READS, SPEED, VARIANTS, WRITES, Option, of
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", of("blob-field"), "Blobs travel as descriptors."),
@@ -65,7 +65,7 @@ ROWS = (
         of("data-evolution.enabled"),
         "Compaction gives out row ids anew.",
     ),
-    Option("data-evolution.enabled", "bool", "false", READS, "Columns of a row in several files.", mutable=False),
+    Option("data-evolution.enabled", "bool", "false", WRITES, "Columns of a row in several files.", mutable=False),
     Option(
         "data-evolution.merge-into.file-pruning",
         "bool",
@@ -139,7 +139,7 @@ ROWS = (
         "full-text-index.search-mode",
         "enum",
         "fast",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Search of a full-text index.",
         values=(
             "fast",
@@ -151,15 +151,15 @@ ROWS = (
         "global-index.build.max-parallelism",
         "int",
         "4096",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Most tasks that build a global index.",
     ),
-    Option("global-index.build.max-shard", "int", "32", of("row-tracking.enabled"), "Most shards of a global index."),
+    Option("global-index.build.max-shard", "int", "32", GLOBAL_INDEX, "Most shards of a global index."),
     Option(
         "global-index.column-update-action",
         "enum",
         "THROW_ERROR",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "What an update of an indexed column does.",
         values=(
             "THROW_ERROR",
@@ -167,7 +167,7 @@ ROWS = (
             "IGNORE",
         ),
     ),
-    Option("global-index.enabled", "bool", "true", of("row-tracking.enabled"), "Use global indexes."),
+    Option("global-index.enabled", "bool", "true", GLOBAL_INDEX, "Use global indexes."),
     Option(
         "global-index.external-path",
         "string",
@@ -179,14 +179,14 @@ ROWS = (
         "global-index.row-count-per-shard",
         "long",
         "100000",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Rows of a shard of a global index.",
     ),
     Option(
         "global-index.search-mode",
         "enum",
         None,
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Search of a global index.",
         values=(
             "fast",
@@ -194,7 +194,7 @@ ROWS = (
             "detail",
         ),
     ),
-    Option("global-index.thread-num", "int", "32", of("row-tracking.enabled"), "Threads of a global index."),
+    Option("global-index.thread-num", "int", "32", GLOBAL_INDEX, "Threads of a global index."),
     Option("local-kv-db.block-size", "memory", "4 kb", SPEED, "Block size of the local key store."),
     Option("materialized-table.definition-query", "string", None, of("type"), "Query of a materialized table."),
     Option("materialized-table.interval-freshness", "string", None, of("type"), "Freshness of a materialized table."),
@@ -214,19 +214,19 @@ ROWS = (
     Option("pk-full-text.index.columns", "string", None, WRITES, "Columns of a full-text index on a keyed table."),
     Option("pk-vector.index.columns", "string", None, WRITES, "Columns of a vector index on a keyed table."),
     Option("query-auth.enabled", "bool", "false", READS, "A catalog service authorises queries."),
-    Option("row-tracking.enabled", "bool", "false", READS, "Rows have ids.", mutable=False),
+    Option("row-tracking.enabled", "bool", "false", HONOURED, "Rows have ids.", mutable=False),
     Option(
         "row-tracking.partition-group-on-commit",
         "bool",
         "true",
-        of("row-tracking.enabled"),
+        HONOURED,
         "Row ids are given out partition by partition.",
     ),
     Option(
         "scalar-index.search-mode",
         "enum",
         "fast",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Search of a scalar index.",
         values=(
             "fast",
@@ -284,7 +284,7 @@ ROWS = (
         "vector-index.search-mode",
         "enum",
         "fast",
-        of("row-tracking.enabled"),
+        GLOBAL_INDEX,
         "Search of a vector index.",
         values=(
             "fast",

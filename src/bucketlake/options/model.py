@@ -43,6 +43,7 @@ ENGINE = Effect("kept", why="another engine or catalog only")
 EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
 VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files of others are read by Spark")
 
+GLOBAL_INDEX = Effect("kept", why="global indexes are neither built nor searched")
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")
 
 READS = Effect("refused", "reads")

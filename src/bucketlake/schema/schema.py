@@ -44,7 +44,10 @@ from bucketlake.values import dataclass
 __all__ = [
     "KEY_FIELD_ID_START",
     "KIND_FIELD",
+    "ROW_ID_FIELD",
     "SEQUENCE_FIELD",
+    "TRACKING",
+    "TRACKING_FIELDS",
     "AddColumn",
     "BucketMode",
     "DropColumn",
@@ -74,6 +77,9 @@ VERSION = 3
 KEY_FIELD_ID_START = 1073741823
 SEQUENCE_FIELD = DataField(2147483646, "_SEQUENCE_NUMBER", DataType(Root.BIGINT, nullable=False))
 KIND_FIELD = DataField(2147483645, "_VALUE_KIND", DataType(Root.TINYINT, nullable=False))
+ROW_ID_FIELD = DataField(2147483642, "_ROW_ID", DataType(Root.BIGINT, nullable=False))
+TRACKING_FIELDS = (ROW_ID_FIELD, SEQUENCE_FIELD)
+TRACKING = tuple(item.name for item in TRACKING_FIELDS)
 
 
 class BucketMode(str, Enum):
@@ -205,6 +211,23 @@ class TableSchema:
         if not self.primary_keys:
             return self.fields
         return self.key_value_fields[len(self.key_fields) :] if self.thin_mode else self.key_value_fields
+
+    @cached_property
+    def tracks_rows(self) -> bool:
+        """Whether rows have ids: option 'row-tracking.enabled'."""
+        return bool(self.table_options.get("row-tracking.enabled"))
+
+    @cached_property
+    def data_evolution(self) -> bool:
+        """Whether a row may have its columns in several files: option 'data-evolution.enabled'."""
+        return bool(self.table_options.get("data-evolution.enabled"))
+
+    def stats_fields(self, names: Sequence[str] | None) -> tuple[DataField, ...]:
+        """The columns that statistics with these names (`DataFile.stats_columns`) speak of."""
+        if names is None:
+            return self.fields
+        known = {item.name: item for item in TRACKING_FIELDS} if self.tracks_rows else {}
+        return tuple(known.get(name) or self.field(name) for name in names)
 
     def has_column(self, path: str | Sequence[str]) -> bool:
         """Whether there is a column of this name, or a member of ROW columns at this path."""

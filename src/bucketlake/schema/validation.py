@@ -48,6 +48,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_retention(options)
     _check_special_columns(schema, options)
     _check_deletion_vectors(schema, options)
+    _check_row_tracking(schema, options)
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
@@ -411,6 +412,19 @@ def _check_deletion_vectors(schema: TableSchema, options: TableOptions) -> None:
         "First row merge engine does not need deletion vectors because there is no deletion of old data in this merge "
         "engine.",
     )
+
+
+def _check_row_tracking(schema: TableSchema, options: TableOptions) -> None:
+    if options.get("row-tracking.enabled"):
+        _need(not schema.primary_keys, "Cannot define primary-key for row tracking table.")
+        _need(schema.bucket == -1, "Cannot define bucket for row tracking table, it only support bucket = -1")
+    if options.get("data-evolution.enabled"):
+        tracked = bool(options.get("row-tracking.enabled"))
+        _need(tracked, "Data evolution config must enabled with row-tracking.enabled")
+        _need(
+            not options.get("clustering.incremental"),
+            "Data evolution config must disabled with clustering.incremental",
+        )
 
 
 def _check_clustering(schema: TableSchema, options: TableOptions) -> None:

@@ -32,12 +32,13 @@ from bucketlake.ops.change.row_changes import (
 )
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
-from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -158,12 +159,21 @@ def update(
     refuse_update(schema, columns)
     values = {name: F.expr(value) if isinstance(value, str) else value for name, value in columns.items()}
     chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
+    chosen += [F.expr(text).alias(name) for name, text in kept_ids(schema, quoted).items()]
     if not schema.primary_keys:
         prune = condition(spark, table, where) or Constant(True)
         return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]
     return update_rows(spark, table, lambda: reader.read(spark, table, where=where).select(*chosen))
+
+
+def kept_ids(schema: TableSchema, column: Callable[[str], str]) -> dict[str, str]:
+    """What an update writes besides the columns of a table whose rows have ids, as SQL texts: a row keeps its id, and
+    the commit gives it its number. `column`: the text of a column."""
+    if not schema.tracks_rows:
+        return {}
+    return {ROW_ID_FIELD.name: column(ROW_ID_FIELD.name), SEQUENCE_FIELD.name: "CAST(NULL AS BIGINT)"}
 
 
 def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,11 +204,11 @@ def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bo
 def update_places(
     spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project, extra: Sequence[str] = ()
 ) -> Snapshot | None:
-    """Replace the rows of an append table that `choose` finds by what `project` makes of them. `extra`: metadata
-    columns that these look at."""
+    """Replace the rows of an append table that `choose` finds by what `project` makes of them, with `kept_ids`.
+    `extra`: metadata columns that these look at."""
 
     def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> list[CommitMessage]:
-        found = hits(touched)
+        found, store = hits(touched), tracked(store)
         return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found, extra)), is_few(found))
 
     means = files.Means(finder(spark, choose, extra), write, rewriter(spark))

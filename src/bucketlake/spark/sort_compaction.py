@@ -40,6 +40,7 @@ from bucketlake.ops.cluster.request import OrderRequest, clustering_job
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
@@ -116,6 +117,7 @@ def sorter(spark: SparkSession, job: Job) -> Run:
 
     def run(store: Store, units: Sequence[ClusterUnit], order: SortOrder) -> list[CommitMessage]:
         magnification(store)
+        store = tracked(store)
         small = sum(unit.size for unit in units) <= DRIVER_BYTES
         if small:
             return (sort_parts_here if job.local else sort_here)(store, units, order)

@@ -67,6 +67,11 @@ class DataFile:
     first_row_id: int | None = None
     write_cols: tuple[str, ...] | None = None
 
+    @property
+    def stats_columns(self) -> tuple[str, ...] | None:
+        """The columns that `value_stats` speaks of, None for all of its schema."""
+        return self.write_cols if self.value_stats_cols is None else self.value_stats_cols
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:

@@ -34,6 +34,7 @@ from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
+from bucketlake.ops.rows.row_ids import is_tracked, plain_schema, tracked
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.entries import BucketKey
@@ -43,7 +44,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.predicate.tree import Constant, Predicate
-from bucketlake.schema.schema import BucketMode, TableSchema
+from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.types.model import arrow_schema
 from bucketlake.values import dataclass
 
@@ -298,8 +299,23 @@ def _mask(file: DataFile, vector: Vector) -> Mask:
 def _assigned_here(
     assign: Assign, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]
 ) -> list[CommitMessage]:
-    rows = (assign(batch) for item in touched for batch in hit_rows(store, item))
+    store = tracked(store)
+    rows = (_assigned(assign, store, batch) for item in touched for batch in hit_rows(store, item))
     return write_batches(store, rows, prepare_write(store, snapshot))
+
+
+def _assigned(assign: Assign, store: Store, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with their new values; those with ids keep them."""
+    if not is_tracked(store):
+        return assign(batch)
+    ids = batch.column(ROW_ID_FIELD.name)
+    rows = assign(batch.select(plain_schema(store.schema).field_names))
+    if rows.num_rows != len(ids):
+        raise InvalidError(
+            "an update gives as many rows as it is given, in their order", rows=len(ids), given=rows.num_rows
+        )
+    rows = rows.append_column(pa.field(ROW_ID_FIELD.name, pa.int64()), ids)
+    return rows.append_column(pa.field(SEQUENCE_FIELD.name, pa.int64()), pa.nulls(len(ids), pa.int64()))
 
 
 # ---- one bucket
@@ -374,10 +390,12 @@ def rewritten_here(store: Store, parts: Sequence[Sequence[Touched]]) -> list[lis
 
 
 def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
-    """New files with the rows that are left of these; in bucketed tables with sequence numbers of the file that they
-    replace, in primary-key tables on its level, each row with its own. On failure none stays."""
+    """New files with the rows that are left of these, with their ids if they have some; in bucketed tables with
+    sequence numbers of the file that they replace, in primary-key tables on its level, each row with its own. On
+    failure none stays."""
     if store.schema.primary_keys:
         return [file for touched in part for file in _rewritten_keyed(store, touched)]
+    store = tracked(store)
     roller = Roller(store, part[0].split.partition, part[0].split.bucket)
     try:
         for touched in part:

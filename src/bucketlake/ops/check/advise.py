@@ -273,7 +273,7 @@ class _Look:
         """Whether a value of some column lies in few of the files, by the statistics recorded."""
         schema = self._store.schema
         files = [entry.file for entry in self._entries if entry.file.schema_id == schema.id]
-        files = [file for file in files if file.value_stats_cols is None and file.value_stats.null_counts]
+        files = [file for file in files if file.stats_columns is None and file.value_stats.null_counts]
         named = [(n, f) for n, f in enumerate(schema.fields) if f.type.root in PRUNED]
         named = [(n, f) for n, f in named if f.name not in schema.partition_keys]
         if self._keyed or len(files) < FEW or not named:

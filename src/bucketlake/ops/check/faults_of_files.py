@@ -357,6 +357,22 @@ ROWS: tuple[tuple[object, ...], ...] = (
         REPAIR,
         Mend.HASHES,
     ),
+    (
+        "row-ids-shared",
+        E,
+        "metadata",
+        "two files have rows of the same ids",
+        "_ROW_ID tells these rows no longer apart; their values are right",
+        "copy the rows to a new table: INSERT INTO … SELECT",
+    ),
+    (
+        "row-ids-missing",
+        E,
+        "metadata",
+        "a file of a table with row tracking does not say which ids its rows have",
+        "reads of _ROW_ID fail; Apache Paimon cannot change its rows",
+        "copy the rows to a new table: INSERT INTO … SELECT",
+    ),
     # ---- rows
     (
         "null-count",

@@ -62,6 +62,14 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "none is needed to read; INSERT OVERWRITE of the whole table counts anew",
     ),
     (
+        "row-ids-free",
+        E,
+        "metadata",
+        "a snapshot gives out row ids next that files of it have",
+        "new rows get the ids of others",
+        "write no more, and copy the rows to a new table: INSERT INTO … SELECT",
+    ),
+    (
         "chain-lost",
         E,
         "metadata",

@@ -18,6 +18,7 @@ from bucketlake.ops.check.findings import Finding, Place, shown
 from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted
 from bucketlake.ops.clean.removal import MAIN
+from bucketlake.ops.rows.row_ids import holds_ids
 from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, entry_key
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -81,6 +82,8 @@ def check_layout(reach: Reach, layout: Layout, whole: bool = True) -> None:
     _check_schemas(reach, layout)
     if whole:
         _check_totals(reach, layout)
+    if store.schema.tracks_rows:
+        _check_row_ids(reach, layout)
     _check_numbers(reach, layout)
     buckets = layout.buckets()
     for group in buckets.values():
@@ -125,6 +128,27 @@ def _check_totals(reach: Reach, layout: Layout) -> None:
 
 
 _DOUBTFUL = ("-missing", "-broken", "-twice", "-dangling", "-list-missing", "-list-broken")
+
+
+def _check_row_ids(reach: Reach, layout: Layout) -> None:
+    """Row ids: every file knows its rows', none are another file's, and those given out next are free."""
+    spans: list[tuple[int, int, int, ManifestEntry]] = []
+    for number, entry in enumerate(layout.entries):
+        first = entry.file.first_row_id
+        if first is not None:
+            spans.append((first, first + entry.file.row_count, number, entry))
+        elif reach.store.schema.data_evolution or not holds_ids(entry.file):
+            reach.findings.add("row-ids-missing", "no first row id", reach.place(entry))
+    spans.sort(key=lambda item: item[:3])
+    same = reach.store.schema.data_evolution
+    for one, two in pairwise(spans):
+        if two[0] < one[1] and not (same and one[:2] == two[:2]):
+            cause = f"ids from {two[0]} on are those of {one[3].file.file_name}, too"
+            reach.findings.add("row-ids-shared", cause, reach.place(two[3]))
+    end = max((span[1] for span in spans), default=0)
+    if layout.snapshot is not None and end > (layout.snapshot.next_row_id or 0):
+        place = Place(reach.store.paths.snapshot(layout.snapshot.id), snapshot=layout.snapshot.id)
+        reach.findings.add("row-ids-free", f"{layout.snapshot.next_row_id} is next, {end - 1} is given", place)
 
 
 def _check_numbers(reach: Reach, layout: Layout) -> None:

@@ -30,6 +30,7 @@ from bucketlake.ops.check.vectors import Marks
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rewrite.rebucket import Target, spread
 from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
@@ -81,6 +82,7 @@ class Draft:
     """One attempt at mending on one snapshot."""
 
     def __init__(self, store: Store, snapshot: Snapshot, work: Work) -> None:
+        store = tracked(store)  # rows that move keep their ids
         self._store, self._work = store, work
         self._mode = store.schema.bucket_mode
         self._keyed = bool(store.schema.primary_keys)

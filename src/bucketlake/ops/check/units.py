@@ -30,6 +30,7 @@ from bucketlake.ops.check.reach import partition_text
 from bucketlake.ops.check.roots import attempted
 from bucketlake.ops.check.rows import check_rows, code_of, compare
 from bucketlake.ops.check.runs import check_keys, check_ties
+from bucketlake.ops.rows.column_files import held
 from bucketlake.ops.rows.deletions import deleted_mask, load_vectors
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import FILE_INDEX_SUFFIX, POSTPONE_BUCKET
@@ -178,7 +179,7 @@ class _Look:
     ) -> int | None:
         """How many rows a file has by its footer; None where only reading them tells."""
         kind = format_of(path)
-        fields = stored_fields(written)
+        fields = stored_fields(written, file)
         with decoding(BROKEN, path), self.store.env.storage.open_input(path) as opened:
             if kind == "parquet":
                 source = ParquetSource(opened, ())
@@ -273,15 +274,17 @@ class _Look:
                     self.findings.add("vector-broken", f"of {name}: {shown(found)}", self._place(path))
 
 
-def stored_fields(written: TableSchema) -> tuple[DataField, ...]:
-    """The columns that every file of a schema has: not the copies of keys, which thin files and others leave out."""
+def stored_fields(written: TableSchema, file: DataFile) -> tuple[DataField, ...]:
+    """The columns that a file of a schema has: not the copies of keys, which thin files and others leave out."""
+    if written.tracks_rows:
+        return held(written, file)
     keys = {item.name for item in written.key_fields} if written.primary_keys else set()
     return tuple(item for item in written.file_fields if item.name not in keys)
 
 
 def recorded_stats(file: DataFile, written: TableSchema) -> dict[str, ColumnStats]:
     """What a manifest says of a file's columns; nothing where it cannot be read."""
-    names = file.value_stats_cols
+    names = file.stats_columns
     if names is not None and any(not written.has_column([name]) for name in names):
         return {}
     fields = written.fields if names is None else written.select(names)

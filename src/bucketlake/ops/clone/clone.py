@@ -110,6 +110,7 @@ def _mapped(source: Store, target: Store) -> dict[int, int]:
             ("bucket mode", ours.bucket_mode, theirs.bucket_mode),
             ("bucket keys", ours.bucket_keys, theirs.bucket_keys),
             ("thin mode", ours.thin_mode, theirs.thin_mode),
+            ("row tracking", ours.tracks_rows, theirs.tracks_rows),
         )
         if one != other
     ]
@@ -145,6 +146,12 @@ class _Clone:
             return Cloned(0, 0, None)
         base = None if fresh else self.target.latest_snapshot()
         user = self._user(snapshot)
+        if base is not None and base.commit_user != user and self.target.schema.tracks_rows:
+            raise UnsupportedError(
+                "rows with ids cannot be cloned over a table that has snapshots: both gave out the same ids",
+                table=self.target.paths.root,
+                remedy="drop it, or copy the rows: CALL sys.copy",
+            )
         if base is not None and base.commit_user == user:
             return Cloned(0, 0, base)  # its answer was lost
         self.renamed = "" if base is None else f"{user}-{base.id}-{base.uuid}"
@@ -176,7 +183,8 @@ class _Clone:
         return False
 
     def _committed(self, snapshot: Snapshot, messages: list[CommitMessage], user: str) -> Snapshot | None:
-        notes = CommitProperties(watermark=snapshot.watermark, operation="WRITE")
+        taken = snapshot.next_row_id or 0 if self.target.schema.tracks_rows else 0
+        notes = CommitProperties(watermark=snapshot.watermark, operation="WRITE", taken_row_ids=taken)
         dynamic = bool(self.target.schema.partition_keys)
         if not messages and (dynamic or not self.renamed):
             return None

@@ -27,6 +27,7 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import Roller
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey
@@ -192,6 +193,7 @@ def sort_unit(store: Store, unit: ClusterUnit, parts: Sequence[Sequence[DataFile
     """What to commit for a unit whose files, in these parts, are each put in order; on an error no file stays."""
     made: list[DataFile] = []
     rollers: list[Roller] = []
+    store = tracked(store)
     try:
         for part in parts:
             rollers.append(Roller(store, unit.partition, unit.bucket))

@@ -47,11 +47,13 @@ Check = Callable[[Sequence[CommitMessage], View], None]
 
 @dataclass(frozen=True, slots=True)
 class CommitProperties:
-    """What a snapshot says besides its files. `operation`: one of Paimon's (WRITE, DELETE, TRUNCATE, …)."""
+    """What a snapshot says besides its files. `operation`: one of Paimon's (WRITE, DELETE, TRUNCATE, …).
+    `taken_row_ids`: row ids below are those of the rows that come, which bring them from another table."""
 
     properties: Mapping[str, str] | None = None
     watermark: int | None = None
     operation: str | None = None
+    taken_row_ids: int = 0
 
 
 class Commit:
@@ -195,6 +197,7 @@ class Commit:
                 watermark=notes.watermark,
                 properties=dict(notes.properties or {}),
                 operation=notes.operation,
+                taken_row_ids=notes.taken_row_ids,
             ),
             outcome,
         )

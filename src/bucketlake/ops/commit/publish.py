@@ -40,6 +40,7 @@ from bucketlake.ops.commit.manifests import (
 )
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
+from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
 from bucketlake.ops.commit.strays import Standing, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.scan import delta_entries
@@ -63,6 +64,7 @@ class Request:
     properties: Mapping[str, str] = field(default_factory=dict)
     operation: str | None = None
     statistics: str | None = None  # name of the file that an ANALYZE brings
+    taken_row_ids: int = 0  # by rows whose files bring their ids
 
 
 @dataclass(slots=True)
@@ -104,6 +106,7 @@ class Publisher:
         schema, unaware = store.schema, store.schema.bucket_mode == BucketMode.UNAWARE
         self._store = store
         self._unaware = unaware
+        self._tracked = schema.tracks_rows
         key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
         self._rules = Rules(key_range, unaware)
         self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
@@ -190,7 +193,7 @@ class Publisher:
             checked = None if base is None else Base(name_of(base), entries, view.indexes)
             check(self._rules, checked, name, changes.table, changes.indexes)
         self._check_strictly(name, changes)
-        changes = self._stamped(changes, name)
+        changes = self._stamped(changes, name, base)
         self._write_delta(changes, scratch)
         base_list = self._write_base(base, scratch, merge)
         scratch.index = self._write_indexes(view, changes, scratch)
@@ -220,9 +223,12 @@ class Publisher:
                 )
         self._safe = name.snapshot - 1
 
-    def _stamped(self, changes: Changes, name: CommitName) -> Changes:
+    def _stamped(self, changes: Changes, name: CommitName, base: Snapshot | None) -> Changes:
         """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range; those
-        of rows that a rescale moved keep theirs."""
+        of rows that a rescale moved keep theirs. With `row-tracking.enabled`, new rows get their ids."""
+        if self._tracked:
+            grouped = bool(self._store.options.get("row-tracking.partition-group-on-commit"))
+            return replace(changes, table=with_row_ids(changes.table, name.snapshot, base, grouped))
         if name.kind is CommitKind.COMPACT or not self._store.options.get("sequence.snapshot-ordering"):
             return changes
         number = name.snapshot
@@ -313,7 +319,7 @@ class Publisher:
             watermark=max(marks, default=None),
             statistics=self._statistics(base, schema_id, request.statistics),
             properties=properties or None,
-            next_row_id=(base.next_row_id if base else None) or 0,
+            next_row_id=next_row_id(base, changes.table if self._tracked else (), request.taken_row_ids),
             operation=request.operation,
             uuid=self._store.env.clock.new_uuid(),
         )

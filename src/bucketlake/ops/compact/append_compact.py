@@ -27,6 +27,7 @@ from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
@@ -308,16 +309,18 @@ def _together(units: list[AppendUnit]) -> list[AppendUnit]:
 def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     """Rewrite the files of a unit; the message to commit (compact side only). On an error nothing that it wrote stays.
 
-    New files are numbered from the smallest sequence number of the old ones. Raises NotFoundError or CorruptError for
+    New files are numbered from the smallest sequence number of the old ones; rows with ids keep these and their
+    numbers. Raises NotFoundError or CorruptError for
     files that are gone or damaged.
     Spec: docs/spec/append_compaction.md#rewriting
     """
     rollers: list[Roller] = []
     after: list[DataFile] = []
+    rows = tracked(store)
     try:
         for files in unit.groups:
-            rollers.append(Roller(store, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
-            for batch in read_split(store, _split(store, unit, files)):
+            rollers.append(Roller(rows, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
+            for batch in read_split(rows, _split(store, unit, files)):
                 rollers[-1].write(batch)
             after += numbered(rollers[-1].close(), files[0].min_sequence_number)
         kept = _kept_vectors(store, unit)

@@ -29,6 +29,7 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.rows.read import read_key_values, read_split
 from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -221,6 +222,7 @@ def _is_as_asked(store: Store, entry: ManifestEntry) -> bool:
 def rewrite_unit(store: Store, unit: ReformatUnit) -> CommitMessage:
     """Write the files of a unit anew; the message to commit (compact side only). On an error nothing that it wrote
     stays. Errors: NotFoundError or CorruptError for files that are gone or damaged."""
+    store = tracked(store)
     whole = store.with_options({"target-file-size": _WHOLE})
     rollers: list[Roller] = []
     names: dict[str, str] = {}

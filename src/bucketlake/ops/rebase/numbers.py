@@ -85,9 +85,12 @@ def renumber(store: Store, message: CommitMessage, next_sequence: int) -> Commit
 
 
 def numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
-    """Append files, one after the other, with their rows counted from `first`."""
+    """Append files, one after the other, with their rows counted from `first`; those that hold numbers stay."""
     result = []
     for file in files:
+        if file.write_cols is not None and SEQUENCE_FIELD.name in file.write_cols:
+            result.append(file)
+            continue
         last = first + file.row_count - 1
         result.append(replace(file, min_sequence_number=first, max_sequence_number=last))
         first = last + 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
 from bucketlake.file_names import number_of
@@ -230,11 +231,16 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     for name, one in stores.items():
         _check_mergeable(name, one)
     ours, theirs = stores[target], stores[source]
+    if ours.schema.tracks_rows != theirs.schema.tracks_rows:
+        raise InvalidError(
+            f"Cannot merge branch '{source}' into '{target}': row-tracking settings must match between branches.",
+            table=store.paths.root,
+        )
     if ours.schema.fields != theirs.schema.fields:
         raise InvalidError(f"Cannot merge branch '{source}' into '{target}', schema mismatch.", table=store.paths.root)
     newest = theirs.latest_snapshot()
     assert newest is not None
-    files = {_place(entry): entry for entry in live_entries(theirs, newest)}
+    files = {_place(entry): _without_ids(entry) for entry in live_entries(theirs, newest)}
     last = ours.latest_snapshot()
     assert last is not None
     if files.keys() <= {_place(entry) for entry in live_entries(ours, last)}:
@@ -248,6 +254,11 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     user = f"merge-branch-{store.env.clock.new_uuid()}"
     request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.APPEND), plan, operation="WRITE")
     return Publisher(ours).publish(request)
+
+
+def _without_ids(entry: ManifestEntry) -> ManifestEntry:
+    """A file whose rows get ids of the branch that they come to: theirs are taken there."""
+    return entry if entry.file.first_row_id is None else replace(entry, file=replace(entry.file, first_row_id=None))
 
 
 def _place(entry: ManifestEntry) -> tuple[bytes, int, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +28,10 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
+from bucketlake.ops.rows.column_files import aligned, columns_of_files, held, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
+from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids, tracked
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
@@ -39,7 +41,13 @@ from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
 from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
-from bucketlake.schema.schema import KEY_FIELD_ID_START, KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.schema import (
+    KEY_FIELD_ID_START,
+    KIND_FIELD,
+    SEQUENCE_FIELD,
+    TRACKING,
+    TableSchema,
+)
 from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
@@ -85,14 +93,16 @@ def _matching(
 ) -> Iterator[pa.RecordBatch]:
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
-    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)}
+    special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)} if store.schema.primary_keys else {}
     reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed], only)
     if split.before is not None:
         batches = reader.differing(split.before, predicate, deletes)
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
         batches = reader.with_pending(predicate, deletes)
     else:
-        batches = reader.raw(predicate, deletes) if split.raw else reader.merged(predicate, deletes)
+        joins = not split.raw and not store.schema.primary_keys
+        merged = reader.joined if joins else partial(reader.merged, predicate, deletes)
+        batches = reader.raw(predicate, deletes) if split.raw else merged()
     for batch in batches:
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
         if rows.num_rows:
@@ -117,6 +127,8 @@ def read_keys(store: Store, split: Split, columns: Sequence[str], keys: KeyFilte
 def matching_positions(store: Store, split: Split, file: DataFile, predicate: Predicate) -> Positions:
     """The positions in one file of a raw split of the rows that the predicate is true for, ascending; those that
     deletion vectors name count like any other. The predicate must be exact. Errors as `read_split`."""
+    if not columns_of(predicate).isdisjoint(TRACKING):
+        store = tracked(store)
     fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
     return _Reader(store, split, fields).positions(file, predicate)
 
@@ -147,7 +159,8 @@ class FileLayout:
     """How the files of one schema give the columns wanted: what to read, and what becomes of it.
 
     `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
-    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says."""
+    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says. `ids`:
+    what rows have as ids where the file does not hold them, if these are wanted."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
@@ -156,6 +169,7 @@ class FileLayout:
     sequence: int | None = None
     size: int | None = None
     row_count: int | None = None
+    ids: RowIds | None = None
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
@@ -191,6 +205,32 @@ class _Reader:
                     yield self._rows(_without_deletes(batch) if drops else batch)
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
+
+    def joined(self) -> Iterator[pa.RecordBatch]:
+        """Rows whose columns lie in several files, group by group. Spec: docs/spec/row_tracking.md"""
+        values = [item for item in self._fields if item.name not in self._partition]
+        layout = arrow_schema(values)
+        for group in row_groups(self._split.files):
+            parts = columns_of_files(self._store, group, values)
+            place = {item.name: (at, n) for at, (_, own) in enumerate(parts) for n, item in enumerate(own)}
+            anchor = group[-1]
+            vector = self._vectors.get(anchor.file_name)
+            first, deleted = 0, None
+            for batches in aligned([self._columns(file, own) for file, own in parts]):
+                arrays = [batches[place[item.name][0]].column(place[item.name][1]) for item in values]
+                rows = batches[0].num_rows
+                batch = pa.RecordBatch.from_arrays(arrays, schema=layout) if arrays else batches[0].select([])
+                if vector is not None:
+                    if deleted is None:
+                        deleted = deleted_mask(vector, anchor, self._split.deletions[anchor.file_name].path)
+                    batch = without_deleted(batch, first, deleted)
+                first += rows
+                yield self._rows(batch)
+
+    def _columns(self, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+        """All rows of a file, deleted ones too."""
+        layout, path, _ = self._plan(file, fields, None)
+        return (layout.rows(batch) for _, batch in read_numbered_file(self._store, path, layout, None))
 
     def positions(self, file: DataFile, predicate: Predicate) -> Positions:
         """Where in a file the predicate is true, whatever its deletion vector."""
@@ -376,12 +416,14 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     Keys come from the value columns: thin files have no others, nor have those of paimon-rust, whatever the option.
     """
     written = store.schema_of(file.schema_id)
+    if written.tracks_rows:
+        return _tracked_layout(written, file, fields)
     stored = tuple(item for item in written.file_fields if item not in written.key_fields)
     keys = {item.id for item in store.schema.key_fields}
     fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
     columns = read_mapping(stored, fields)
     sources = [column.source for column in columns if column.source is not None]
-    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written),)
+    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written, written.fields),)
     renamed = {
         column.field.name.removeprefix("_KEY_"): column.source.name
         for column in columns
@@ -389,6 +431,25 @@ def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> Fi
     }
     sequence = _snapshot_sequence(store, file)
     return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
+
+
+def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
+    """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
+    can be put to the file: what it lacks is told by its manifest."""
+    values = held(written, file)
+    stored = (*values, *COLUMNS) if holds_ids(file) and not written.data_evolution else values
+    columns = read_mapping((*values, *COLUMNS), fields)
+    sources = [column.source for column in columns if column.source is not None]
+    there = dict.fromkeys(source.name for source in sources if source in stored)
+    names = tuple(there) or (_narrowest(written, values),)
+    renamed = {
+        column.field.name: column.source.name
+        for column in columns
+        if column.source is not None and not column.cast and column.source.name not in TRACKING
+    }
+    wanted = tuple(name for name in TRACKING if any(source.name == name for source in sources))
+    ids = RowIds.of(file, wanted) if wanted else None
+    return FileLayout(stored, names, columns, renamed, None, file.file_size, file.row_count, ids)
 
 
 def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
@@ -432,7 +493,8 @@ def read_numbered_file(
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
     `condition` may be missing."""
     file = Recorded(path, format_of(path), layout.size, layout.row_count)
-    return read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    found = read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    return found if layout.ids is None else layout.ids.filled(found)
 
 
 def exact_part(predicate: Predicate) -> Predicate | None:
@@ -458,10 +520,10 @@ def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), _kept_kinds()))
 
 
-def _narrowest(written: TableSchema) -> str:
+def _narrowest(written: TableSchema, stored: Sequence[DataField]) -> str:
     """The stored column that costs least to read where only rows count."""
     kind = [KIND_FIELD] if written.primary_keys else []
-    fields = [*kind, *(f for f in written.fields if f.name not in written.partition_keys)] or written.fields
+    fields = [*kind, *(f for f in stored if f.name not in written.partition_keys)] or stored
     return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
 
 

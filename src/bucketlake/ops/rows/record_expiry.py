@@ -62,7 +62,7 @@ class RowExpiry:
     def concerns(self, file: DataFile) -> bool:
         """Whether the file's statistics say that it has rows past their time."""
         schema = self.store.schema_of(file.schema_id)
-        fields = schema.fields if file.value_stats_cols is None else schema.select(file.value_stats_cols)
+        fields = schema.stats_fields(file.stats_columns)
         places = [i for i, item in enumerate(fields) if item.id == self.field.id]
         if not places or fields[places[0]].type.root is not self.field.type.root:
             return False

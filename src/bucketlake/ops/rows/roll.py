@@ -22,10 +22,11 @@ from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.lazy import pc
 from bucketlake.ops.progress import refuse_stopped
+from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
-from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TableSchema
 from bucketlake.types.model import DataField, DataType
 from bucketlake.values import dataclass
 
@@ -66,11 +67,13 @@ class _Open:
     min_sequence: int = NO_LIMIT
     max_sequence: int = -NO_LIMIT - 1
     deletes: int = 0
+    changed: bool = False
 
 
 class Roller:
     """Writes one bucket's rows in the order given. `partition`: stored BinaryRow bytes. Primary-key tables take rows in
-    the layout of `key_value_fields`, sorted by key; append tables number their rows from 0 in every file.
+    the layout of `key_value_fields`, sorted by key; append tables number their rows from 0 in every file, those of a
+    `tracked` store carry their ids.
 
     `close` gives the files; `abort` removes all of them, those already closed too. A failed write must be followed by
     `abort`.
@@ -81,6 +84,7 @@ class Roller:
         self._store, self._schema, self._rolling = store, schema, rolling
         self._folder = store.paths.bucket_dir(partition, bucket)
         self._keyed = bool(schema.primary_keys)
+        self._tracked = is_tracked(store)
         self._form = file_format(options, rolling.level, changelog=rolling.changelog)
         self._fields = schema.file_fields
         self._modes = stats_modes(schema, options, rolling)
@@ -162,6 +166,13 @@ class Roller:
             current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
             current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
             current.deletes += pc.sum(pc.is_in(rows.column(KIND_FIELD.name), _retracts())).as_py() or 0
+        elif self._tracked:
+            numbers = rows.column(SEQUENCE_FIELD.name)
+            current.changed = current.changed or numbers.null_count > 0
+            if numbers.null_count < len(numbers):
+                bounds = pc.min_max(numbers)
+                current.min_sequence = min(current.min_sequence, bounds["min"].as_py())
+                current.max_sequence = max(current.max_sequence, bounds["max"].as_py())
         if current.index is not None:
             current.index.update(rows)
         if self._keyed and self._schema.thin_mode:
@@ -198,7 +209,13 @@ class Roller:
         own = len(written.stats) - len(self._schema.fields)
         values, system = written.stats[own:], written.stats[:own]
         name = written.path.rsplit("/", 1)[-1]
+        if self._tracked:
+            values = values[: -len(TRACKING)]
         file = described(self._store, name, replace(written, stats=values), self._rolling)
+        if self._tracked:
+            known = current.max_sequence >= current.min_sequence
+            numbers = (current.min_sequence, current.max_sequence) if known else None
+            return of_tracked(file, self._schema, numbers, current.changed)
         if current.last is None:
             return file
         return replace(
@@ -224,8 +241,9 @@ class Roller:
 def described(store: Store, name: str, written: WrittenFile, rolling: Rolling = NEW_FILES) -> DataFile:
     """What a manifest says of a file without keys, rows numbered from 0. `written.stats`: of the table's columns."""
     schema, values = store.schema, written.stats
+    fields = schema.fields[: len(values)]
     dense = store.options.get("metadata.stats-dense-store")
-    stats, names = encode_dense(values, schema.fields) if dense else (encode_stats(values, _types(schema.fields)), None)
+    stats, names = encode_dense(values, fields) if dense else (encode_stats(values, _types(fields)), None)
     return DataFile(
         file_name=name,
         file_size=written.size,

@@ -18,6 +18,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import (
     EntryFilter,
@@ -50,6 +51,7 @@ def plan_read(store: Store, scan: Scan | None = None) -> Plan:
     selection = scan.selection or select_snapshot(store)
     if selection.span is None or selection.snapshot is None:
         return plan(store, replace(scan, selection=selection))
+    refuse_changes(store.schema, "changes between snapshots")
     # Deltas and changelogs lie in level 0, which batch reads of some tables skip.
     wanted = replace(entry_filter(store, scan), min_level=0)
     pruner = Pruner(store, scan.where)

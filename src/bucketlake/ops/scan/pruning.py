@@ -17,6 +17,7 @@ from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.file_indexes import may_match_by_index
+from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import Bounds, may_match_all
@@ -124,7 +125,7 @@ class Pruner:
     def _mask(self, predicate: Predicate, entries: Sequence[ManifestEntry], source: _Source) -> Mask:
         groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
         for index, entry in enumerate(entries):
-            groups.setdefault((entry.file.schema_id, entry.file.value_stats_cols), []).append(index)
+            groups.setdefault((entry.file.schema_id, entry.file.stats_columns), []).append(index)
         result = np.ones(len(entries), np.bool_)
         for (schema_id, stats_columns), indexes in groups.items():
             part = [entries[i] for i in indexes]
@@ -156,6 +157,8 @@ class Pruner:
                 name: Bounds(values, values, pc.if_else(values.is_null(), rows, 0))
                 for name, values in zip(fixed, constants, strict=True)
             }
+        if self._store.schema.tracks_rows:
+            known |= id_bounds([entry.file for entry in entries], columns_of(predicate))
         for name in columns_of(predicate) & set(self._store.schema.field_names) - set(fixed):
             wanted = self._store.schema.field(name)
             if wanted.id not in stored:
@@ -176,10 +179,10 @@ def proved_partitions(store: Store, files: Sequence[tuple[bytes, DataFile]], nam
     constants = dict(zip(store.schema.partition_keys, partition_columns(store, [one for one, _ in files]), strict=True))
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     for index, (_, file) in enumerate(files):
-        groups.setdefault((file.schema_id, file.value_stats_cols), []).append(index)
+        groups.setdefault((file.schema_id, file.stats_columns), []).append(index)
     for (schema_id, stats_columns), indexes in groups.items():
         schema = store.schema_of(schema_id)
-        fields = schema.fields if stats_columns is None else schema.select(stats_columns)
+        fields = schema.stats_fields(stats_columns)
         places = {item.id: place for place, item in enumerate(fields)}
         stats = [files[index][1].value_stats for index in indexes]
         wanted = [store.schema.field(name) for name in names]
@@ -211,8 +214,7 @@ def _key_stats(
 def _value_stats(
     schema: TableSchema, columns: tuple[str, ...] | None, entries: Sequence[ManifestEntry]
 ) -> tuple[Sequence[DataField], Sequence[SimpleStats]]:
-    fields = schema.fields if columns is None else schema.select(columns)
-    return fields, [entry.file.value_stats for entry in entries]
+    return schema.stats_fields(columns), [entry.file.value_stats for entry in entries]
 
 
 def _kept(entries: Sequence[ManifestEntry], hits: Mask) -> list[ManifestEntry]:

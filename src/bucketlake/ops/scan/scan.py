@@ -13,6 +13,7 @@ from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import reads_pending
+from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.scan.splits import make_splits, pending_splits
@@ -146,12 +147,12 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     wanted = entry_filter(store, scan)
     found = live_entries(store, snapshot, wanted)
     check_vectors(store, snapshot, found, wanted)
-    entries = _created_since(found, selection)
+    entries = _created_since(store, found, selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
     if reads_pending(store):
         only = replace(wanted, buckets=frozenset([POSTPONE_BUCKET]), min_bucket=None)
-        pending = _created_since(live_entries(store, snapshot, only), selection)
+        pending = _created_since(store, live_entries(store, snapshot, only), selection)
     merged, apart = pending_splits(store, snapshot, pending, entries)
     splits, kept = make_splits(store, snapshot, pruner.by_key(apart), pruner)
     taken = {id(entry) for entry in apart}
@@ -229,9 +230,11 @@ def skips_level_0(store: Store) -> bool:
     return bool(vectors) or options.get("merge-engine") == "first-row"
 
 
-def _created_since(entries: list[ManifestEntry], selection: Selection) -> list[ManifestEntry]:
+def _created_since(store: Store, entries: list[ManifestEntry], selection: Selection) -> list[ManifestEntry]:
     """The entries of files that are as young as the read wants them."""
     since = selection.created_since
+    if since is not None:
+        refuse_changes(store.schema, "reads by the age of files")
     return entries if since is None else [entry for entry in entries if _created_epoch(entry) >= since]
 
 

@@ -16,6 +16,7 @@ from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import KeyRange, key_range_of, sections
 from bucketlake.ops.buckets.postpone import ordered_by_partition
+from bucketlake.ops.rows.column_files import grouped
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import BucketVectors, DeletionFile, Split
@@ -30,6 +31,8 @@ def make_splits(
 ) -> tuple[list[Split], list[ManifestEntry]]:
     """The splits and the entries in them, after leaving out sections that cannot hold matching rows."""
     buckets: dict[BucketKey, list[ManifestEntry]] = {}
+    if store.schema.data_evolution:
+        return _column_splits(store, snapshot, entries, pruner)
     if not store.schema.primary_keys:
         entries = pruner.by_value(entries)
     for entry in entries:
@@ -43,6 +46,28 @@ def make_splits(
     for group, raw in groups:
         splits.append(split_of(store, snapshot.id, group, raw, vectors))
         kept.extend(group)
+    return splits, kept
+
+
+def _column_splits(
+    store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], pruner: Pruner
+) -> tuple[list[Split], list[ManifestEntry]]:
+    """Rows whose columns lie in one file are read raw, others from all files of their group: what one of these says
+    of a column may be out of date, so none is left out. Spec: docs/spec/row_tracking.md#columns-in-several-files"""
+    buckets: dict[BucketKey, list[ManifestEntry]] = {}
+    for entry in entries:
+        buckets.setdefault(bucket_key(entry), []).append(entry)
+    vectors = deletion_files(store, store.index_manifest(snapshot))
+    splits: list[Split] = []
+    kept: list[ManifestEntry] = []
+    for found in buckets.values():
+        groups = grouped(found, lambda entry: entry.file)
+        alone = pruner.by_value([group[0] for group in groups if len(group) == 1])
+        several = [group for group in groups if len(group) > 1]
+        for packed, raw in ((pack(store, [[entry] for entry in alone]), True), (pack(store, several), False)):
+            for part in packed:
+                splits.append(split_of(store, snapshot.id, _flat(part), raw, vectors))
+                kept.extend(_flat(part))
     return splits, kept
 
 

@@ -1,4 +1,4 @@
-"""System tables over a table's rows: `t$ro`, `t$audit_log`, `t$binlog`.
+"""System tables over a table's rows: `t$ro`, `t$audit_log`, `t$binlog`, `t$row_tracking`.
 
     view_of(name) -> RowView | None                   by the name behind `$`
     RowView.schema(table schema, options)             the columns that it shows
@@ -24,19 +24,20 @@ from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import same_values
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.rows.read import column_names, exact_part, read_kinds, read_split
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, restrict
-from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema
 from bucketlake.types.model import STRING, DataField, DataType, Root, arrow_schema
 from bucketlake.values import dataclass
 
 __all__ = ["ROW_VIEWS", "RowView", "read_view", "view_of", "view_schema"]
 
-READ_OPTIMIZED, AUDIT_LOG, BINLOG = "ro", "audit_log", "binlog"
-ROW_VIEWS = (READ_OPTIMIZED, AUDIT_LOG, BINLOG)
+READ_OPTIMIZED, AUDIT_LOG, BINLOG, ROW_TRACKING = "ro", "audit_log", "binlog", "row_tracking"
+ROW_VIEWS = (READ_OPTIMIZED, AUDIT_LOG, BINLOG, ROW_TRACKING)
 ROWKIND = DataField(2147483643, "rowkind", STRING)
 SEQUENCE_OPTION = "table-read.sequence-number.enabled"
 _UPDATE_BEFORE, _UPDATE_AFTER = 1, 2
@@ -66,6 +67,8 @@ class RowView:
         if not self.computes:
             return table
         fields = table.fields
+        if self.name == ROW_TRACKING:
+            return replace(table, fields=(*fields, *TRACKING_FIELDS))
         if self.name == BINLOG:
             fields = tuple(replace(f, type=DataType(Root.ARRAY, element=f.type.with_nullable(True))) for f in fields)
         special = (ROWKIND, SEQUENCE_FIELD) if store.options.get(SEQUENCE_OPTION) else (ROWKIND,)
@@ -90,7 +93,8 @@ class RowView:
         """What a condition on the view's rows says of the table's."""
         if predicate is None or self.name == BINLOG:
             return None
-        return restrict(predicate, store.schema.field_names)
+        more = TRACKING if self.name == ROW_TRACKING else ()
+        return restrict(predicate, (*store.schema.field_names, *more))
 
     def read(
         self, store: Store, split: Split, columns: Sequence[str], predicate: Predicate | None
@@ -110,6 +114,10 @@ class RowView:
         self, store: Store, split: Split, target: pa.Schema, predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
         names = [name for name in target.names if name != ROWKIND.name]
+        if self.name == ROW_TRACKING:
+            for batch in read_split(tracked(store), split, names, predicate):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
+            return
         if self.name == AUDIT_LOG:
             for batch in _with_kinds(store, split, names, predicate):
                 yield _batch(batch, batch.column(KIND_FIELD.name), target)

@@ -15,6 +15,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import ordered_by_partition
+from bucketlake.ops.rows.column_files import refuse_changes
 from bucketlake.ops.scan.incremental import difference
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
@@ -55,6 +56,7 @@ class Follow:
 def held(store: Store, selection: Selection) -> list[Split]:
     """The units of all rows of one snapshot that no later snapshot tells: what waits for the compaction that tells its
     changes is left out, and what was told as it was appended is not, whatever batch reads see of it."""
+    refuse_changes(store.schema, "streams")
     producer, level, least = store.options.get("changelog-producer"), None, 0
     if producer == "full-compaction":
         level = CompactionRule.of(store.options).num_levels - 1
@@ -70,6 +72,7 @@ def held(store: Store, selection: Selection) -> list[Split]:
 
 def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     """The units of what a snapshot changed, in each bucket in the order in which it came."""
+    refuse_changes(store.schema, "streams")
     if snapshot.commit_kind is CommitKind.OVERWRITE and follow.overwrites:
         before = store.find_snapshot(snapshot.id - 1)
         if before is None:

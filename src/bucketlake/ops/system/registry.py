@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.ops.scan.system_tables import ROW_VIEWS
 from bucketlake.ops.system import files, history, summaries
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.store import Store
 
-ROW_TRACKING = "row_tracking"
 SYSTEM_TABLES: dict[str, SystemTable] = {
     table.name: table
     for table in (
@@ -31,7 +30,7 @@ SYSTEM_TABLES: dict[str, SystemTable] = {
         summaries.TABLE_INDEXES,
     )
 }
-NAMES = (*ROW_VIEWS, *SYSTEM_TABLES, ROW_TRACKING)
+NAMES = (*ROW_VIEWS, *SYSTEM_TABLES)
 
 
 def system_table(name: str, table: str) -> SystemTable | None:
@@ -40,7 +39,7 @@ def system_table(name: str, table: str) -> SystemTable | None:
     Raises: NotFoundError with the nearest name.
     """
     wanted = name.lower()
-    if wanted in ROW_VIEWS or wanted == ROW_TRACKING:
+    if wanted in ROW_VIEWS:
         return None
     found = SYSTEM_TABLES.get(wanted)
     if found is None:
@@ -50,12 +49,11 @@ def system_table(name: str, table: str) -> SystemTable | None:
     return found
 
 
-def refuse_row_tracking(store: Store, table: str) -> None:
-    """The error of `t$row_tracking`: of a table without the feature, or of the feature, which is not there yet."""
-    if store.options.get("row-tracking.enabled"):
-        raise UnsupportedError("row tracking is not supported yet", table=table)
-    raise InvalidError(
-        f"Table {table.partition('$')[0]} does not support row tracking, please enable 'row-tracking.enabled' option "
-        "to use 'with_metadata' table.",
-        table=table,
-    )
+def check_row_tracking(store: Store, table: str) -> None:
+    """InvalidError for `t$row_tracking` of a table without the feature."""
+    if not store.schema.tracks_rows:
+        raise InvalidError(
+            f"Table {table.partition('$')[0]} does not support row tracking, please enable 'row-tracking.enabled' "
+            "option to use 'with_metadata' table.",
+            table=table,
+        )

@@ -28,6 +28,7 @@ from bucketlake.ops.buckets.postpone import pending_store
 from bucketlake.ops.rows.assign import Codes, slices
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
+from bucketlake.ops.rows.row_ids import is_tracked
 from bucketlake.ops.rows.spill import Spill, pieces
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.memory import give_back, joined, large_buffers
@@ -278,7 +279,7 @@ class TaskWriter:
             return
         files = group.roller.close()
         group.roller = None
-        if not self._keyed:
+        if not self._keyed and not is_tracked(self._store):
             files = [self._numbered(group, number, file) for file in files]
         group.files.extend(files)
 

@@ -5,7 +5,7 @@ Spec: docs/spec/row_changes.md#merge
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from bucketlake.ops.change.append_rows import Means, Touched, change_rows, path_
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.commit import Check
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
@@ -63,6 +64,8 @@ class AppendedMerge:
 
     def _find(self, store: Store, splits: Sequence[Split], source: Held) -> dict[str, Vector]:
         files = live(store, splits)
+        if any(clause.kind == UPDATE for clause in self.merge.clauses):
+            store = tracked(store)  # rows that change keep their ids
         target = rows_with_places(self.spark, store, files, extra_columns(self.merge, store.schema))
         scope = Scope(
             store.schema,
@@ -84,9 +87,14 @@ class AppendedMerge:
         gone = positions_in(self.spark, frame.where(F.col(FILE).isNotNull()).select(FILE, ROW_INDEX), rows.few)
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in gone.items()}
 
-    def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> list[CommitMessage]:
-        frame = None if self._rows is None else self._rows.frame(INSERT, UPDATE)
-        if frame is None or self._rows is None:
-            return []
-        rows = frame.select(*map(quoted, store.schema.field_names))
-        return write_rows(self.spark, store, snapshot, rows, self._rows.few)
+    def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
+        """New rows get ids by their commit, changed ones bring theirs: they do not share files."""
+        kinds: list[tuple[Store, tuple[int, ...]]] = [(store, (INSERT, UPDATE))]
+        if store.schema.tracks_rows:
+            kinds = [(store, (INSERT,)), (tracked(store), (UPDATE,))]
+        for place, wanted in kinds:
+            own = any(clause.kind in wanted for clause in self.merge.clauses)
+            frame = self._rows.frame(*wanted) if own and self._rows is not None else None
+            if frame is not None and self._rows is not None:
+                rows = frame.select(*map(quoted, place.schema.field_names))
+                yield from write_rows(self.spark, place, snapshot, rows, self._rows.few)

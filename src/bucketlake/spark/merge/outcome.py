@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.schema.schema import KIND_FIELD, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
 from bucketlake.spark.types import quoted, spark_type, stored
@@ -102,6 +102,8 @@ def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.
     own = [value for value in clause.values if value.path[0] == item.name]
     if clause.kind == DELETE:
         return scope.old(item.name) if scope.deletes_rows else F.lit(None).cast(spark_type(item.type))
+    if not own and clause.kind == UPDATE and item.id == SEQUENCE_FIELD.id:
+        return F.lit(None).cast(spark_type(item.type))  # its commit's
     if not own:
         return F.lit(None).cast(spark_type(item.type)) if clause.kind == INSERT else scope.old(item.name)
     kind = types[own[0].text]

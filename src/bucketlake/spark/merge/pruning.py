@@ -14,7 +14,7 @@ from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunct
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
 from bucketlake.spark.merge.held import Held
-from bucketlake.spark.read.hidden import COLUMNS
+from bucketlake.spark.read.hidden import offered
 from bucketlake.types.model import DataField, Root
 
 Prune = Callable[[Held], "Predicate | None"]
@@ -38,8 +38,7 @@ def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
 
 def extra_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...]:
     """The metadata columns of the target that a MERGE names."""
-    known = {name.lower() for name in schema.field_names}
-    return tuple(name for name in COLUMNS if name in merge.words and name not in known)
+    return tuple(name for name in offered(schema) if name.lower() in merge.words)
 
 
 def _replaced(clause: Clause) -> set[str]:

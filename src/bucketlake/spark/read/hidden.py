@@ -22,13 +22,14 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.format.index.deletion_vector import positions_of
 from bucketlake.ops.rows.deletions import load_deletions
 from bucketlake.ops.rows.read import exact_part, read_rows, read_split
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
@@ -37,7 +38,8 @@ from bucketlake.values import dataclass
 
 FILE_PATH, ROW_INDEX = "__paimon_file_path", "__paimon_row_index"
 PARTITION, BUCKET = "__paimon_partition", "__paimon_bucket"
-COLUMNS = (FILE_PATH, ROW_INDEX, PARTITION, BUCKET)
+PLACES = (FILE_PATH, ROW_INDEX, PARTITION, BUCKET)
+COLUMNS = (*PLACES, *TRACKING)
 SMALL_ROWS = 100_000  # stored rows that the driver reads by itself
 SMALL_BYTES = 8 << 20
 TASK_BYTES = 128 << 20
@@ -47,7 +49,14 @@ def hidden_type(name: str, schema: TableSchema) -> T.DataType:
     """The type of a metadata column of a table."""
     if name == PARTITION:
         return spark_schema(schema.partition_fields)
-    return {FILE_PATH: T.StringType(), ROW_INDEX: T.LongType(), BUCKET: T.IntegerType()}[name]
+    kinds = {FILE_PATH: T.StringType(), ROW_INDEX: T.LongType(), BUCKET: T.IntegerType()}
+    return T.LongType() if name in TRACKING else kinds[name]
+
+
+def offered(schema: TableSchema) -> tuple[str, ...]:
+    """The metadata columns that a table has and none of whose own columns is called so."""
+    own = {name.lower() for name in schema.field_names}
+    return tuple(name for name in (COLUMNS if schema.tracks_rows else PLACES) if name.lower() not in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,8 @@ def hidden_fields(names: Sequence[str], schema: TableSchema) -> list[T.StructFie
 
 def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
     """The metadata columns among those asked for, which are none of the table's."""
-    return tuple(name for name in columns or () if name in COLUMNS and name not in schema.field_names)
+    known = offered(schema) if columns else ()
+    return tuple(name for name in columns or () if name in known)
 
 
 def read(spark: SparkSession, table: Table, selection: Selection, wanted: Wanted) -> DataFrame:
@@ -87,15 +97,21 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
     schema, splits = table.schema, plan.splits
-    placed = FILE_PATH in wanted.hidden or ROW_INDEX in wanted.hidden
+    if not schema.tracks_rows and any(name in TRACKING for name in wanted.hidden):
+        raise UnsupportedError(
+            "a branch that takes part in this read has no row tracking", table=table.name, columns=list(TRACKING)
+        )
+    places = tuple(name for name in wanted.hidden if name not in TRACKING)
+    placed = FILE_PATH in places or ROW_INDEX in places
     if placed:
         _refuse_merged(table, splits)
     exact = None if wanted.predicate is None else exact_part(wanted.predicate)
     asked = schema.field_names if wanted.columns is None else wanted.columns
-    needed = frozenset(asked).union(() if exact is None else columns_of(exact))
-    fields = tuple(item for item in schema.fields if item.name in needed)
-    scan = _Scan(table.store, fields, wanted.hidden, None if placed else exact, placed)
-    more = [T.StructField(name, hidden_type(name, schema)) for name in wanted.hidden]
+    needed = frozenset([*asked, *wanted.hidden]).union(() if exact is None else columns_of(exact))
+    store = tracked(table.store) if len(places) < len(wanted.hidden) else table.store
+    fields = tuple(item for item in store.schema.fields if item.name in needed)
+    scan = _Scan(store, fields, places, None if placed else exact, placed)
+    more = [T.StructField(name, hidden_type(name, schema)) for name in places]
     layout = T.StructType([*spark_schema(fields).fields, *more])
     rows, size = sum(split.row_count for split in splits), sum(split.size for split in splits)
     if rows <= SMALL_ROWS and size <= SMALL_BYTES:

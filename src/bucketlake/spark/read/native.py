@@ -22,6 +22,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
+from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
@@ -86,6 +87,8 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     if not found.path.startswith("/") or found.format not in ("parquet", "orc"):
         return False
     if any(store.options.get(f"scan.ignore-{which}-files") for which in ("lost", "corrupt")):
+        return False
+    if any(item.id == ROW_ID_FIELD.id or item.id == SEQUENCE_FIELD.id for item in fields):
         return False
     columns = read_mapping(store.schema_of(found.file.schema_id).fields, fields)
     return all(_column_is_native(column, found.format) for column in columns)

@@ -256,7 +256,8 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
 
 def _is_native(scan: _Scan, split: Split, files: Sequence[native.FileAt]) -> bool:
     """Whether rows of the split are rows of its files, which Spark's scan reads."""
-    if scan.computes or split.before is not None:
+    joins = not split.raw and not scan.store.schema.primary_keys  # columns of several files
+    if scan.computes or split.before is not None or joins:
         return False
     return all(native.is_native(scan.store, found, scan.fields) for found in files)
 

@@ -23,8 +23,10 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Find, Touched, path_of
 from bucketlake.ops.rows.deletions import Mask, load_all_deletions, packed
 from bucketlake.ops.rows.read import read_rows
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import TRACKING
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -147,6 +149,8 @@ def rows_with_places(
 ) -> DataFrame:
     """The rows chosen, with the file's number (its place in `files`), the position in the file, and the metadata
     columns `extra`."""
+    if any(name in TRACKING for name in extra):
+        store, extra = tracked(store), [name for name in extra if name not in TRACKING]
     frame = _placed_rows(spark, store, files)
     if not extra:
         return frame

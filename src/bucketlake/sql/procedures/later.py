@@ -6,6 +6,7 @@ from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE
 
 _METASTORE = "the catalog is a file system: it holds no {}"
 _FEATURE = "tables with {} are not supported"
+_INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
 _VIEW = Argument("view", "the view", required=True)
 _COLUMN = Argument("index_column", "the column", required=True)
@@ -62,7 +63,7 @@ PROCEDURES = (
         "create_global_index",
         "Builds a global index.",
         (TABLE, _COLUMN, _KIND, PARTITIONS, OPTIONS),
-        _FEATURE.format("row-tracking"),
+        _INDEXES,
     ),
     _later(
         "data_evolution_merge_into", "Merges into columns.", _named("table"), _FEATURE.format("data-evolution"), "Flink"
@@ -72,9 +73,9 @@ PROCEDURES = (
         "drop_global_index",
         "Drops a global index.",
         (TABLE, _COLUMN, _KIND, PARTITIONS, Argument("dry_run", "", "boolean")),
-        _FEATURE.format("row-tracking"),
+        _INDEXES,
     ),
-    _later("full_text_search", "Searches texts.", _named("table"), _FEATURE.format("row-tracking"), "Flink"),
+    _later("full_text_search", "Searches texts.", _named("table"), _INDEXES, "Flink"),
     _later(
         "materialize_deletion_vectors",
         "Applies deletion vectors of a data-evolution table.",

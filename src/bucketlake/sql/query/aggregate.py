@@ -267,7 +267,7 @@ def _groups(files: Sequence[tuple[bytes, DataFile]]) -> Iterator[list[tuple[byte
     found: dict[tuple[int, tuple[str, ...] | None], list[tuple[bytes, DataFile]]] = {}
     for partition, file in files:
         if file.row_count:
-            found.setdefault((file.schema_id, file.value_stats_cols), []).append((partition, file))
+            found.setdefault((file.schema_id, file.stats_columns), []).append((partition, file))
     yield from found.values()
 
 
@@ -276,7 +276,7 @@ def _group_bounds(
 ) -> pa.Table | None:
     first = group[0][1]
     schema = store.schema_of(first.schema_id)
-    fields = schema.fields if first.value_stats_cols is None else schema.select(first.value_stats_cols)
+    fields = schema.stats_fields(first.stats_columns)
     rows = pa.array([file.row_count for _, file in group], pa.int64())
     partition = pa.array([places[one] for one, _ in group], pa.int64())
     at = next((place for place, item in enumerate(fields) if item.id == wanted.id), None)

@@ -13,20 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.schema.schema import TRACKING
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.types import quoted
 from bucketlake.sql.text import lexemes
 from bucketlake.sql.text.text import Token
 from bucketlake.values import dataclass
 
-_MARK = "__paimon_"
+_MARKS = ("__paimon_", *(lexemes.fold(name) for name in TRACKING))
 _BEFORE_STAR = ("SELECT", "DISTINCT", "ALL")
 
 
 def named(statement: str) -> tuple[str, ...]:
     """The metadata columns that a statement names."""
     folded = lexemes.fold(statement)
-    if _MARK not in folded:
+    if not any(mark in folded for mark in _MARKS):
         return ()
     return tuple(name for name in COLUMNS if lexemes.mentions(folded, name))
 

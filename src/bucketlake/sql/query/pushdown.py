@@ -9,6 +9,8 @@ Spec: docs/spec/pushdown.md
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -255,14 +257,22 @@ class Proof:
         return self.text[node.meta["start"] : node.meta["end"] + 1]
 
 
+# What the parser does not know it logs as a warning, which would reach the terminal of a user whose statement is right.
+_here = threading.local()
+logging.getLogger("sqlglot").addFilter(lambda _: not getattr(_here, "parsing", False))
+
+
 def parse(statement: str) -> Parsed | None:
     """The tree of a statement, None for what the parser does not know. It sees no quotes and escapes within strings."""
     masked = lexemes.masked(statement)
+    _here.parsing = True
     try:
         tokens = Spark().tokenize(masked)
         trees = Spark().parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, masked)
     except (SqlglotError, RecursionError):
         return None
+    finally:
+        _here.parsing = False
     return Parsed(statement, trees[0], tokens) if len(trees) == 1 and trees[0] is not None else None
 
 

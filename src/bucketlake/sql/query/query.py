@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.spark.read.hidden import Wanted
+from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.sql.query import hidden, max_pt, sys_functions
@@ -248,9 +248,9 @@ def _with_hidden(
         found[reference.start] = ()
         if wanted and not (place is not None and place.start == reference.start):
             table = lake.table(reference.name.full).table
-            own = {name.lower() for name in table.schema.field_names}
             if table.view is None:
-                found[reference.start] = tuple(name for name in wanted if name not in own)
+                known = offered(table.schema)
+                found[reference.start] = tuple(name for name in wanted if name in known)
     return found
 
 

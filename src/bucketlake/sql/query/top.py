@@ -84,7 +84,7 @@ def _groups(store: Store, plan: Plan) -> Iterator[list[tuple[DataFile, int]]]:
             deletions = split.deletions.get(file.file_name)
             gone = 0 if deletions is None else deletions.range.cardinality
             if gone is not None and not (keyed and file.delete_row_count != 0):
-                found.setdefault((file.schema_id, file.value_stats_cols), []).append((file, gone))
+                found.setdefault((file.schema_id, file.stats_columns), []).append((file, gone))
     yield from found.values()
 
 
@@ -92,7 +92,7 @@ def _values(store: Store, group: list[tuple[DataFile, int]], wanted: Top) -> tup
     """Of each file the value up to which its rows reach, and how many rows of it have one at least."""
     first = group[0][0]
     schema = store.schema_of(first.schema_id)
-    fields = schema.fields if first.value_stats_cols is None else schema.select(first.value_stats_cols)
+    fields = schema.stats_fields(first.stats_columns)
     at = next((place for place, item in enumerate(fields) if item.id == wanted.field.id), None)
     if at is None or fields[at].type.with_nullable(True) != wanted.field.type.with_nullable(True):
         return None

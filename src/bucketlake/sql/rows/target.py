@@ -13,7 +13,8 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
-from bucketlake.spark.read.hidden import hidden_fields
+from bucketlake.schema.schema import TRACKING_FIELDS
+from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import quoted, spark_schema
@@ -133,9 +134,9 @@ class Target:
 
     def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
         """The metadata columns that the condition or other texts of the statement name."""
-        known = {name.lower() for name in schema.field_names}
+        known = offered(schema)
         found = hidden.named(" ".join((self.condition or "", *texts)))
-        return tuple(name for name in found if name not in known)
+        return tuple(name for name in found if name in known)
 
     def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
         """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
@@ -152,7 +153,8 @@ class Target:
         if self.condition is None:
             return Constant(True)
         name = self.alias if self.alias is not None else self.parts[-1]
-        return condition(self.condition, Source(None, name, table.schema.fields), Settings(lake.spark))
+        more = TRACKING_FIELDS if table.schema.tracks_rows else ()
+        return condition(self.condition, Source(None, name, (*table.schema.fields, *more)), Settings(lake.spark))
 
     def is_about(self, columns: tuple[str, ...]) -> bool:
         """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""

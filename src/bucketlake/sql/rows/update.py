@@ -52,12 +52,13 @@ class Update:
             columns[f"{_MEMBER}{place}"] = f"({text})"
         target.check(lake, table, columns)
         if not schema.primary_keys:
+            written = columns | changes.kept_ids(schema, target.column)
             changes.update_places(
                 lake.spark,
                 table.table.for_writing(),
                 target.predicate(lake, table),
                 lambda rows: target.places(lake, rows),
-                lambda rows: _with_members(target.rows(lake, columns, rows, every=True), assigned),
+                lambda rows: _with_members(target.rows(lake, written, rows, every=True), assigned),
                 target.extra(schema, *columns.values()),
             )
             return

@@ -1,4 +1,4 @@
-"""CREATE, DROP and SHOW of persistent views, where the catalog stores them (SQL and REST catalogs).
+"""CREATE, DROP, SHOW and DESCRIBE of persistent views, where the catalog stores them (SQL and REST catalogs).
 
 A view is its columns and its text. Bare names in the text are of the view's own database; where a statement is written
 in another one, they are stored in full.
@@ -9,7 +9,7 @@ Spec: docs/catalogs.md#views
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
 from bucketlake.sql.query.views import in_full, uses
 from bucketlake.sql.text import names
+from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -107,6 +109,48 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
     text = told.query if own else in_full(lake, told.query, lake.current_database)
     view = View(tuple(fields), text, {}, told.comment, dict(told.options))
     lake.catalog.create_view(name.full, view, told.replace, told.if_not_exists)
+
+
+def find(lake: Lake, name: names.LakeName) -> View | None:
+    """The view of this name, None where the catalog has none."""
+    return lake.catalog.view(name.full) if stores_views(lake) else None
+
+
+def columns(view: View) -> list[tuple[str, str, str | None]]:
+    """Rows of DESCRIBE: name, type and comment of every column."""
+    return [(item.name, type_text(item.type), item.description) for item in view.fields]
+
+
+def details(view: View, name: names.LakeName) -> list[tuple[str, str, str | None]]:
+    """What DESCRIBE EXTENDED adds, as Paimon's connector says it."""
+    options = ", ".join(f"{key}={value}" for key, value in sorted(view.options.items()))
+    return [
+        ("", "", ""),
+        ("# Detailed View Information", "", ""),
+        ("Name", name.full, ""),
+        ("Comment", view.comment or "", ""),
+        ("View Text", view.query, ""),
+        ("View Query Output Columns", f"[{', '.join(item.name for item in view.fields)}]", ""),
+        ("View Properties", f"[{options}]", ""),
+    ]
+
+
+def statement(view: View, name: names.LakeName) -> str:
+    """The CREATE VIEW that makes the view anew."""
+
+    def lines(items: Iterable[str]) -> str:
+        return "(\n  " + ",\n  ".join(items) + ")\n"
+
+    text = f"CREATE VIEW {quoted_if_needed(name.database)}.{quoted_if_needed(name.table)} "
+    text += lines(
+        quoted_if_needed(item.name) + (f" COMMENT {literal(item.description)}" if item.description else "")
+        for item in view.fields
+    )
+    if view.comment is not None:
+        text += f"COMMENT {literal(view.comment)}\n"
+    if view.options:
+        text += "TBLPROPERTIES " + lines(f"{literal(k)} = {literal(v)}" for k, v in sorted(view.options.items()))
+    return f"{text}AS\n{view.query}\n"
 
 
 def drop(lake: Lake, parts: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""DESCRIBE for databases and tables of the lake, with the rows of Spark's and Paimon's."""
+"""DESCRIBE for databases, tables and views of the lake, with the rows of Spark's and Paimon's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.assignment import Rules
+from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.columns import spelled
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, resolved
@@ -21,6 +22,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from bucketlake.catalogs.model import View
     from bucketlake.spark.session import Lake
     from bucketlake.spark.table import LakeTable
 
@@ -62,6 +64,9 @@ class _Describe:
     partition: Spec | None
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        view = catalog_views.find(lake, name)
+        if view is not None:
+            return self._view(lake, name, view)
         table = lake.table(name.full)
         if self.column is None:
             rows = _columns(table)
@@ -79,6 +84,19 @@ class _Describe:
             ("comment", field.description or "NULL"),
         ]
         return frame(lake, _INFO, shown)
+
+    def _view(self, lake: Lake, name: names.LakeName, view: View) -> DataFrame:
+        rows = catalog_views.columns(view)
+        if self.partition is not None:
+            raise InvalidError("a view has no partitions", view=name.full)
+        if self.column is None:
+            return frame(lake, _COLUMNS, rows + (catalog_views.details(view, name) if self.extended else []))
+        sensitive = Rules.of(lake.spark).sensitive
+        for column, declared, comment in rows:
+            if column == self.column or (not sensitive and column.lower() == self.column.lower()):
+                shown = [("col_name", column), ("data_type", declared), ("comment", comment or "NULL")]
+                return frame(lake, _INFO, shown)
+        raise InvalidError("no such column", view=name.full, column=self.column, columns=[row[0] for row in rows])
 
 
 def _columns(table: LakeTable) -> list[Row]:

@@ -14,6 +14,7 @@ from bucketlake.schema.default import default_shown
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.bucket_functions import KINDS
 from bucketlake.sql.query import max_pt
+from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
 from bucketlake.sql.tables.rows import frame
@@ -21,6 +22,7 @@ from bucketlake.sql.tables.tags import show_tags
 from bucketlake.sql.tables.views import show_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
+from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, spark_ddl, type_text
 from bucketlake.values import dataclass
@@ -227,7 +229,7 @@ def _columns_of(cursor: Cursor) -> Statement:
         if len(parts) > 1 and parts[:-1] != database:
             cursor.fail("two databases are named")
         cursor.subject = (*database, parts[-1])
-    return _OfTable(lambda lake, name: _columns(lake, lake.table(name.full)))
+    return _OfTable(_columns)
 
 
 def _pattern(cursor: Cursor) -> str:
@@ -241,8 +243,10 @@ def _matching(found: Iterable[str], pattern: str) -> list[str]:
     return sorted(name for name in found if any(fnmatch.fnmatchcase(name.lower(), part) for part in wanted))
 
 
-def _columns(lake: Lake, table: LakeTable) -> DataFrame:
-    return frame(lake, "col_name string", [(f.name,) for f in table.schema.fields])
+def _columns(lake: Lake, name: names.LakeName) -> DataFrame:
+    view = catalog_views.find(lake, name)
+    fields = lake.table(name.full).schema.fields if view is None else view.fields
+    return frame(lake, "col_name string", [(f.name,) for f in fields])
 
 
 def _properties(lake: Lake, table: LakeTable, keys: list[str]) -> DataFrame:
@@ -273,30 +277,33 @@ def _partitions(lake: Lake, table: LakeTable, spec: Spec) -> DataFrame:
 
 
 def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
-    """The statement that makes this table's schema anew, in Spark's spelling."""
+    """The statement that makes this table's schema, or this view, anew, in Spark's spelling."""
+    view = catalog_views.find(lake, name)
+    if view is not None:
+        return frame(lake, "createtab_stmt string", [(catalog_views.statement(view, name),)])
     table = lake.table(name.full)
     schema = table.schema
     columns = ",\n  ".join(_column_clause(f) for f in schema.fields)
-    place = ".".join(_quoted(part) for part in (CATALOG, name.database, name.table))
+    place = ".".join(quoted_if_needed(part) for part in (CATALOG, name.database, name.table))
     text = f"CREATE TABLE {place} (\n  {columns})\nUSING {PROVIDER}\n"
     if schema.partition_keys:
-        text += f"PARTITIONED BY ({', '.join(_quoted(key) for key in schema.partition_keys)})\n"
+        text += f"PARTITIONED BY ({', '.join(quoted_if_needed(key) for key in schema.partition_keys)})\n"
     if schema.comment is not None:
-        text += f"COMMENT {_literal(schema.comment)}\n"
-    text += f"LOCATION {_literal(table.path)}\n"
-    listed = ",\n  ".join(f"{_literal(key)} = {_literal(value)}" for key, value in sorted(properties(table).items()))
+        text += f"COMMENT {literal(schema.comment)}\n"
+    text += f"LOCATION {literal(table.path)}\n"
+    listed = ",\n  ".join(f"{literal(key)} = {literal(value)}" for key, value in sorted(properties(table).items()))
     text += f"TBLPROPERTIES (\n  {listed})\n"
     return frame(lake, "createtab_stmt string", [(text,)])
 
 
 def _column_clause(field: DataField) -> str:
-    text = f"{_quoted(field.name)} {_declared(field.type)}"
+    text = f"{quoted_if_needed(field.name)} {_declared(field.type)}"
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default is not None:
         text += f" DEFAULT {default_text(field, field.default)}"
     if field.description:
-        text += f" COMMENT {_literal(field.description)}"
+        text += f" COMMENT {literal(field.description)}"
     return text
 
 
@@ -305,7 +312,7 @@ def default_text(field: DataField, text: str) -> str:
     try:
         return default_shown(field)
     except (InvalidError, UnsupportedError):
-        return _literal(text)
+        return literal(text)
 
 
 def _declared(t: DataType) -> str:
@@ -327,10 +334,10 @@ def _spark_words(t: DataType) -> str:
 
 
 def _member(item: DataField) -> str:
-    text = f"{_quoted(item.name)}: {_spark_words(item.type)}"
+    text = f"{quoted_if_needed(item.name)}: {_spark_words(item.type)}"
     if not item.type.nullable:
         text += " NOT NULL"
-    return text + (f" COMMENT {_literal(item.description)}" if item.description else "")
+    return text + (f" COMMENT {literal(item.description)}" if item.description else "")
 
 
 def shown_type(t: DataType) -> str:
@@ -338,11 +345,3 @@ def shown_type(t: DataType) -> str:
     if t.root in (Root.CHAR, Root.VARCHAR) and t.length != MAX_LENGTH:
         return f"{t.root.value.lower()}({t.length})"
     return str(spark_type(t).simpleString())
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,75 @@
+"""Ids of new rows, given out as a snapshot is published: on every base anew, so that no two rows ever get the same.
+
+Spec: docs/spec/row_tracking.md#commit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bucketlake.errors import UnsupportedError
+from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
+
+
+def with_row_ids(
+    entries: Sequence[ManifestEntry], snapshot_id: int, base: Snapshot | None, grouped: bool
+) -> tuple[ManifestEntry, ...]:
+    """The entries of a snapshot with first row ids for the files whose rows have none yet, from the base's next one on,
+    and its id as the number of all rows that are new or changed. `grouped`: partition by partition.
+
+    Raises UnsupportedError for a compacted file without ids: its rows had some.
+    """
+    free = _next(base)
+    found = []
+    for entry in _by_partition(entries) if grouped else entries:
+        if entry.kind == FileKind.ADD:
+            file = _numbered(entry.file, snapshot_id)
+            if not _has_ids(file):
+                if file.file_source is not FileSource.APPEND:
+                    raise UnsupportedError(
+                        "this would lose the ids of a table's rows", file=file.file_name, snapshot=snapshot_id
+                    )
+                file = replace(file, first_row_id=free)
+                free += file.row_count
+            entry = replace(entry, file=file)
+        found.append(entry)
+    return tuple(found)
+
+
+def next_row_id(base: Snapshot | None, entries: Sequence[ManifestEntry], least: int = 0) -> int:
+    """The first row id that is free once these entries are committed on a base; `least`: so many are taken."""
+    given = (
+        entry.file.first_row_id + entry.file.row_count
+        for entry in entries
+        if entry.kind == FileKind.ADD and entry.file.first_row_id is not None
+    )
+    return max(_next(base), least, max(given, default=0))
+
+
+def _next(base: Snapshot | None) -> int:
+    return (base.next_row_id if base is not None else None) or 0
+
+
+def _by_partition(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    groups: dict[bytes, list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.partition, []).append(entry)
+    return [entry for group in groups.values() for entry in group]
+
+
+def _has_ids(file: DataFile) -> bool:
+    return file.first_row_id is not None or ROW_ID_FIELD.name in (file.write_cols or ())
+
+
+def _numbered(file: DataFile, snapshot_id: int) -> DataFile:
+    """The snapshot in place of what is not known: both bounds of a new file, those of changed rows in a file that
+    holds numbers."""
+    if SEQUENCE_FIELD.name not in (file.write_cols or ()):
+        if file.first_row_id is not None:
+            return file
+        return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
+    low = file.min_sequence_number or snapshot_id
+    return replace(file, min_sequence_number=low, max_sequence_number=file.max_sequence_number or snapshot_id)
