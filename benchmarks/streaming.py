@@ -1,30 +1,37 @@
-"""Streams at work: sustained upserts against plain parquet, commit latency, reading back, memory.
+"""Streams at work: sustained upserts against plain parquet, commit latency, reading back, lookups, memory.
 
-    python -m benchmarks.streaming                      everything for a minute each
+    python -m benchmarks.streaming                      all parts, at most five minutes each
     python -m benchmarks.streaming --seconds 1200 --rate 40000 upserts
+    python -m benchmarks.streaming commits              500 batches: is the last commit as quick as the first?
     python -m benchmarks.streaming source               a table followed against Spark's own parquet file stream
+    python -m benchmarks.streaming latency              from a write to a reader of its changelog
     python -m benchmarks.streaming lookup               lookups of one key and of 100,000
 
-`upserts`: Spark's rate source, Zipf keys of a 200M space, triggers of 5 s, 8 buckets, with compaction, expiry and tags;
-then the same into `foreachBatch` that writes parquet. Rows a second are those that were processed, by the time that
-batches took: give a --rate above what the machine can take.
+Each part ends with a line of Markdown for RESULTS.md: what was measured, the mark, the median with its spread,
+versions. `upserts`: Spark's rate source, Zipf keys of a 200M space, triggers of 5 s, 8 buckets, with compaction, expiry
+and tags, in turns with `foreachBatch` that writes parquet. Rows a second are those that were processed, by the time
+that batches took: give a --rate above what the machine can take.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
-import resource
+import os
+import platform
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,6 +40,48 @@ from bucketlake.spark.session import Lake
 
 KEYS = 200_000_000
 HUNDRED = 100
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is asked for. `rate`: rows a second that come; `rows`: of the table followed; `batches`: of `commits`."""
+
+    seconds: float
+    rate: int
+    rows: int
+    batches: int
+    rounds: int
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """The median with the least and the greatest."""
+    shown = [f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def line(what: str, mark: str, measured: str, met: bool | None = None) -> str:
+    """A line of RESULTS.md, with versions."""
+    names = ("pyspark", "pyarrow", "numpy")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    told = "" if met is None else "met" if met else "missed"
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
+    return f"| {what} | {mark} | {measured} | {told} ({machine}) |"
+
+
+def tree_mb() -> int:
+    """The memory that this process and all that it started hold now: the JVM, Python workers."""
+    parents, sizes = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                told = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)], sizes[int(entry.name)] = int(told[1]), int(told[21])
+    mine = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(sizes.get(pid, 0) for pid in mine) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def zipf_rows(spark: SparkSession, rate: int) -> DataFrame:
@@ -53,11 +102,6 @@ def quantiles(millis: Sequence[float]) -> dict[str, float]:
     return {"p50": round(statistics.median(millis)), "p99": round(float(np.percentile(millis, 99)))}
 
 
-def peak_mb() -> int:
-    """The most memory that this process (not the JVM) has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-
 def _run(query: Any, seconds: float) -> None:
     query.awaitTermination(int(seconds))
     query.stop()
@@ -65,53 +109,106 @@ def _run(query: Any, seconds: float) -> None:
         raise RuntimeError(str(query.exception()))
 
 
-def _throughput(query: Any) -> float:
-    """Rows by second of batches that had rows: what the machine could take, whatever came."""
+def _speeds(query: Any) -> list[float]:
+    """Rows by second of each batch that had rows, the first apart: what the machine could take, whatever came."""
     done = [p for p in query.recentProgress if p["numInputRows"]][1:]
+    return [p["numInputRows"] / max(p["durationMs"]["triggerExecution"], 1) * 1000 for p in done]
+
+
+def _overall(queries: Sequence[Any]) -> float:
+    done = [p for query in queries for p in [p for p in query.recentProgress if p["numInputRows"]][1:]]
     millis = sum(p["durationMs"]["triggerExecution"] for p in done)
     return sum(p["numInputRows"] for p in done) / max(millis, 1) * 1000
 
 
-def upserts(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, Any]:
-    """Sustained upserts against `foreachBatch` writing parquet."""
-    options = "'primary-key'='k', 'bucket'='8', 'tag.automatic-creation'='process-time', 'tag.creation-period'='hourly'"
-    kept = "'snapshot.num-retained.min'='5', 'snapshot.num-retained.max'='20', 'changelog-producer'='none'"
-    lake.sql(
-        "CREATE TABLE bench.upserts (k BIGINT, value BIGINT, text STRING, x DOUBLE, at TIMESTAMP) "
-        f"TBLPROPERTIES ({options}, {kept})"
-    )
+_KEPT = (
+    "'primary-key'='k', 'bucket'='8', 'tag.automatic-creation'='process-time', 'tag.creation-period'='hourly', "
+    "'snapshot.num-retained.min'='5', 'snapshot.num-retained.max'='20', 'changelog-producer'='none'"
+)
+_COLUMNS = "k BIGINT, value BIGINT, text STRING, x DOUBLE, at TIMESTAMP"
+
+
+def upserts(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
+    """Sustained upserts; before and after, an eighth of the time each, `foreachBatch` writing parquet."""
+    lake.sql(f"CREATE TABLE bench.upserts ({_COLUMNS}) TBLPROPERTIES ({_KEPT})")
     table, memory = lake.table("bench.upserts"), []
-    query = table.write_stream(
-        zipf_rows(lake.spark, rate),
-        str(folder / "upserts"),
-        trigger={"processingTime": "5 seconds"},
-        on_batch=lambda done: memory.append(peak_mb()),
-    )
-    _run(query, seconds)
-    batches = [done for done in query.batches if done.rows]
-    found = {
-        "rows/s": round(_throughput(query)),
-        "batches": len(batches),
-        "commit ms, first": quantiles([done.commit_millis for done in batches[:HUNDRED]]),
-        "commit ms, last": quantiles([done.commit_millis for done in batches[-HUNDRED:]]),
-        "batch ms": quantiles([done.millis for done in batches]),
-        "most runs": max((done.runs for done in batches), default=0),
-        "compaction behind, most": max((done.behind for done in batches), default=0),
-        "python MB, first and last": [memory[0], memory[-1]] if memory else [],
-    }
 
     def plain(frame: DataFrame, number: int) -> None:
         frame.write.mode("append").parquet(str(folder / "plain"))
 
-    stream = zipf_rows(lake.spark, rate).writeStream.foreachBatch(plain).trigger(processingTime="5 seconds")
-    other = stream.option("checkpointLocation", str(folder / "plain-checkpoint")).start()
-    _run(other, min(seconds, 120))
-    found["plain parquet rows/s"] = round(_throughput(other))
-    found["ratio"] = round(found["rows/s"] / max(found["plain parquet rows/s"], 1), 2)
-    return found
+    def beside(name: str) -> Any:
+        stream = zipf_rows(lake.spark, given.rate).writeStream.foreachBatch(plain).trigger(processingTime="5 seconds")
+        query = stream.option("checkpointLocation", str(folder / name)).start()
+        _run(query, max(given.seconds / 8, 15))
+        return query
+
+    before = beside("plain-before")
+    query = table.write_stream(
+        zipf_rows(lake.spark, given.rate),
+        str(folder / "upserts"),
+        trigger={"processingTime": "5 seconds"},
+        on_batch=lambda done: memory.append(tree_mb()),
+    )
+    _run(query, given.seconds)
+    after = beside("plain-after")
+    batches, own, other = [done for done in query.batches if done.rows], _overall([query]), _overall([before, after])
+    found = {
+        "rows/s": round(own),
+        "plain parquet rows/s": [round(_overall([one])) for one in (before, after)],
+        "ratio": round(own / max(other, 1), 2),
+        "batches": len(batches),
+        "commit ms": quantiles([done.commit_millis for done in batches]),
+        "batch ms": quantiles([done.millis for done in batches]),
+        "most runs": max((done.runs for done in batches), default=0),
+        "compaction behind, most": max((done.behind for done in batches), default=0),
+        "MB of all processes, by quarter": [
+            round(float(np.mean(part))) for part in np.array_split(memory, 4) if len(part)
+        ],
+    }
+    speeds = f"{own:,.0f} rows/s (batches {spread(_speeds(query), 0)}), parquet {found['plain parquet rows/s']}"
+    memory_told = f", memory by quarter {found['MB of all processes, by quarter']} MB"
+    measured = f"{own / max(other, 1):.2f}: {speeds}{memory_told}"
+    return found, line(f"upserts, 5 s triggers, {given.seconds:.0f} s", "≥ 0.6", measured, own >= 0.6 * other)
 
 
-def latency(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, Any]:
+def commits(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
+    """Micro-batches of 1,000 rows one after the other, with compaction, expiry and tags: the last beside the first."""
+    lake.sql(f"CREATE TABLE bench.commits ({_COLUMNS}) TBLPROPERTIES ({_KEPT})")
+    table, memory, done, files = lake.table("bench.commits"), [], [], folder / "small"
+    files.mkdir()
+    for number in range(given.batches):
+        ids = np.arange(1000)
+        columns = {"k": (ids * 7919 + number) % 100_000, "value": ids, "text": [f"text-{value}" for value in ids]}
+        times = pa.array(ids, pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({**columns, "x": ids / 7, "at": times}), files / f"{number:05}.parquet")
+
+    def told(batch: Any) -> None:
+        done.append(batch)
+        if len(done) % 25 == 0:
+            memory.append(tree_mb())
+
+    rows = lake.spark.readStream.schema(table.read().schema).option("maxFilesPerTrigger", 1).parquet(str(files))
+    query = table.write_stream(rows, str(folder / "commits"), trigger={"availableNow": True}, on_batch=told)
+    query.awaitTermination()
+    part = min(HUNDRED, max(len(done) // 5, 1))
+    ends = (done[part // 10 : part], done[-part:])
+    commit = [[batch.commit_millis for batch in some] for some in ends]
+    whole = [[batch.millis for batch in some] for some in ends]
+    ratio = statistics.median(commit[1]) / max(statistics.median(commit[0]), 1)
+    found = {
+        "batches": len(done),
+        "commit ms": [quantiles(some) for some in commit],
+        "batch ms": [quantiles(some) for some in whole],
+        "compaction behind, most": max(batch.behind for batch in done),
+        "MB of all processes": memory,
+    }
+    parts = [f"commit {' and '.join(spread(some, 0) for some in commit)} ms"]
+    parts.append(f"whole batch {' and '.join(spread(some, 0) for some in whole)} ms")
+    measured = f"{ratio:.2f}: {'; '.join(parts)}; memory {memory[:1]} to {memory[-1:]} MB"
+    return found, line(f"{len(done)} batches, the first and the last {part}", "≤ 1.2", measured, ratio <= 1.2)
+
+
+def latency(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
     """From a commit of rows to a reader that has their changes, by way of a changelog."""
     options = "'primary-key'='k', 'bucket'='4', 'changelog-producer'='lookup'"
     lake.sql(f"CREATE TABLE bench.told (k BIGINT, at BIGINT) TBLPROPERTIES ({options})")
@@ -125,31 +222,39 @@ def latency(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, An
     process = table.process_stream(
         body, str(folder / "told"), trigger={"processingTime": "200 ms"}, read_changelog=True
     )
-    until, keys = time.monotonic() + seconds, np.random.default_rng(7)
-    while time.monotonic() < until:
+    until, keys = time.monotonic() + given.seconds, np.random.default_rng(7)
+    while time.monotonic() < until and process.exception is None:
         drawn = np.unique(keys.integers(0, 100_000, 1000))
         table.table.write_arrow(pa.table({"k": drawn, "at": np.full(len(drawn), int(time.time() * 1000))}))
         time.sleep(0.5)
     process.stop()
-    return {"write to changelog to read, ms": quantiles(seen[1:]), "batches": len(seen)}
+    if process.exception is not None:
+        raise process.exception
+    warm = seen[min(3, len(seen) - 1) :]
+    found = {"write to changelog to read, ms": quantiles(warm), "batches": len(seen)}
+    return found, line(
+        "a write to its reader, by a changelog", "–", f"{spread(warm, 0)} ms, p99 {quantiles(warm)['p99']} ms"
+    )
 
 
-def source(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, Any]:
+def source(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
     """Rows a second of an append table followed from its beginning, against Spark's own stream of the same files."""
-    files, rows = 10, 1_000_000
+    files = 10
+    rows = given.rows // files
     lake.sql("CREATE TABLE bench.appended (k BIGINT, value BIGINT, text STRING, x DOUBLE)")
     table = lake.table("bench.appended")
     for number in range(files):
-        given = lake.spark.range(number * rows, (number + 1) * rows, 1, 2)
-        table.write(given.selectExpr("id AS k", "id * 7 AS value", "concat('text-', id) AS text", "rand() AS x"))
+        made = lake.spark.range(number * rows, (number + 1) * rows, 1, 2)
+        table.write(made.selectExpr("id AS k", "id * 7 AS value", "concat('text-', id) AS text", "rand() AS x"))
     plain = folder / "files"
     plain.mkdir()
     for found in table.files():
         shutil.copy(found.path, plain / Path(found.path).name)
-    columns = table.read().schema
+    columns, counted = table.read().schema, []
 
     def total(frame: DataFrame, number: int) -> None:
-        frame.agg(F.sum("value"), F.max("text"), F.sum("x")).collect()
+        row = frame.agg(F.sum("value"), F.max("text"), F.sum("x"), F.count(F.lit(1))).first()
+        counted.append(row[3])
 
     def by_spark(name: str) -> None:
         stream = lake.spark.readStream.schema(columns).option("maxFilesPerTrigger", 4).parquet(str(plain))
@@ -167,30 +272,49 @@ def source(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, Any
         )
         process.awaitTermination()
 
-    speeds = {}
-    for name, run in (("spark", by_spark), ("read_stream", by_python), ("process_stream", by_process)):
-        taken = min(_timed(run, f"{name}-{turn}") for turn in range(3))
-        speeds[f"{name} rows/s"] = round(files * rows / taken)
-    speeds["read_stream ratio"] = round(speeds["read_stream rows/s"] / speeds["spark rows/s"], 2)
-    speeds["process_stream ratio"] = round(speeds["process_stream rows/s"] / speeds["spark rows/s"], 2)
-    return speeds
+    ways = {"spark": by_spark, "read_stream": by_python, "process_stream": by_process}
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(given.rounds + 1):  # the first is not counted
+        for name, run in ways.items():
+            counted.clear()
+            taken = _timed(run, f"{name}-{turn}")
+            if sum(counted) != files * rows:
+                raise RuntimeError(f"{name}: {sum(counted)} rows of {files * rows}")
+            if turn:
+                speeds[name].append(files * rows / taken)
+    ratios = {
+        n: [own / floor for own, floor in zip(speeds[n], speeds["spark"], strict=True)] for n in ways if n != "spark"
+    }
+    measured = ", ".join(f"`{name}` {spread(found)}" for name, found in ratios.items())
+    told = f"{measured}; Spark's {spread(speeds['spark'], 0)} rows/s"
+    best = max(statistics.median(found) for found in ratios.values())
+    found = {f"{name} rows/s": [round(one) for one in found] for name, found in speeds.items()}
+    return found, line(f"{given.rows:,} rows followed, against Spark's parquet file stream", "≥ 0.8", told, best >= 0.8)
 
 
-def lookup(lake: Lake, folder: Path, seconds: float, rate: int) -> dict[str, Any]:
-    """One key, and 100,000 keys at once, of a table of 2M rows: cold, then warm."""
+def lookup(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
+    """One key, and 100,000 keys at once, of a table of as many rows as asked: cold, then warm."""
     lake.sql("CREATE TABLE bench.dim (k BIGINT, name STRING, x DOUBLE) TBLPROPERTIES ('primary-key'='k', 'bucket'='4')")
-    table = lake.table("bench.dim")
-    table.write(lake.spark.range(2_000_000).selectExpr("id AS k", "concat('name-', id) AS name", "rand() AS x"))
+    table, rows = lake.table("bench.dim"), given.rows // 5
+    table.write(lake.spark.range(rows).selectExpr("id AS k", "concat('name-', id) AS name", "rand() AS x"))
     plain = table.table
-    many = pa.table({"k": np.random.default_rng(3).integers(0, 4_000_000, 100_000)})
-    found = {"one key, first s": _timed(lambda key: plain.lookup({"k": [key]}), 17)}
-    found["one key, warm s"] = min(_timed(lambda key: plain.lookup({"k": [key]}), key) for key in (18, 1_900_000, 18))
-    found["one key by Spark's read, warm s"] = min(
-        _timed(lambda k: table.read(where=f"k = {k}").collect(), 18) for _ in range(3)
-    )
-    found["100,000 keys, first s"] = _timed(plain.lookup, many)
-    found["100,000 keys, warm s"] = min(_timed(plain.lookup, many) for _ in range(3))
-    return {name: round(value, 4) for name, value in found.items()}
+    many = pa.table({"k": np.random.default_rng(3).integers(0, 2 * rows, 100_000)})
+
+    def one(key: int) -> None:
+        if plain.lookup({"k": [key]}).column("name").to_pylist() != [f"name-{key}"]:
+            raise RuntimeError(f"key {key} was not found")
+
+    found = {
+        "one key, first s": [_timed(one, 17)],
+        "one key, warm s": [_timed(one, key) for key in (18, rows - 100, 18, rows // 2, 19)],
+        "one key by Spark's read, s": [_timed(lambda k: table.read(where=f"k = {k}").collect(), 18) for _ in range(4)][
+            1:
+        ],
+        "100,000 keys, first s": [_timed(plain.lookup, many)],
+        "100,000 keys, warm s": [_timed(plain.lookup, many) for _ in range(3)],
+    }
+    told = "; ".join(f"{name.removesuffix(' s')} {spread(times, 3)} s" for name, times in found.items())
+    return found, line(f"lookups in {rows:,} rows", "–", told)
 
 
 def _timed(action: Callable[[Any], object], given: Any) -> float:
@@ -199,23 +323,29 @@ def _timed(action: Callable[[Any], object], given: Any) -> float:
     return time.perf_counter() - start
 
 
-PARTS = {"upserts": upserts, "latency": latency, "source": source, "lookup": lookup}
+PARTS = {"upserts": upserts, "commits": commits, "latency": latency, "source": source, "lookup": lookup}
 
 
 def main() -> None:
-    """Run parts and print what they found, as JSON."""
+    """Run parts; print what they found as JSON, and then as a line of Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"of {list(PARTS)}; all by default")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rate", type=int, default=20_000, help="rows a second that come")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--rate", type=int, default=40_000, help="rows a second that come")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the table that is followed, or looked into")
+    parser.add_argument("--batches", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", default=None)
-    given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="bucketlake-streaming-", dir=given.folder))
+    asked = parser.parse_args()
+    given = Given(asked.seconds, asked.rate, asked.rows, asked.batches, asked.rounds)
+    folder = Path(tempfile.mkdtemp(prefix="bucketlake-streaming-", dir=asked.folder))
     try:
         lake = bucketlake.connect(str(folder / "warehouse"))
         lake.sql("CREATE DATABASE bench")
-        for name in given.parts or PARTS:
-            print(json.dumps({name: PARTS[name](lake, folder, given.seconds, given.rate)}, indent=2), flush=True)
+        for name in asked.parts or PARTS:
+            found, told = PARTS[name](lake, folder, given)
+            print(json.dumps({name: found}, indent=2), told, sep="\n", flush=True)
+        lake.spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -24,6 +24,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.manifest_compact import compact_manifests
 from bucketlake.ops.compact.reformat import Reformatted, reformat
 from bucketlake.ops.compact.reindex import Reindexed, reindex
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.refs import branches as branching
 from bucketlake.ops.refs import rollback, upkeep
 from bucketlake.ops.refs import tags as tagging
@@ -181,12 +182,14 @@ class History(ABC):
         """Forget consumers whose names match; the names."""
         return reading.clear_consumers(self._history(writing=True), including, excluding)
 
-    def expire_partitions(self, options: Mapping[str, str] | None = None) -> list[dict[str, str]]:
+    def expire_partitions(
+        self, options: Mapping[str, str] | None = None, on_progress: OnProgress | None = None
+    ) -> list[dict[str, str]]:
         """Drop partitions that are too old by `partition.expiration-*`, `options` laid over; what went.
 
         Spec: docs/spec/tags.md#partitions
         """
-        return partitions.expire_partitions(self._history(writing=True).with_options(options or {}))
+        return partitions.expire_partitions(self._history(writing=True).with_options(options or {}), on_progress)
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
@@ -257,6 +260,7 @@ class History(ABC):
         retain_min: int | None = None,
         older_than: str | datetime | None = None,
         max_deletes: int | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> ExpireResult:
         """Remove snapshots, and files that only they need; what went.
@@ -268,7 +272,7 @@ class History(ABC):
         """
         store = self.with_options(options)._history(writing=True)
         limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits))
+        return expire_snapshots(store, ExpireConfig.of(store, limits), on_progress)
 
     def expire_changelogs(
         self,
@@ -277,6 +281,7 @@ class History(ABC):
         older_than: str | datetime | None = None,
         max_deletes: int | None = None,
         everything: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> ExpireResult:
         """Remove changelogs that outlived their snapshots: as `expire_snapshots`, by `changelog.*`; `everything`: all.
 
@@ -284,7 +289,7 @@ class History(ABC):
         """
         limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
         store = self._history(writing=True)
-        return expire_changelogs(store, ExpireConfig.of_changelogs(store, limits), everything)
+        return expire_changelogs(store, ExpireConfig.of_changelogs(store, limits), everything, on_progress)
 
 
 def _lifetime(store: Store, given: Lifetime) -> int | None:

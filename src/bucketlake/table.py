@@ -301,6 +301,7 @@ class Table(Streams, Frames):
             check = Once(self.store, commit_user).check
             user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
         commit = Commit(self.store, user, check=check)
+        operation = "OVERWRITE" if operation == "WRITE" and mode != "append" else operation
         notes, outcome = CommitProperties(watermark=watermark, operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
@@ -394,7 +395,7 @@ class Table(Streams, Frames):
             plan = PendingPlan(chosen)
             placed = run_job(Job.of(table.store, plan, "place pending rows", on_progress))
         elif table.schema.primary_keys:
-            placed = rescale_due(table.store, chosen)
+            placed = rescale_due(table.store, chosen, on_progress=on_progress)
         done = run_job(compaction_job(table.store, Compaction(full, chosen), on_progress)) or placed
         return after_commit(table.store, done, dedicated=True)
 
@@ -403,18 +404,21 @@ class Table(Streams, Frames):
         bucket_num: int | None = None,
         partitions: Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
         snapshot, None where the partitions hold nothing.
 
         `bucket_num`: the option `bucket` by default, which itself is not changed. `partitions`, `where`: as `compact`.
+        It is one commit: Ctrl-C, or an error of `on_progress`, before it leaves the table as it was.
         Errors: InvalidError, UnsupportedError, ConflictError, CommitError, CommitUnknownError.
         Spec: docs/spec/rescale.md
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        return after_commit(table.store, rescale(table.store, RescaleRequest(bucket_num, chosen)), dedicated=True)
+        request = RescaleRequest(bucket_num, chosen)
+        return after_commit(table.store, rescale(table.store, request, on_progress=on_progress), dedicated=True)
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
@@ -446,16 +450,22 @@ class Table(Streams, Frames):
     # ---- what is not needed any more
 
     def remove_orphan_files(
-        self, older_than: str | datetime | None = None, dry_run: bool = False, threads: int | None = None
+        self,
+        older_than: str | datetime | None = None,
+        dry_run: bool = False,
+        threads: int | None = None,
+        on_progress: OnProgress | None = None,
     ) -> OrphanFiles:
         """Remove files that no snapshot, tag, branch or changelog refers to, and that are older than `older_than` (a
-        day by default; text: in this machine's time zone). `dry_run`: only say which.
+        day by default; text: in this machine's time zone). `dry_run`: only say which. `on_progress` is told of
+        snapshots read and folders looked through, with the bytes of orphans.
 
         Errors: InvalidError (`older_than`), CorruptError where files of what is there are missing: nothing was removed.
         Spec: docs/spec/expiry.md#orphans
         """
         store = self.for_writing().store
-        return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads)
+        before = oldest_kept(store, epoch_millis(older_than))
+        return remove_orphans(store, before, dry_run, threads, on_progress=on_progress)
 
     def _history(self, writing: bool = False) -> Store:
         if writing:

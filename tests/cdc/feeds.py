@@ -10,6 +10,7 @@ from bucketlake.cdc.sink import CdcSink, Job, SyncDone
 from bucketlake.cdc.source import Source, kafka_shaped
 from bucketlake.cdc.sync import How, HowDatabase, database_job, table_job
 from bucketlake.spark.session import Lake
+from bucketlake.spark.stream.checkpoint import Query
 
 COLUMNS = "value string, key string, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
@@ -17,10 +18,10 @@ COLUMNS = "value string, key string, topic string, partition int, offset bigint,
 class Feed:
     """Events of a topic, as batches of its lines."""
 
-    def __init__(self, lake: Lake, format: str, target: str, folder: Path, **how: Any) -> None:
+    def __init__(self, lake: Lake, format: str, target: str, folder: Path, registry: Any = None, **how: Any) -> None:
         self.lake, self.done, self.offset = lake, [], 0
         self.number = 0
-        source = Source("kafka", format, "kafka t")
+        source = Source("kafka", format, "kafka t", registry=registry)
         self.checkpoint = folder / f"checkpoint-{target}-{format}"
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         (self.checkpoint / "metadata").write_text(json.dumps({"id": f"query of {target}"}))
@@ -33,18 +34,20 @@ class Feed:
 
     def sink(self) -> CdcSink:
         """A query that has just been started, again perhaps."""
-        return CdcSink(self.job, "feed", str(self.checkpoint))
+        return CdcSink(self.job, Query("feed", str(self.checkpoint)))
 
     def frame(self, events: list[Any], partition: int = 0) -> Any:
         """Events as a batch of Kafka's; a pair is a key and a value."""
         rows = []
         for event in events:
             key, value = event if isinstance(event, tuple) else (None, event)
-            text = value if value is None or isinstance(value, str) else json.dumps(value)
-            named = key if key is None or isinstance(key, str) else json.dumps(key)
+            text, named = (
+                one if one is None or isinstance(one, (str, bytes)) else json.dumps(one) for one in (value, key)
+            )
             rows.append((text, named, "t", partition, self.offset, None, 0))
             self.offset += 1
-        return kafka_shaped(self.lake.spark.createDataFrame(rows, COLUMNS).repartition(3))
+        columns = COLUMNS if self.job.registry is None else COLUMNS.replace("string", "binary", 2)
+        return kafka_shaped(self.lake.spark.createDataFrame(rows, columns).repartition(3))
 
     def give(self, events: list[Any]) -> SyncDone:
         """The next batch."""

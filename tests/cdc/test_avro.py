@@ -5,7 +5,12 @@ from __future__ import annotations
 import io
 import json
 import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -14,8 +19,11 @@ import pytest
 
 from bucketlake.cdc.avro import Decoding, known_schema, schemas
 from bucketlake.cdc.shapes import columns_of
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, StorageError, UnsupportedError
+from bucketlake.spark.session import Lake
 from bucketlake.types.model import type_text
+
+from .feeds import Feed
 
 _NUMBER = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 _ROW = {
@@ -112,7 +120,68 @@ def test_a_damaged_message_harms_no_other() -> None:
             assert json.loads(row["value"])["payload"]["after"]["id"] == str(place)
 
 
+@contextmanager
+def serving(answers: dict[int, tuple[int, bytes]]) -> Iterator[tuple[str, list[str]]]:
+    """A registry: its URL, and what it is asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            status, body = answers.get(int(self.path.rpartition("/")[2]), (404, b"{}"))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def told(number: int) -> tuple[int, bytes]:
+    return 200, json.dumps({"schema": _REGISTRY[number]}).encode()
+
+
+def test_a_registry_is_asked_once_for_each_schema() -> None:
+    with serving({7: told(7), 8: told(8), 9: (500, b""), 10: (200, b"<html>"), 11: (200, b"[]")}) as (url, asked):
+        assert schemas(url, [7, 8]) == schemas(_REGISTRY.__getitem__, [7, 8]) == schemas(url, [8, 7])
+        assert asked == ["/schemas/ids/7", "/schemas/ids/8"]
+        for number, error in ((6, InvalidError), (9, StorageError), (10, StorageError), (11, StorageError)):
+            with pytest.raises(error, match=str(number)):
+                schemas(url, [number])
+    with pytest.raises(StorageError):
+        schemas(url, [12])
+
+
+def test_events_by_a_registry_over_http(classic: Lake, tmp_path: Path) -> None:
+    with serving({7: told(7), 8: told(8)}) as (url, _):
+        feed = Feed(classic, "debezium-avro", "db.t", tmp_path, registry=url)
+        keys = [_message(8, _KEY, {"id": number}) for number in (1, 2)]
+        rows = [{**_DATA, "id": number} for number in (1, 2)]
+        feed.give([(key, _event("c", None, row)) for key, row in zip(keys, rows, strict=True)])
+        feed.give([(keys[0], _event("u", rows[0], {**rows[0], "s": "new"})), (keys[1], _event("d", rows[1], None))])
+    assert feed.rows("(SELECT id, n, s, b, x FROM db.t)") == [(1, Decimal("-2.46"), "new", True, b"\xff\x00")]
+
+
+def test_names_are_found_in_their_namespaces() -> None:
+    inner = {"type": "record", "name": "Value", "fields": [{"name": "a", "type": "int"}]}
+    other = {"type": "record", "name": "O", "namespace": "b", "fields": [{"name": "v", "type": "a.Value"}]}
+    fields = [{"name": "before", "type": inner}, {"name": "after", "type": other}]
+    known = known_schema(json.dumps({"type": "record", "name": "E", "namespace": "a", "fields": fields}))
+    assert known.bare["fields"][1]["type"]["fields"][0]["type"]["fields"][0]["type"] == "int"
+
+
 def test_what_is_not_read_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="does not define"):
+        known_schema(json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": "elsewhere.Value"}]}))
     with pytest.raises(UnsupportedError, match="several types"):
         known_schema(json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": ["int", "string"]}]}))
     with pytest.raises(UnsupportedError, match="map"):

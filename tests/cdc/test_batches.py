@@ -9,7 +9,7 @@ import pytest
 
 from bucketlake.cdc import sink as sinks
 from bucketlake.cdc.sink import bind
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.spark.session import Lake
 
 from .feeds import Feed, debezium
@@ -63,6 +63,34 @@ def test_many_tables_and_a_crash_between_two_commits(
     assert [len(classic.table(name).snapshots()) for name in ("db.ods_a", "db.ods_b")] == [2, 2]
     with pytest.raises(InvalidError, match="checkpoint is older"):
         feed.sink()(feed.frame([_a(3, 3)]), 0)
+
+
+def test_tables_that_are_written_at_the_same_time(
+    classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(classic, "debezium-json", "db", tmp_path, mode="divided", table_options={"bucket": "1"})
+    names = ["t1", "t2", "t3"]
+
+    def events(v: int) -> list[Any]:
+        return [debezium("c", None, {"id": 1, "v": v}, name, _A, pkNames=["id"]) for name in names]
+
+    done = feed.give(events(1))
+    assert [one.table for one in done.tables] == [f"db.{name}" for name in names]
+    write, frame = sinks.write_batch, feed.frame(events(2))
+
+    def failing(table: Any, *rest: Any) -> Any:
+        if table.name == "db.t3":
+            raise StorageError("gone for a moment")
+        return write(table, *rest)
+
+    monkeypatch.setattr(sinks, "write_batch", failing)
+    with pytest.raises(StorageError):
+        feed.sink()(frame, 1)
+    assert [feed.rows(f"db.{name}") for name in names] == [[(1, 1 if name == "t3" else 2)] for name in names]
+    monkeypatch.setattr(sinks, "write_batch", write)
+    feed.sink()(frame, 1)
+    assert {tuple(feed.rows(f"db.{name}")) for name in names} == {((1, 2),)}
+    assert {len(classic.table(f"db.{name}").snapshots()) for name in names} == {2}
 
 
 @pytest.mark.soak

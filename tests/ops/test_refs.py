@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.ops.test_expire import KINDS, made, put, rows_of
+from tests.sim.clock import FakeClock
+from tests.sim.storage import FaultStorage, MapStorage
 
 import bucketlake
+from bucketlake.catalog import Catalog
+from bucketlake.env.env import Env
 from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, NotFoundError
-from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.publish import Publisher
+from bucketlake.ops.commit.strays import Standing, standing
 from bucketlake.ops.refs.rollback import take_after
 from bucketlake.ops.refs.tags import tag_created, tag_lifetime
+from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.table.partition_times import filled_pattern, parse_time
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.table import Table
@@ -131,6 +139,49 @@ def test_a_rollback_takes_commits_of_meanwhile_along(tmp_path: Path) -> None:
     Commit(table.store, "other").truncate()
     take_after(table.store, first)
     assert table.store.snapshot_ids() == [1] and rows_of(table) == states[1]
+
+
+def appended(storage: Any, commits: int) -> Table:
+    """An append table of so many commits."""
+    catalog = Catalog(Env(storage, FakeClock(1)), "memory://wh")
+    table = catalog.create_table("default.t", pa.schema([("v", pa.int64())]), options={"write-only": "true"})
+    for number in range(commits):
+        table.write_arrow(pa.table({"v": [number]}))
+    return table
+
+
+def test_a_commit_into_a_gap_goes_with_a_rollback() -> None:
+    """A writer that slept through a rollback put the newest snapshot above a gap, and another one fills the gap."""
+    inner = MapStorage()
+    table = appended(inner, 4)
+    four = table.store.snapshot(4)
+
+    def put_as(number: int) -> None:
+        made = replace(four, id=number, uuid=f"as-{number}")
+        inner.put_if_absent(table.store.paths.snapshot(number), encode_snapshot(made))
+
+    def plan(call: int, operation: str, path: str) -> None:
+        if operation == "delete" and path.endswith("snapshot-2"):
+            put_as(5)
+
+    put_as(6)
+    clear_cache()
+    Catalog(Env(FaultStorage(inner, plan), FakeClock(2)), "memory://wh").table("default.t").rollback_to(1)
+    assert table.store.snapshot_ids() == [1]
+
+
+def test_a_base_that_was_taken_back_is_known_while_an_expiry_is_under_way() -> None:
+    inner = MapStorage()
+    table = appended(inner, 6)
+    store, six = table.store, table.store.snapshot(6)
+    delta = delta_entries(store, six)
+    for number in (1, 2, 5):  # the hint still says 1
+        inner.delete(store.paths.snapshot(number))
+    assert store.hint(store.paths.earliest_hint) == 1
+    assert standing(store, six, delta) is Standing.STRAY
+    for number in (3, 4):
+        inner.delete(store.paths.snapshot(number))
+    assert standing(store, six, delta) is Standing.LIVES
 
 
 @pytest.mark.parametrize(

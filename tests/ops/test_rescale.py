@@ -24,10 +24,11 @@ from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.running import inline
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
 from bucketlake.ops.rewrite.rebucket import MoveUnit, OldBucket, Target, copy_units, move
 from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import SetOption
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
 from bucketlake.table import Table
@@ -202,17 +203,13 @@ def test_commits_at_every_step_are_kept(engine: str, event: str) -> None:
                     fired.append(number)
 
         storage = FaultStorage(inner, plan)
-        rescale(handle(table, storage).store, RescaleRequest(4), run=serial)
+        rescale(handle(table, storage).store, RescaleRequest(4), run=inline)
         calls = len(storage.calls)
         if not fired:
             break
         events[event](twin)
         assert content(table) == content(twin), f"call {k} of {calls}: {storage.calls[k : k + 1]}"
         k += max(1, calls // (40 if SOAK else 4))
-
-
-def serial(store: Store, units: Sequence[MoveUnit]) -> list[Any]:
-    return [message for unit in units for message in move(store, unit)]
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "append", "vectors"])
@@ -227,7 +224,7 @@ def test_a_rescale_that_fails_or_dies_at_any_step_loses_nothing(engine: str) -> 
             held, files = content(table), set(inner.files)
             storage = FaultStorage(inner, lambda number, *_, k=k, fault=fault: fault if number == k else None)
             try:
-                rescale(handle(table, storage).store, RescaleRequest(2), run=serial)
+                rescale(handle(table, storage).store, RescaleRequest(2), run=inline)
                 failed = False
             except (BucketlakeError, Killed):
                 failed = True
@@ -425,7 +422,7 @@ def test_postpone_tables_at_every_step(event: str) -> None:
                 events[event](table)
 
         storage = FaultStorage(inner, plan)
-        rescale(handle(table, storage).store, RescaleRequest(4), run=serial)
+        rescale(handle(table, storage).store, RescaleRequest(4), run=inline)
         calls = len(storage.calls)
         events[event](twin)
         if k < calls:

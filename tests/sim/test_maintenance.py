@@ -54,7 +54,6 @@ from bucketlake.ops.progress import Progress
 from bucketlake.ops.refs.rollback import find_version, rollback
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
-from bucketlake.ops.rewrite.rebucket import move
 from bucketlake.ops.table import store as stores
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
@@ -372,7 +371,7 @@ class Actor:
             return
         HERE.what = ("rescale", None)
         wanted = RescaleRequest(self.random.choice([1, 2, 3, 4]) if self.world.kind.keys else 2)
-        rescale(self.store, wanted, run=lambda store, units: [made for unit in units for made in move(store, unit)])
+        rescale(self.store, wanted, run=inline)
 
     def expire(self, user: str) -> None:
         """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
@@ -545,7 +544,8 @@ class Run:
             self.check("after the second day")
             HERE.what = None
             store = make_store(self.inner, self.clock, self.store.schema)
-            Table(store, "t").compact(bucket_auto=False)
+            kept = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
+            Table(store, "t").compact(bucket_auto=False, **(kept if self.kind.bucket == -2 else {}))  # see Actor.expire
             self.check("compacted")
             if not self.revived:
                 remove_orphans(store, 1 << 60, threads=1)

@@ -23,9 +23,9 @@ from tests.sim.tables import create_table, make_store
 from bucketlake.errors import BucketlakeError, CommitError, StorageError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.compact.running import inline
 from bucketlake.ops.rebase import rescaled as rehashing
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
-from bucketlake.ops.rewrite.rebucket import move
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
@@ -114,7 +114,7 @@ class Writer:
         rescale(
             self.table.store,
             RescaleRequest(number, wanted),
-            run=lambda store, units: [message for unit in units for message in move(store, unit)],
+            run=inline,
         )
 
 

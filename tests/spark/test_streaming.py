@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+from tests.profile import SOAK
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.events.bus import BatchCommitted, subscribe
@@ -164,3 +166,56 @@ def test_a_batch_that_comes_again_makes_up_for_its_compaction(classic: Lake) -> 
     assert table.read().count() == 0
     table.write_batch(batch, "q", 0)
     assert [row.id for row in table.read().collect()] == [1]
+
+
+SHAPES = {
+    "keyed": "PARTITIONED BY (v) TBLPROPERTIES ('primary-key'='id,v', 'bucket'='2')",
+    "dynamic": "PARTITIONED BY (v) TBLPROPERTIES ('primary-key'='id,v', 'bucket'='-1')",
+    "cross": "PARTITIONED BY (v) TBLPROPERTIES ('primary-key'='id', 'bucket'='-1')",
+    "postpone": "PARTITIONED BY (v) TBLPROPERTIES ('primary-key'='id,v', 'bucket'='-2')",
+    "append": "PARTITIONED BY (v)",
+    "ordered": "TBLPROPERTIES ('clustering.columns'='id')",
+}
+
+
+def observed(lake: Lake, name: str, checkpoint: Path) -> int:
+    """How many rows Spark's progress says that a stream of all rows had, observed before the sink."""
+    rows_in = lake.table("db.source").read_stream().observe("in", F.count(F.lit(1)).alias("rows"))
+    query = lake.table(f"db.{name}").write_stream(rows_in, str(checkpoint / name), trigger={"availableNow": True})
+    query.awaitTermination()
+    told = [progress["observedMetrics"]["in"] for progress in query.recentProgress]
+    return sum(one["values"][0] if "values" in one else one["rows"] for one in told)  # PySpark's Connect: bare values
+
+
+def test_rows_are_evaluated_once_so_that_observed_metrics_are_exact(lake: Lake, tmp_path: Path) -> None:
+    lake.sql("CREATE TABLE db.source (id INT, v STRING)")
+    insert(lake, (1, "a"), (2, "b"), (3, "b"))
+    for name in SHAPES if SOAK else ("keyed", "dynamic"):
+        lake.sql(f"CREATE TABLE db.{name} (id INT, v STRING) {SHAPES[name]}")
+        assert observed(lake, name, tmp_path) == 3, name
+    made = lake.table("db.keyed").snapshots()[0]
+    assert (made.properties, made.operation, made.commit_identifier) == (None, "WRITE", 0)
+
+
+def test_tags_follow_a_streams_watermark(classic: Lake, tmp_path: Path) -> None:
+    classic.sql("CREATE TABLE db.source (id INT, at TIMESTAMP)")
+    options = "'tag.automatic-creation'='watermark', 'tag.creation-period'='hourly'"
+    classic.sql(f"CREATE TABLE db.t (id INT, at TIMESTAMP) TBLPROPERTIES ({options})")
+    for number, time in enumerate(("10:10", "11:20", "12:30", "12:40")):
+        classic.sql(f"INSERT INTO db.source VALUES ({number}, TIMESTAMP '2026-01-01 {time}:00')")
+    source = classic.table("db.source").read_stream(read_stream_maxFilesPerTrigger=1)
+    target = classic.table("db.t")
+    query = target.write_stream(
+        source.withWatermark("at", "0 seconds"), str(tmp_path / "c"), trigger={"availableNow": True}
+    )
+    query.awaitTermination()
+    for thread in threading.enumerate():
+        if thread.name == "bucketlake-lane":
+            thread.join()
+    marks = {snapshot.id: snapshot.watermark for snapshot in target.snapshots()}
+    assert len(marks) == 4 and list(marks.values())[1:] == sorted(list(marks.values())[1:])
+    assert {name: tag.id for name, tag in target.tags().items()} == {
+        "2026-01-01 09": 2,
+        "2026-01-01 10": 3,
+        "2026-01-01 11": 4,
+    }

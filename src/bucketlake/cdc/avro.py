@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ _LOGICAL = {  # of Avro's own, where no name of Connect's stands beside it: by t
     "time-millis": ("int32", "io.debezium.time.Time"),
     "time-micros": ("int64", "io.debezium.time.MicroTime"),
 }
+_PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _PLAIN = {"int": "int32", "long": "int64", "float": "float", "double": "double", "boolean": "boolean", "bytes": "bytes"}
 
 
@@ -75,27 +77,33 @@ def known_schema(text: str) -> Known:
     return Known(bare, types, tuple(fields), inside)
 
 
-def _bare(told: Any, named: dict[str, Any], depth: int) -> Any:
-    """The schema as polars decodes it: no logical types, no names that Avro knows by reference."""
+def _bare(told: Any, named: dict[str, Any], depth: int, space: str = "") -> Any:
+    """The schema as polars decodes it: no logical types, no names that Avro knows by reference. `space`: the namespace
+    that names without one are of."""
     if depth > 60:
         raise UnsupportedError("a message's schema nests too deep")
     if isinstance(told, str):
-        return _bare(named[told], named, depth + 1) if told in named else told
+        if told in named:
+            return _bare(named[told], named, depth + 1, space)
+        if told not in _PRIMITIVE:
+            raise UnsupportedError("a message's schema refers to a type that it does not define", type=told[:100])
+        return told
     if isinstance(told, list):
         if len([item for item in told if item != "null"]) > 1:
             raise UnsupportedError("a union of several types", types=[str(item)[:50] for item in told])
-        return [_bare(item, named, depth + 1) for item in told]
+        return [_bare(item, named, depth + 1, space) for item in told]
     kind = told["type"]
     if isinstance(kind, (dict, list)):
-        return _bare(kind, named, depth + 1)
+        return _bare(kind, named, depth + 1, space)
     if "name" in told:
-        full = f"{told['namespace']}.{told['name']}" if told.get("namespace") else told["name"]
-        named[told["name"]] = named[full] = told
+        space = told.get("namespace") or space
+        named[told["name"]] = named[f"{space}.{told['name']}" if space else told["name"]] = told
     if kind == "record":
-        fields = [{"name": item["name"], "type": _bare(item["type"], named, depth + 1)} for item in told["fields"]]
+        types = [_bare(item["type"], named, depth + 1, space) for item in told["fields"]]
+        fields = [{"name": item["name"], "type": type} for item, type in zip(told["fields"], types, strict=True)]
         return {"type": "record", "name": f"r{depth}_{len(named)}", "fields": fields}
     if kind == "array":
-        return {"type": "array", "items": _bare(told["items"], named, depth + 1)}
+        return {"type": "array", "items": _bare(told["items"], named, depth + 1, space)}
     if kind in ("map", "fixed"):
         raise UnsupportedError("types of Avro that are not read in events", type=kind)
     if kind == "enum":
@@ -146,12 +154,25 @@ def schemas(registry: Registry, numbers: Sequence[int]) -> dict[int, Known]:
 def _asked(registry: Registry, number: int) -> str:
     if not isinstance(registry, str):
         return registry(number)
+    return _fetched(registry, number)
+
+
+@lru_cache(MOST_SCHEMAS)
+def _fetched(registry: str, number: int) -> str:
+    """What a registry says of a number: it never says anything else."""
     answer = request(Request("GET", f"{registry.rstrip('/')}/schemas/ids/{number}"))
     if answer.status == 404:
         raise InvalidError("the schema registry does not know a schema", id=number)
     if answer.status != 200:
         raise StorageError("the schema registry does not answer", id=number, status=answer.status)
-    return str(json.loads(answer.body)["schema"])
+    try:
+        found = json.loads(answer.body)
+        text, kind = found["schema"], found.get("schemaType") or "AVRO"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError("not what a schema registry answers", id=number, reason=str(error)) from error
+    if kind != "AVRO":
+        raise UnsupportedError("the schema of a message is no Avro schema", id=number, type=str(kind)[:50])
+    return str(text)
 
 
 # ---------------------------------------------------------------------------------------------- messages

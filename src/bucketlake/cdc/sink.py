@@ -8,13 +8,12 @@ Spec: docs/cdc.md#batches
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import reduce
 from typing import Any
 
@@ -42,6 +41,7 @@ from bucketlake.errors import (
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.stream.checkpoint import Checkpoint, Query
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.types import spark_schema
@@ -128,14 +128,11 @@ class CdcSink:
     """What `foreachBatch` calls. Picklable: on Spark Connect it runs beside the server."""
 
     job: Job
-    name: str
-    checkpoint: str
-    spark: Any = None
-    _query: str = ""
+    query: Query
     _lanes: dict[str, Lane] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"job": self.job, "name": self.name, "checkpoint": self.checkpoint}
+        return {"job": self.job, "query": replace(self.query, spark=None)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -144,10 +141,11 @@ class CdcSink:
         """Write one batch."""
         clock = self.job.catalog.env.clock
         started = clock.now_millis()
-        batch = BatchName(self._running(), number, self._fingerprint(number), first=True)
-        if not self._query:
-            self._bound(number)
-            self._query = batch.query
+        known = self.query.is_known
+        batch = self.query.batch(number, first=True)
+        if not known:
+            with suppress(UnsupportedError):
+                bind(self.query.checkpoint, self.job.binding, number > 0)
         with ExitStack() as kept:
             events = _kept(kept, self._events(frame))
             found = self._discovered(events)
@@ -349,26 +347,6 @@ class CdcSink:
     def _lane(self, table: Table) -> Lane:
         return self._lanes.setdefault(table.name, Lane(2))
 
-    # ---- the query
-
-    def _running(self) -> str:
-        """The id of the query, which its checkpoint keeps."""
-        if self._query:
-            return self._query
-        active = () if self.spark is None else self.spark.streams.active
-        running = next((query for query in active if query.name == self.name), None)
-        return str(running.id) if running is not None else str(json.loads(noted(self.checkpoint, "metadata"))["id"])
-
-    def _fingerprint(self, number: int) -> str:
-        """Of what the batch reads, as the checkpoint notes it before the batch runs; "" where it cannot be read."""
-        with suppress(UnsupportedError, NotFoundError):
-            return hashlib.sha256(noted(self.checkpoint, f"offsets/{number}")).hexdigest()[:32]
-        return ""
-
-    def _bound(self, number: int) -> None:
-        with suppress(UnsupportedError):
-            bind(self.checkpoint, self.job.binding, number > 0)
-
 
 def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
     """Take in events of one shape; what is wrong with them, None where nothing is. Errors: UnsupportedError for types
@@ -393,24 +371,11 @@ def _noticed(wanted: _Wanted, row: Any, modes: frozenset[str]) -> str | None:
     return None
 
 
-def noted(checkpoint: str, name: str) -> bytes:
-    """A file of a checkpoint. NotFoundError without it, UnsupportedError where checkpoints cannot be read here."""
-    try:
-        env, root = open_env(checkpoint, {})
-        return env.storage.read(f"{root}/{name}")
-    except NotFoundError:
-        raise
-    except Exception as error:
-        raise UnsupportedError(
-            "the checkpoint cannot be read here", checkpoint=checkpoint, reason=str(error)
-        ) from error
-
-
 def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
     """Note in a checkpoint what it is of; InvalidError where it is of something else. `began`: it has batches."""
     wanted = json.dumps(dict(binding), sort_keys=True)
     try:
-        own = noted(checkpoint, BINDING).decode()
+        own = Checkpoint(checkpoint).read(BINDING).decode()
     except NotFoundError:
         if began:
             raise InvalidError(
@@ -418,7 +383,7 @@ def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
             ) from None
         env, root = open_env(checkpoint, {})
         env.storage.put_if_absent(f"{root}/{BINDING}", wanted.encode())
-        own = noted(checkpoint, BINDING).decode()
+        own = Checkpoint(checkpoint).read(BINDING).decode()
     if own != wanted:
         raise InvalidError(
             "the checkpoint is of another synchronisation",

@@ -19,12 +19,13 @@ from bucketlake.cdc.letters import check_letters
 from bucketlake.cdc.modes import parse_modes
 from bucketlake.cdc.names import TableNames
 from bucketlake.cdc.plan import Rules
-from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind, noted
+from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind
 from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SetOption
 from bucketlake.spark.session import Lake
+from bucketlake.spark.stream.checkpoint import Checkpoint, Query
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -236,7 +237,7 @@ def _start(lake: Lake, source: Source, job: Job, checkpoint: str, how: How) -> S
     checkpoint = absolute(str(checkpoint))
     _bind(checkpoint, job)
     name = how.query_name or f"cdc {job.target} {lake.catalog.env.clock.new_uuid()[:8]}"
-    sink = CdcSink(job, name, checkpoint, lake.spark)
+    sink = CdcSink(job, Query(name, checkpoint, lake.spark))
     stream = source.load(lake.spark).writeStream.queryName(name).option("checkpointLocation", checkpoint)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
@@ -248,7 +249,7 @@ def _bind(checkpoint: str, job: Job) -> None:
     try:
         began = True
         try:
-            noted(checkpoint, "commits/0")
+            Checkpoint(checkpoint).read("commits/0")
         except NotFoundError:
             began = False
         bind(checkpoint, job.binding, began)

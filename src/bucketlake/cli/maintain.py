@@ -13,7 +13,7 @@ import typer
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, add
 from bucketlake.cli.output import confirmed
-from bucketlake.cli.progress import Drawn, working
+from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, size
 from bucketlake.cli.warehouse import OfTable, Where, millis_of, pairs_of
 from bucketlake.errors import InvalidError
@@ -156,10 +156,8 @@ def rescale(given: Rescale) -> Facts:
     """
 
     def run(handle: Any) -> Snapshot | None:
-        with working(f"rescale {given.table}"):
-            done: Snapshot | None = handle.rescale(
-                given.buckets, partitions=given.partitions(), where=given.where, **given.said_options()
-            )
+        asked = {"partitions": given.partitions(), "where": given.where, **given.said_options()}
+        done: Snapshot | None = handle.rescale(given.buckets, on_progress=Drawn(), **asked)
         return done
 
     return _rewritten(given, run, "rescale")
@@ -257,14 +255,12 @@ def expire(given: Expire) -> Facts:
         kinds = kinds[:3]
     rehearsed, notes = given.rehearsing(found)
     if given.dry_run or not given.yes:
-        with working(f"look at {found.name}"):
-            values = _expired(given, rehearsed, kinds)
+        values = _expired(given, rehearsed, kinds, Drawn("look at"))
         values |= {"bytes": notes.bytes, "dry_run": True}
         if given.dry_run or not _any(values):
             return Facts(values, text=[clean(f"{'would remove ' if _any(values) else ''}{_told(values)}")])
         confirmed(f"Remove {_told(values)} of {found.name}?", given.yes)
-    with working(f"expire {found.name}"):
-        values = _expired(given, found, kinds)
+    values = _expired(given, found, kinds, Drawn())
     values |= {"bytes": notes.bytes if notes.removed else None, "dry_run": False}
     return Facts(values, text=[clean(f"removed {_told(values)}")])
 
@@ -277,20 +273,20 @@ def _expires_partitions(found: Table) -> bool:
     return found.options.get("partition.expiration-time") is not None and bool(found.schema.partition_keys)
 
 
-def _expired(given: Expire, found: Table, kinds: tuple[str, ...]) -> dict[str, Any]:
+def _expired(given: Expire, found: Table, kinds: tuple[str, ...], drawn: Drawn) -> dict[str, Any]:
     limits = (given.retain_max, given.retain_min, given.before(), given.max_deletes)
     values: dict[str, Any] = {"table": found.name, "snapshots": 0, "changelogs": 0, "tags": [], "partitions": []}
     files = 0
     if "partitions" in kinds:
-        gone = found.expire_partitions()
+        gone = found.expire_partitions(on_progress=drawn)
         values["partitions"] = ["/".join(f"{name}={value}" for name, value in one.items()) for one in gone]
     if "tags" in kinds:
         values["tags"] = found.expire_tags(given.before() if given.what == "tags" else None)
     if "snapshots" in kinds:
-        done = found.expire_snapshots(*limits)
+        done = found.expire_snapshots(*limits, on_progress=drawn)
         values["snapshots"], files = done.snapshots, files + done.files
     if "changelogs" in kinds:
-        done = found.expire_changelogs(*limits)
+        done = found.expire_changelogs(*limits, on_progress=drawn)
         values["changelogs"], files = done.changelogs, files + done.files
     return {**values, "files": files}
 
@@ -318,16 +314,14 @@ def orphans(given: Orphans) -> Facts:
     before = given.before()
     values: dict[str, Any] = {"table": found.name, "dry_run": True}
     if given.dry_run or not given.yes:
-        with working(f"look for orphans of {found.name}"):
-            seen = found.remove_orphan_files(before, dry_run=True)
+        seen = found.remove_orphan_files(before, dry_run=True, on_progress=Drawn("look for orphans"))
         values |= {"files": seen.count, "bytes": seen.size, "paths": list(seen.paths)}
         told = f"{count(seen.count, 'orphan file')}, {size(seen.size)}"
         if given.dry_run or not seen.count:
             lines = [f"would remove {told}", *seen.paths] if seen.count else ["no orphan files"]
             return Facts({**values, "dry_run": given.dry_run}, text=[clean(line) for line in lines])
         confirmed(f"Remove {told} of {found.name}?", given.yes)
-    with working(f"remove orphans of {found.name}"):
-        done = found.remove_orphan_files(before)
+    done = found.remove_orphan_files(before, on_progress=Drawn())
     values |= {"files": done.count, "bytes": done.size, "paths": list(done.paths), "dry_run": False}
     return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size(done.size)}"])
 

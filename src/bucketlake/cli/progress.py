@@ -1,6 +1,6 @@
 """How far a long command is: one line on a terminal, with rate and time left, gone when the command is done.
 
-    Drawn(stream)                 an `on_progress`: draws over itself, ten times a second at most
+    Drawn(called)                 an `on_progress`: draws over itself, ten times a second at most
     working(console, what)        for what tells nothing: how long it has taken, once a second
 
 Where standard error is no terminal, nothing is drawn.
@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO
 
 from bucketlake.cli.text import clean, count, cut, is_terminal, look_of, size, span
@@ -24,9 +25,11 @@ CLEAR = "\r\x1b[K"
 
 
 class Drawn:
-    """An `on_progress` that draws one line on a terminal. `total_rows` may be an estimate: it stops short of 100 %."""
+    """An `on_progress` that draws one line on a terminal. `total_rows` may be an estimate: it stops short of 100 %.
+    `called`: another name for the operation."""
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
+    def __init__(self, called: str = "", stream: IO[str] | None = None) -> None:
+        self._called = called
         self._stream = sys.stderr if stream is None else stream
         self._shown = is_terminal(self._stream)
         self._last: float | None = None
@@ -40,7 +43,8 @@ class Drawn:
         elif self._last is None or progress.seconds - self._last >= 0.1:
             self._last = progress.seconds
             width = look_of(self._stream).width or 80
-            self._stream.write(CLEAR + cut(clean(line(progress)), width - 1))
+            told = replace(progress, operation=self._called) if self._called else progress
+            self._stream.write(CLEAR + cut(clean(line(told)), width - 1))
             self._stream.flush()
 
     def clear(self) -> None:
@@ -48,6 +52,7 @@ class Drawn:
         if self._shown and self._last is not None:
             self._stream.write(CLEAR)
             self._stream.flush()
+        self._last = None
 
 
 def line(progress: Progress) -> str:

@@ -56,7 +56,7 @@ def prepare_here(store: Store, wanted: PartitionFilter | None, on_progress: OnPr
     """What comes before a compaction, in this process: pending rows, partitions whose number of buckets is off."""
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         return run_job(Job.of(store, PendingPlan(wanted), "place pending rows", on_progress))
-    return rescale_due(store, wanted) if store.schema.primary_keys else None
+    return rescale_due(store, wanted, on_progress=on_progress) if store.schema.primary_keys else None
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,10 @@ class _Loop:
         try:
             database, _, table = name.partition(".")
             found = self.catalog.table(f"`{database}`.`{table}`", rule.table_options)
-            what = self._compact(found, rule) if rule.action == "compact" else _ACTIONS[rule.action](found)
+            if rule.action == "compact":
+                what = self._compact(found, rule)
+            else:
+                what = _ACTIONS[rule.action](found, self._progress)
             self.tell(Event("nothing" if not what else "did", name, rule.action, what or None))
         except Exception as error:  # one that fails stops no other
             self.tell(Event("failed", name, rule.action, error=error, seconds=(clock.now_millis() - started) / 1000))
@@ -219,18 +222,18 @@ class _Loop:
             self.service.on_progress(progress)
 
 
-def _partitions(table: Table) -> int:
+def _partitions(table: Table, on_progress: OnProgress) -> int:
     if table.options.get("partition.expiration-time") is None or not table.schema.partition_keys:
         return 0
-    return len(table.expire_partitions())
+    return len(table.expire_partitions(on_progress=on_progress))
 
 
-_ACTIONS: dict[str, Callable[[Table], int]] = {
-    "expire_snapshots": lambda table: table.expire_snapshots().snapshots,
-    "expire_changelogs": lambda table: table.expire_changelogs().changelogs,
-    "expire_tags": lambda table: len(table.expire_tags()),
+_ACTIONS: dict[str, Callable[[Table, OnProgress], int]] = {
+    "expire_snapshots": lambda table, tell: table.expire_snapshots(on_progress=tell).snapshots,
+    "expire_changelogs": lambda table, tell: table.expire_changelogs(on_progress=tell).changelogs,
+    "expire_tags": lambda table, tell: len(table.expire_tags()),
     "expire_partitions": _partitions,
-    "remove_orphan_files": lambda table: table.remove_orphan_files().count,
+    "remove_orphan_files": lambda table, tell: table.remove_orphan_files(on_progress=tell).count,
 }
 
 

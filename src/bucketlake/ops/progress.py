@@ -1,7 +1,7 @@
 """How far a long operation is: a small value, handed to the caller's `on_progress` in the driver as units are done.
 
     Progress                            rows, bytes, units done and to come, commits, seconds, time left; one picture
-    Meter(operation, table, …)          counts, and tells `on_progress` of each change
+    Meter(operation, table, …)          counts, and tells `on_progress` of each change; of_table(…), ending()
     Bar(stream)                         an `on_progress` that draws one line of text where the stream is a terminal
     stopping(event), refuse_stopped()   how threads at work end soon after the one that waits for them was interrupted
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -57,8 +57,12 @@ class Progress:
         return None if not share else self.seconds * (1 - share) / share
 
     def __str__(self) -> str:
-        of = f" of {self.total_units}" if self.total_units else ""
-        parts = [f"{self.operation} {self.table}:", f"{self.units}{of} units, {self.rows:,} rows, {_size(self.bytes)}"]
+        of = f" of {self.total_units:,}" if self.total_units else ""
+        parts = [f"{self.operation} {self.table}:", f"{self.units:,}{of} units"]
+        if self.rows or self.total_rows:
+            parts.append(f"{self.rows:,} rows")
+        if self.bytes or self.total_bytes:
+            parts.append(_size(self.bytes))
         if self.commits:
             parts.append(f"{self.commits} commit{'s' if self.commits > 1 else ''}")
         left = self.seconds_left
@@ -76,6 +80,28 @@ class Meter:
         self.now = Progress(operation, table)
         self._clock, self._tell = clock, on_progress
         self._started = 0 if on_progress is None else clock.now_millis()
+
+    @classmethod
+    def of_table(cls, operation: str, root: str, clock: Clock, on_progress: OnProgress | None = None) -> Meter:
+        """A meter for the table of a folder, under its name as far as the folder says it."""
+        database, _, table = root.rpartition("/")
+        return cls(operation, f"{database.rpartition('/')[2].removesuffix('.db')}.{table}", clock, on_progress)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody is told: estimates are worth their price then."""
+        return self._tell is not None
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """At the end of the block nothing follows, also where it fails; nothing is told where it is interrupted."""
+        try:
+            yield
+        except Exception:
+            with suppress(Exception):
+                self.finish()
+            raise
+        self.finish()
 
     def expect(self, units: int = 0, rows: int = 0, bytes: int = 0) -> None:
         """More is to do than was known."""
@@ -163,7 +189,7 @@ class Bar:
         """Draw."""
         if not self._shown or (not progress.done and self._last is not None and progress.seconds - self._last < 0.1):
             return
-        self._last = progress.seconds
+        self._last = None if progress.done else progress.seconds
         share = progress.share or 0.0
         filled = int(share * self.WIDTH)
         line = f"[{'#' * filled}{'.' * (self.WIDTH - filled)}] {share:4.0%} {progress}"

@@ -279,16 +279,18 @@ class LakeTable(Streams):
         bucket_num: int | None = None,
         partitions: str | Sequence[Mapping[str, Any]] | None = None,
         where: str | Predicate | None = None,
+        on_progress: OnProgress | None = None,
         **options: Any,
     ) -> Snapshot | None:
         """Put the rows of partitions into another number of buckets while others read and write; the OVERWRITE
         snapshot, None where the partitions hold nothing.
 
         `bucket_num`: the option `bucket` by default, which itself is not changed; `partitions`, `where`: as `compact`.
+        It is one commit: Ctrl-C, or an error of `on_progress`, before it leaves the table as it was.
         Spec: docs/sql/procedures.md#rescale
         """
         request = compaction.Request(partitions, where)
-        return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request)
+        return compaction.rescale(self.spark, self.table.with_options(options), bucket_num, request, on_progress)
 
     def rewrite_file_index(self, where: str | None = None) -> Reindexed:
         """As `Table.rewrite_file_index`; by tasks if the files are large."""
@@ -314,12 +316,14 @@ class LakeTable(Streams):
         dry_run: bool = False,
         threads: int | None = None,
         distributed: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> OrphanFiles:
         """Remove files that nothing refers to: see `bucketlake.Table.remove_orphan_files`. `distributed`: Spark's tasks
         list and remove, for tables of very many files."""
         if distributed:
-            return orphans.remove_orphan_files(self.spark, self.table, older_than, dry_run, threads)
-        return self.table.remove_orphan_files(older_than, dry_run, threads)
+            cleaning = orphans.Cleaning(older_than, dry_run, threads, on_progress)
+            return orphans.remove_orphan_files(self.spark, self.table, cleaning)
+        return self.table.remove_orphan_files(older_than, dry_run, threads, on_progress)
 
     def _history(self, writing: bool = False) -> Store:
         return self.table._history(writing)

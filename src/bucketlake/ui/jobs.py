@@ -90,7 +90,7 @@ def _compact(table: Table, query: Query, on_progress: OnProgress) -> str:
 def _expire(table: Table, query: Query, on_progress: OnProgress) -> str:
     keep = query.whole("retain_max", None, 1, 1 << 30)
     before = len(table.store.snapshot_ids())
-    table.expire_snapshots(retain_max=keep, retain_min=min(keep, 1))
+    table.expire_snapshots(retain_max=keep, retain_min=min(keep, 1), on_progress=on_progress)
     gone = before - len(table.store.snapshot_ids())
     return f"{gone:,} snapshots went, with the files that only they needed." if gone else "There was nothing to expire."
 

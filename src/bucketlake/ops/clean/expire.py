@@ -24,6 +24,7 @@ from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_par
 from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, remove, snapshots_removal
 from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.commit.telling import tell_expired
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store, parallel
 from bucketlake.options.options import TableOptions
@@ -154,18 +155,25 @@ class ExpireResult:
 # ---------------------------------------------------------------------------------------------- snapshots
 
 
-def expire_snapshots(store: Store, config: ExpireConfig | None = None) -> ExpireResult:
+def expire_snapshots(
+    store: Store, config: ExpireConfig | None = None, on_progress: OnProgress | None = None
+) -> ExpireResult:
     """Remove snapshots beyond the limits, and the files that only they need; `config`: the table's by default.
 
     Never removes what a snapshot left, a tag, a branch, a consumer or a changelog that outlives its snapshot needs. Any
     number of expiries, writers and readers may run beside it: what another one removes first is passed over.
+    `on_progress` is told of snapshots as units, in rounds; what it raises leaves the rest to the next expiry.
     Errors: InvalidError, StorageError, CorruptError; NotFoundError where files of what is left are missing.
     Spec: docs/spec/expiry.md#snapshots
     """
     config = config or ExpireConfig.of(store)
-    done = _in_rounds(config.limit, lambda left: _snapshot_round(store, config, left))
-    _remove_strays(store)
-    tell_expired(store, done.snapshots, done.changelogs, done.files)
+    meter = Meter.of_table("expire snapshots", store.paths.root, store.env.clock, on_progress)
+    with meter.ending():
+        if meter.is_watched:
+            meter.expect(_due(store, config))
+        rounds = _rounds(config.limit, lambda left: _snapshot_round(store, config, left))
+        done = _followed(store, rounds, meter)
+        _remove_strays(store)
     return done
 
 
@@ -178,9 +186,21 @@ def _remove_strays(store: Store) -> None:
                 _delete(store, store.paths.snapshot(number))
 
 
-def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> ExpireResult:
+def _followed(store: Store, rounds: Iterator[ExpireResult], meter: Meter) -> ExpireResult:
+    """All that went; those who listen are told of it, also where the rest is left."""
+    done = ExpireResult()
+    try:
+        for one in rounds:
+            done = done + one
+            meter.add(one.snapshots + one.changelogs)
+    finally:
+        tell_expired(store, done.snapshots, done.changelogs, done.files)
+    return done
+
+
+def _rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> Iterator[ExpireResult]:
     """Call `once(left)` until it has no more to do; what vanishes meanwhile is looked up anew."""
-    done, left, lost = ExpireResult(), limit, 0
+    left, lost = limit, 0
     while left > 0:
         try:
             found = once(left)
@@ -190,9 +210,9 @@ def _in_rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None
                 raise
             continue
         if found is None:
-            break
-        done, left = done + found[0], left - found[1]
-    return done
+            return
+        left -= found[1]
+        yield found[0]
 
 
 def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[ExpireResult, int] | None:
@@ -200,18 +220,14 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
     latest, earliest = store.latest_snapshot(), store.earliest_snapshot()
     if latest is None or earliest is None or _is_unsettled(store):
         return None
-    ours = config.snapshots
-    first = max(latest.id - ours.most + 1, earliest.id)
-    last = min(latest.id - ours.fewest + 1, earliest.id + left)
-    if config.consumers_hold and last > earliest.id:
-        last = min([last, *store.consumers().values()])
+    first, last = _window(store, config, (earliest.id, latest.id), left)
     stop = min(last, earliest.id + ROUND)
     if stop <= earliest.id:
         if store.hint(store.paths.earliest_hint) is None:
             _write_hint(store, store.paths.earliest_hint, earliest.id)
         return None
     found = _existing(store, range(earliest.id, stop + 1), store.find_snapshot)
-    end = _due_until(found, first, stop, ours.before)
+    end = _due_until(found, first, stop, config.snapshots.before)
     end = _within(store, found, end)
     kept = found.get(end) or _next_existing(store.snapshot_ids(), end, store.find_snapshot)
     gone = tuple(snapshot for number, snapshot in sorted(found.items()) if number < end)
@@ -219,6 +235,34 @@ def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[Expi
         return None
     span = Span(gone, kept, config.decoupled, _produces(store))
     return _expire(store, config, span), end - earliest.id
+
+
+def _window(store: Store, config: ExpireConfig, ends: tuple[int, int], left: int) -> tuple[int, int]:
+    """The ids below which snapshots expire whatever their age, and below which they may. `ends`: of the oldest and the
+    newest."""
+    earliest, latest = ends
+    first = max(latest - config.snapshots.most + 1, earliest)
+    last = min(latest - config.snapshots.fewest + 1, earliest + left)
+    if config.consumers_hold and last > earliest:
+        last = min([last, *store.consumers().values()])
+    return first, last
+
+
+def _due(store: Store, config: ExpireConfig) -> int:
+    """How many ids are due, about: times are taken to ascend."""
+    latest, earliest = store.latest_snapshot_id(), store.earliest_snapshot()
+    if latest is None or earliest is None:
+        return 0
+    low, high = _window(store, config, (earliest.id, latest), config.limit)
+    low = min(low, high)
+    while low < high:
+        middle = (low + high) // 2
+        following = store.find_snapshot(middle + 1)
+        if following is None or following.time_millis < config.snapshots.before:
+            low = middle + 1
+        else:
+            high = middle
+    return max(low - earliest.id, 0)
 
 
 def _is_unsettled(store: Store) -> bool:
@@ -341,7 +385,12 @@ def _write_hint(store: Store, path: str, number: int) -> None:
 # ---------------------------------------------------------------------------------------------- changelogs
 
 
-def expire_changelogs(store: Store, config: ExpireConfig | None = None, everything: bool = False) -> ExpireResult:
+def expire_changelogs(
+    store: Store,
+    config: ExpireConfig | None = None,
+    everything: bool = False,
+    on_progress: OnProgress | None = None,
+) -> ExpireResult:
     """Remove changelogs that have outlived their snapshots and are beyond the limits, with their files.
 
     `everything`: all of them, whatever the limits. By the limits the newest one always stays. Errors: as
@@ -350,11 +399,12 @@ def expire_changelogs(store: Store, config: ExpireConfig | None = None, everythi
     """
     config = config or ExpireConfig.of(store)
     limit = NO_LIMIT if everything else config.limit
-    done = _in_rounds(limit, lambda left: _changelog_round(store, config, left, everything))
-    if everything and store.changelog_ends() is None:
-        for path in (store.paths.changelog_earliest_hint, store.paths.changelog_latest_hint):
-            _delete(store, path)
-    tell_expired(store, done.snapshots, done.changelogs, done.files)
+    meter = Meter.of_table("expire changelogs", store.paths.root, store.env.clock, on_progress)
+    with meter.ending():
+        done = _followed(store, _rounds(limit, lambda left: _changelog_round(store, config, left, everything)), meter)
+        if everything and store.changelog_ends() is None:
+            for path in (store.paths.changelog_earliest_hint, store.paths.changelog_latest_hint):
+                _delete(store, path)
     return done
 
 

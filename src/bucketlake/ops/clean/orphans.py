@@ -1,6 +1,6 @@
 """Removing what nothing refers to: files of writers that died, of commits that lost, of expiries that stopped midway.
 
-    remove_orphans(store, before, dry_run=False, threads=None, run=None) -> OrphanFiles
+    remove_orphans(store, before, dry_run=False, threads=None, run=None, on_progress=None) -> OrphanFiles
 
 Read all that is referred to, walk the table's folders, and before anything goes read what was committed meanwhile. A
 file that a commit refers to afterwards was written lately, and is too young. Names are compared by 64-bit hashes: two
@@ -15,7 +15,7 @@ Spec: docs/spec/expiry.md#orphans
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
@@ -32,6 +32,7 @@ from bucketlake.format.metadata.manifest import FileKind, FileRef
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import MAIN, delete_files, readable_list, remove_empty_folders
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
@@ -82,31 +83,52 @@ def oldest_kept(store: Store, older_than: int | None) -> int:
 
 
 def remove_orphans(
-    store: Store, before: int, dry_run: bool = False, threads: int | None = None, run: Run | None = None
+    store: Store,
+    before: int,
+    dry_run: bool = False,
+    threads: int | None = None,
+    run: Run | None = None,
+    on_progress: OnProgress | None = None,
 ) -> OrphanFiles:
     """Remove files of the table, all branches, that nothing refers to and that were last written before `before`.
 
     `before`: epoch milliseconds; a write that takes longer than from then till now is in danger. `run`: how tasks are
-    run, None for this process. Memory: some bytes for each file that is referred to, and the orphans' paths. Errors:
-    CorruptError where files of what is there are missing, or a branch has no schema; StorageError. What was removed
-    until then were orphans.
+    run, None for this process. `on_progress` is told of snapshots (tags, changelogs) read and folders looked through as
+    units, and of the bytes of orphans; what it raises leaves the rest. Memory: some bytes for each file that is
+    referred to, and the orphans' paths. Errors: CorruptError where files of what is there are missing, or a branch has
+    no schema; StorageError. What was removed until then were orphans.
     """
-    references = _References(store)
-    references.refresh()
-    if run is not None:
+    meter = Meter.of_table("remove orphans", store.paths.root, store.env.clock, on_progress)
+    with meter.ending():
+        references = _References(store, meter)
+        references.refresh()
+        if run is None:
+            return _removed_here(references, before, dry_run, threads)
         orphans = _found_by_tasks(references, before, run)
-        if dry_run or len(orphans) <= REMOVED_TOGETHER:
-            return _removed(store, dry_run, threads, orphans)
-        batches = [orphans[at : at + REMOVED_TOGETHER] for at in range(0, len(orphans), REMOVED_TOGETHER)]
-        return sum(run(partial(_removed, store, dry_run, threads), batches), OrphanFiles())
-    done = OrphanFiles()
-    files = _candidates(store, before)
+        batches = [orphans]
+        if not dry_run and len(orphans) > REMOVED_TOGETHER:
+            batches = [orphans[at : at + REMOVED_TOGETHER] for at in range(0, len(orphans), REMOVED_TOGETHER)]
+        meter.expect(len(batches))
+        if len(batches) == 1:
+            done = _removed(store, dry_run, threads, orphans)
+        else:
+            done = sum(run(partial(_removed, store, dry_run, threads), batches), OrphanFiles())
+        meter.add(len(batches), 0, done.size)
+        return done
+
+
+def _removed_here(references: _References, before: int, dry_run: bool, threads: int | None) -> OrphanFiles:
+    """Walk and remove in this process, so many files at a time."""
+    done, store = OrphanFiles(), references.store
+    files = _candidates(references, before)
     while batch := list(islice(files, BATCH)):
         orphans = _unknown(batch, references.used)
         if orphans:
             references.refresh()
             orphans = _unknown(orphans, references.used)
-        done = done + _removed(store, dry_run, threads, orphans)
+        removed = _removed(store, dry_run, threads, orphans)
+        references.meter.add(0, 0, removed.size)
+        done = done + removed
     return done
 
 
@@ -127,8 +149,10 @@ def _found_by_tasks(references: _References, before: int, run: Run) -> list[_Can
     """The orphans by path: names known before the walk, and once more afterwards, make none."""
     store = references.store
     folders, loose = _folders(store)
+    references.meter.expect(len(folders))
     with _shared(store, references.used) as used:
         found = run(partial(_strays, store, before, used), folders)
+    references.meter.add(len(folders))
     references.refresh()
     orphans = _unknown([*_fitting(store, before, loose), *chain.from_iterable(found)], references.used)
     return sorted(orphans, key=lambda orphan: orphan.info.path)
@@ -191,10 +215,19 @@ class _Candidate:
     staging: str = ""
 
 
-def _candidates(store: Store, before: int) -> Iterator[_Candidate]:
+def _candidates(references: _References, before: int) -> Iterator[_Candidate]:
     """Files of the folders that a table owns, old enough; what lies elsewhere is not ours."""
-    places = [store.paths.root, *_external_places(store)]
-    return _fitting(store, before, ((place, info) for place in places for info in store.env.storage.walk(place)))
+    store, meter = references.store, references.meter
+    if not meter.is_watched:
+        places = [store.paths.root, *_external_places(store)]
+        yield from _fitting(store, before, ((place, at) for place in places for at in store.env.storage.walk(place)))
+        return
+    folders, loose = _folders(store)
+    meter.expect(len(folders))
+    yield from _fitting(store, before, loose)
+    for place, folder in folders:
+        yield from _fitting(store, before, ((place, info) for info in store.env.storage.walk(folder)))
+        meter.add()
 
 
 def _fitting(store: Store, before: int, files: Iterable[tuple[str, FileInfo]]) -> Iterator[_Candidate]:
@@ -254,6 +287,7 @@ class _References:
     is live in at least one of them."""
 
     store: Store
+    meter: Meter
     seen: set[tuple[str | None, ...]] = field(default_factory=set)
     names: set[int] = field(default_factory=set)  # of metadata, and of files whatever happens to them
     changes: list[Hashes] = field(default_factory=list)  # changelog files
@@ -276,18 +310,32 @@ class _References:
                 remedy="check these branches",
             )
         for name, store in zip(branches, stores, strict=True):
-            for snapshot in _existing(store.snapshot_ids(), store.find_snapshot, store):
-                self._add(store, snapshot, store.paths.snapshot(snapshot.id), strict=name == MAIN)
-            for tag_name, tag in store.tags().items():
-                self._add(store, tag, store.paths.tag(tag_name), strict=False)
-            for changelog in _existing(store.changelog_ids(), store.find_changelog, store):
+            snapshots = _existing(store.snapshot_ids(), store.find_snapshot, store)
+            for path, snapshot in self._new({store.paths.snapshot(found.id): found for found in snapshots}):
+                self._add(store, snapshot, path, strict=name == MAIN)
+            tags = store.tags().items()  # and changelogs: looked for once the snapshots are read, which become these
+            for path, tag in self._new({store.paths.tag(called): tag for called, tag in tags}):
+                self._add(store, tag, path, strict=False)
+            changelogs = _existing(store.changelog_ids(), store.find_changelog, store)
+            for _, changelog in self._new(
+                {store.paths.changelog(found.id): found for found in changelogs}, "changelog"
+            ):
                 self._add_changelog(store, changelog)
         self._settle()
 
+    def _new(self, found: Mapping[str, Snapshot], kind: str = "snapshot") -> Iterator[tuple[str, Snapshot]]:
+        """Those, by path, whose files are not known yet; from now on they are."""
+        keys = {path: _files_of(kind, snapshot) for path, snapshot in found.items()}
+        fresh = [path for path, key in keys.items() if key not in self.seen]
+        self.meter.expect(len(fresh))
+        for path in fresh:
+            if keys[path] not in self.seen:
+                self.seen.add(keys[path])
+                yield path, found[path]
+            self.meter.add()
+
     def _add(self, store: Store, snapshot: Snapshot, path: str, strict: bool) -> None:
         """All of a snapshot or tag; `strict`: its changelog's too must be there."""
-        if not self._is_new("snapshot", snapshot):
-            return
         try:
             data = store.data_manifests(snapshot)
             new = [m for m in data if m.file_name not in self.manifests]
@@ -312,8 +360,6 @@ class _References:
 
     def _add_changelog(self, store: Store, changelog: Snapshot) -> None:
         """What is left of a changelog that outlives its snapshot."""
-        if not self._is_new("changelog", changelog):
-            return
         shown = changelog.changelog_manifest_list
         self._add_changes(store, changelog.delta_manifest_list if shown is None else shown, strict=False)
         for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
@@ -334,14 +380,6 @@ class _References:
             self.changes.append(added)
         self._name([list_name, *(file.file_name for file in files)])
 
-    def _is_new(self, kind: str, snapshot: Snapshot) -> bool:
-        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
-        key = (kind, *lists, snapshot.index_manifest, snapshot.statistics)
-        if key in self.seen:
-            return False
-        self.seen.add(key)
-        return True
-
     def _name(self, names: Iterable[str | None]) -> None:
         self.names.update(_hashes(name for name in names if name is not None).tolist())
 
@@ -355,6 +393,12 @@ class _References:
             doubtful = {name: add[np.isin(add, deleted)] for name, (add, _) in self.manifests.items()}
             certain += [_live(root, doubtful, self.manifests) for root in self.roots]
         self.used = np.unique(np.concatenate(certain))
+
+
+def _files_of(kind: str, snapshot: Snapshot) -> tuple[str | None, ...]:
+    """What two snapshots have in common that refer to the same files."""
+    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list)
+    return kind, *lists, snapshot.index_manifest, snapshot.statistics
 
 
 def _unknown(candidates: Sequence[_Candidate], used: Hashes) -> list[_Candidate]:

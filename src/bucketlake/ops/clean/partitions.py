@@ -10,15 +10,17 @@ Spec: docs/spec/tags.md#partitions
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -30,10 +32,11 @@ from bucketlake.ops.table.store import Store
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 
 
-def expire_partitions(store: Store) -> list[dict[str, str]]:
+def expire_partitions(store: Store, on_progress: OnProgress | None = None) -> list[dict[str, str]]:
     """Drop partitions older than `partition.expiration-time`, the smallest first, at most
     `partition.expiration-max-num`, `partition.expiration-batch-size` a commit; what was dropped, as column → text.
 
+    `on_progress` is told of partitions as units after each commit; what it raises leaves the rest.
     Errors: InvalidError (no such time, no partitions, unknown strategy or pattern), and those of a commit.
     """
     keep = store.options.get("partition.expiration-time")
@@ -50,16 +53,26 @@ def expire_partitions(store: Store) -> list[dict[str, str]]:
     latest = store.latest_snapshot()
     if latest is None:
         return []
-    oldest = store.env.clock.now_millis() - keep
-    chosen = _too_old(store, View(store, latest), oldest)
+    meter = Meter.of_table("expire partitions", store.paths.root, store.env.clock, on_progress)
+    with meter.ending():
+        return _expired(store, View(store, latest), store.env.clock.now_millis() - keep, meter)
+
+
+def _expired(store: Store, view: View, oldest: int, meter: Meter) -> list[dict[str, str]]:
+    """Drop what is too old as of a snapshot, and still is."""
+    most = store.options.get("partition.expiration-max-num")
+    chosen = _too_old(store, view, oldest)
     texts = {partition: store.paths.partition_texts(partition) for partition in chosen}
     ordered = sorted(texts, key=lambda partition: ",".join(texts[partition].values()))
     ordered = ordered[:most]
     size = store.options.get("partition.expiration-batch-size") or 0
     size = size if size > 0 else len(ordered) or 1
+    if meter.is_watched:
+        due = set(ordered)
+        meter.expect(len(ordered), *_rows_and_bytes(entry for entry in view.entries(None) if entry.partition in due))
     gone: list[bytes] = []
     for start in range(0, len(ordered), size):
-        gone += _drop(store, frozenset(ordered[start : start + size]), oldest)
+        gone += _drop(store, frozenset(ordered[start : start + size]), oldest, meter)
     return [texts[partition] for partition in ordered if partition in set(gone)]
 
 
@@ -108,22 +121,31 @@ class _NothingLeftError(Exception):
     """Another job has dropped the partitions, or they were written to: there is nothing to commit."""
 
 
-def _drop(store: Store, wanted: frozenset[bytes], oldest: int) -> frozenset[bytes]:
+def _rows_and_bytes(entries: Iterable[ManifestEntry]) -> tuple[int, int]:
+    sizes = [(entry.file.row_count, entry.file.file_size) for entry in entries]
+    return sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
+
+
+def _drop(store: Store, wanted: frozenset[bytes], oldest: int, meter: Meter) -> frozenset[bytes]:
     """Drop those of the partitions that are still too old when the commit is made."""
     dropped: frozenset[bytes] = frozenset()
+    files: Sequence[ManifestEntry] = ()
 
     def plan(view: View) -> Changes:
-        nonlocal dropped
+        nonlocal dropped, files
         dropped = wanted & _too_old(store, view, oldest)
         if not dropped:
             raise _NothingLeftError
         indexes = [replace(e, kind=FileKind.DELETE) for e in view.indexes if e.partition in dropped]
-        return Changes(tuple(deletion(e) for e in view.entries(None) if e.partition in dropped), (), tuple(indexes))
+        files = [e for e in view.entries(None) if e.partition in dropped]
+        return Changes(tuple(deletion(e) for e in files), (), tuple(indexes))
 
     user = f"expire-partitions-{store.env.clock.new_uuid()}"
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE)
     with suppress(_NothingLeftError):
         Publisher(store).publish(Request(name, plan))
+        meter.add(len(dropped), *_rows_and_bytes(files))
+        meter.commit()
     return dropped
 
 

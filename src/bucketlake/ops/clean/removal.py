@@ -31,6 +31,8 @@ FileKey = tuple[bytes, int, str]  # partition, bucket, file name
 MAIN = "main"
 BATCH = 1000  # files that one call of the storage deletes
 THREADS = 16
+TRIED = 64  # files that are deleted before more threads are started
+QUICK = 0.1  # milliseconds that each of these may take, so that none are
 CLOCKS = 48 * 3600_000  # by how much clocks, and the zones that files' times are in, may differ
 
 
@@ -424,11 +426,20 @@ def remove(store: Store, removal: Removal, clean_folders: bool = False) -> int:
 
 
 def delete_files(store: Store, paths: Sequence[str], threads: int | None = None) -> int:
-    """Delete files, several at a time; how many the storage took. Failures leave them as orphans."""
-    threads = threads or store.options.get("file-operation.thread-num") or THREADS
+    """Delete files, several at a time; how many the storage took. Failures leave them as orphans.
+
+    Unless their number is said, there are several threads only where the first files show that each takes a while: on a
+    local disk threads wait for each other at the folder.
+    """
+    threads, done = threads or store.options.get("file-operation.thread-num"), 0
+    if threads is None:
+        head, paths, clock = paths[:TRIED], paths[TRIED:], store.env.clock
+        started = clock.now_millis()
+        done = store.env.storage.delete_all(head) if head else 0
+        threads = 1 if clock.now_millis() - started <= QUICK * len(head) else THREADS
     size = min(BATCH, -(-len(paths) // threads)) or 1
     batches = [paths[start : start + size] for start in range(0, len(paths), size)]
-    return sum(parallel(store.env.storage.delete_all, batches, threads))
+    return done + sum(parallel(store.env.storage.delete_all, batches, threads))
 
 
 def remove_empty_folders(store: Store, buckets: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from itertools import pairwise
 
 from bucketlake.errors import BucketlakeError, CorruptError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
@@ -24,6 +25,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
 from bucketlake.ops.table.store import Store
+
+_LOOKED_AT = 8  # pairs of snapshots below a gap
 
 
 class Standing(Enum):
@@ -67,9 +70,20 @@ def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -
 
 
 def _is_rolled_back(store: Store, snapshot: Snapshot, ids: set[int]) -> bool:
-    """Whether the oldest snapshot of the history is older than a base that is gone. Strays are older than the hint."""
+    """Whether the oldest snapshot of the history is older than a base that is gone.
+
+    Strays are older than the hint. While an expiry is under way the hint is behind; then two snapshots below, one of
+    which stands on the other, are history, too: what a stray stood on is gone.
+    """
     hint = store.hint(store.paths.earliest_hint)
-    return hint is not None and hint < snapshot.id and hint in ids
+    if hint is not None and hint in ids:
+        return hint < snapshot.id
+    below = sorted((number for number in ids if number < snapshot.id), reverse=True)[: _LOOKED_AT + 1]
+    for right, left in pairwise(below):
+        pair = store.find_snapshot(left), store.find_snapshot(right)
+        if pair[0] is not None and pair[1] is not None and stands_on(store, pair[0], pair[1]):
+            return True
+    return False
 
 
 def _place(entry: ManifestEntry) -> tuple[bytes, int, int, str]:

@@ -132,9 +132,7 @@ class Job:
     @classmethod
     def of(cls, store: Store, plan: Plan, name: str = "compact", on_progress: OnProgress | None = None) -> Job:
         """A job by the table's own limits."""
-        database, _, table = store.paths.root.rpartition("/")
-        shown = f"{database.rpartition('/')[2].removesuffix('.db')}.{table}"
-        meter = Meter(name, shown, store.env.clock, on_progress)
+        meter = Meter.of_table(name, store.paths.root, store.env.clock, on_progress)
         return cls(store, plan, meter, new_commit_user(store), Limits.of(store.options))
 
     # ---- planning

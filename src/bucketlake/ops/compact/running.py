@@ -3,6 +3,7 @@
     Task(store, work, unit)          one unit of one table; what becomes of it is `work(store, unit)`
     Runner = (tasks) -> Running      starts tasks and gives what tells of them
     inline, here                     the runners of this process: one unit after the other, several at a time
+    all_of(tasks, run)               the messages of all of them, or none
 
 Spec: docs/spec/maintenance.md#units
 """
@@ -14,15 +15,17 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.progress import Stopped, stopping
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
-__all__ = ["Done", "Flow", "Inline", "Runner", "Running", "Task", "Work", "here", "inline", "run_task"]
+__all__ = ["Done", "Flow", "Inline", "Runner", "Running", "Task", "Work", "all_of", "here", "inline", "run_task"]
 
 THREADS = min(4, os.cpu_count() or 1)
 Work = Callable[[Store, Any], list[CommitMessage]]
@@ -176,3 +179,30 @@ def here(tasks: Sequence[Task]) -> Flow:
 
 def _one(place: int, task: Task) -> list[Done]:
     return [run_task(place, task)]
+
+
+def all_of(
+    tasks: Sequence[Task], run: Runner = here, told: Callable[[Task], object] = lambda task: None
+) -> list[CommitMessage]:
+    """The messages of all tasks, in the tasks' order; `told` hears of each that is done.
+
+    Where one fails, or the wait is interrupted, by `told` too, the others end as soon as possible, what all of them
+    wrote is removed, and the error is raised.
+    """
+    if not tasks:
+        return []
+    running = run(tasks)
+    done: dict[int, Done] = {}
+    try:
+        while (found := running.wait(None)) is not None:
+            done.update((one.place, one) for one in found)
+            for one in found:
+                if one.error is not None:
+                    raise one.error
+                told(tasks[one.place])
+    except BaseException:
+        done.update((one.place, one) for one in running.stop())
+        with suppress(Exception):  # what stays is an orphan
+            Commit(tasks[0].store, "").abort(message for one in done.values() for message in one.messages)
+        raise
+    return [message for place in sorted(done) for message in done[place].messages]

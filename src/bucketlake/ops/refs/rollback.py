@@ -111,24 +111,28 @@ def _restore(store: Store, target: Snapshot) -> None:
 
 
 def take_after(store: Store, target: Snapshot | None) -> None:
-    """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last."""
-    first = 0 if target is None else target.id
-    going = [number for number in store.snapshot_ids() if number > first]
+    """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last.
+
+    The newest may stand above a gap, put by a writer that slept through another rollback: then commits come below it,
+    too, on snapshots that are still to go.
+    """
+    floor = 0 if target is None else target.id
+    going = [number for number in store.snapshot_ids() if number > floor]
     for _ in range(ATTEMPTS):
         if not going:
             return
         newest = max(going)
         for number in sorted(going)[:-1]:
             store.env.storage.delete(store.paths.snapshot(number))
-        later = [number for number in store.snapshot_ids() if number > newest]
-        if not later:
+        others = [number for number in store.snapshot_ids() if number > floor and number != newest]
+        if not others:
             if target is not None and not store.has_snapshot(target.id):
                 _restore(store, target)  # an expiry took it meanwhile; its files are tagged
             store.env.storage.delete(store.paths.snapshot(newest))
-            later = [number for number in store.snapshot_ids() if number > newest]
-            if later and store.has_snapshot(newest):
+            floor, others = newest, [number for number in store.snapshot_ids() if number > newest]
+            if others and store.has_snapshot(newest):
                 return  # new commits have come that far: they stand on the target
-        going = [newest, *later] if store.has_snapshot(newest) else later
+        going = [newest, *others] if store.has_snapshot(newest) else others
     raise ConflictError("writers commit faster than the rollback", table=store.paths.root, remedy="stop them, or again")
 
 

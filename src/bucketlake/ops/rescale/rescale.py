@@ -1,6 +1,6 @@
 """Partitions into another number of buckets while writers go on: copy, replay, switch.
 
-    rescale(store, RescaleRequest(bucket_num, partitions), run=move_here) -> Snapshot | None
+    rescale(store, RescaleRequest(bucket_num, partitions), run=here) -> Snapshot | None
 
 1. copy: the files of a snapshot, merged, into the new buckets;
 2. replay: what was appended since, file by file, until nothing is left;
@@ -16,7 +16,7 @@ Spec: docs/spec/rescale.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
@@ -29,10 +29,11 @@ from bucketlake.ops.buckets.dynamic import remove_index
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Attempts, Outcome, owned
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.bucket import CompactUnit, Planner, compact_bucket
 from bucketlake.ops.compact.maintain import Wanted
 from bucketlake.ops.compact.maintain import compact as compact_table
+from bucketlake.ops.compact.running import Runner, Task, all_of, here
+from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rescale.advise import numbers_due
 from bucketlake.ops.rewrite.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
@@ -48,10 +49,7 @@ from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
-__all__ = ["RescaleRequest", "Run", "rescale", "rescale_due", "move_here"]
-
-Run = Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]
-"""Moves the rows of units and gives their messages; where it raises, the files that it wrote are gone."""
+__all__ = ["RescaleRequest", "rescale", "rescale_due"]
 
 ATTEMPTS = 20
 ROUNDS = 10  # replays before the switch; what is left then is replayed within it
@@ -75,30 +73,41 @@ class RescaleRequest:
         return store.schema.bucket if self.bucket_num is None else self.bucket_num
 
 
-def rescale(store: Store, request: RescaleRequest, run: Run | None = None) -> Snapshot | None:
+def rescale(
+    store: Store, request: RescaleRequest, run: Runner = here, on_progress: OnProgress | None = None
+) -> Snapshot | None:
     """Put the partitions' rows into the buckets of another number, as one OVERWRITE commit; None where they have none.
 
     Each new bucket becomes one sorted run, beside what was appended meanwhile. Rows stay as they are; no changelog is
     written. Pending files of postpone tables are left alone. Other writers go on: what they commit meanwhile is moved
-    too, and a write that commits after the switch moves its own rows. The table's option `bucket` stays as it is.
+    too, and a write that commits after the switch moves its own rows. The table's option `bucket` stays as it is. An
+    interrupt, or what `on_progress` raises before the switch, gives it up.
     Errors: InvalidError (number, no snapshot), UnsupportedError (tables whose buckets have no number), ConflictError
     where others kept replacing the partitions, CommitError, CommitUnknownError; then the table is as it was, but for
     the last.
     Spec: docs/spec/rescale.md
     """
     _check(store, request)
-    job = _Job(store, request, run or move_here)
+    meter = Meter.of_table("rescale", store.paths.root, store.env.clock, on_progress)
+    job = _Job(store, request, run, meter)
     outcome = Outcome()
-    with owned(outcome, lambda: job.discard(published=False)):
-        published = job.published(outcome)
-    with suppress(Exception):  # what stays is an orphan
-        job.discard(published=published is not None)
-    if published is not None:
-        _show(store, job)
+    with meter.ending():
+        with owned(outcome, lambda: job.discard(published=False)):
+            published = job.published(outcome)
+        with suppress(Exception):  # what stays is an orphan
+            job.discard(published=published is not None)
+        if published is not None:
+            _show(store, job)
+            meter.commit()
     return published
 
 
-def rescale_due(store: Store, partitions: PartitionFilter | None = None, run: Run | None = None) -> Snapshot | None:
+def rescale_due(
+    store: Store,
+    partitions: PartitionFilter | None = None,
+    run: Runner = here,
+    on_progress: OnProgress | None = None,
+) -> Snapshot | None:
     """With `bucket.auto`: rescale those of the partitions whose number should change by a factor of two or more, as
     `advise` recommends; the snapshot, None where none should. Errors as `rescale`.
 
@@ -107,7 +116,7 @@ def rescale_due(store: Store, partitions: PartitionFilter | None = None, run: Ru
     if not store.options.get("bucket.auto"):
         return None
     numbers = {p: number for p, number in numbers_due(store).items() if partitions is None or partitions(p)}
-    return rescale(store, RescaleRequest(numbers=numbers), run) if numbers else None
+    return rescale(store, RescaleRequest(numbers=numbers), run, on_progress) if numbers else None
 
 
 def _check(store: Store, request: RescaleRequest) -> None:
@@ -129,11 +138,6 @@ def _check(store: Store, request: RescaleRequest) -> None:
             raise InvalidError("The number of buckets needs to be greater than 0.", bucket_num=wanted)
     if store.latest_snapshot_id() is None:
         raise InvalidError(f"Table {store.paths.root} has no snapshot, no need to rescale.")
-
-
-def move_here(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
-    """Move rows in this process, several units at a time. On an error the files of all units are removed."""
-    return run_units(store, units, move)
 
 
 class _Overtaken(Exception):
@@ -168,8 +172,8 @@ class _Partition:
 class _Job:
     """One call: partitions that were copied, all caught up to the snapshot `seen`, and everything that was written."""
 
-    def __init__(self, store: Store, request: RescaleRequest, run: Run) -> None:
-        self._store, self._request, self._run = store, request, run
+    def __init__(self, store: Store, request: RescaleRequest, run: Runner, meter: Meter) -> None:
+        self._store, self._request, self._run, self._meter = store, request, run, meter
         self._keyed = bool(store.schema.primary_keys)
         self._producer = store.options.get("changelog-producer") if self._keyed else "none"
         self._top = CompactionRule.of(store.options).num_levels - 1 if self._keyed else 0
@@ -236,7 +240,7 @@ class _Job:
             known = self._seen
             if self._complete and known is not None and (known.id, known.uuid) == (newest.id, newest.uuid):
                 break
-            self._catch_up(newest, self._run)
+            self._catch_up(newest)
             self._copy(newest)
         return bool(self.moving)
 
@@ -262,8 +266,7 @@ class _Job:
             units += copy_units(partition, number, sources_of(told, vectors.get(partition, {})))
             waiting = sorted((entry for entry in entries if not self._is_told(entry.file)), key=_age)
             units += [replay_unit(entry, number) for entry in waiting]
-        messages = self._run(self._store, units) if units else []
-        self._made += messages
+        messages = self._moved(units)
         self.moving.update(states)
         self._take(messages)
         self._complete = True
@@ -277,7 +280,7 @@ class _Job:
 
     # ---- replay
 
-    def _catch_up(self, newest: Snapshot, run: Run) -> None:
+    def _catch_up(self, newest: Snapshot) -> None:
         """Move what was appended up to a snapshot. Raises _Overtaken for partitions that were changed otherwise."""
         if self._seen is None or not self.moving:
             self._seen = newest
@@ -298,9 +301,7 @@ class _Job:
             before = snapshot
         if overtaken:
             raise _Overtaken(overtaken)
-        messages = run(self._store, units) if units else []
-        self._made += messages
-        self._take(messages)
+        self._take(self._moved(units))
         self._seen = newest
 
     def _replayed(self, new: Sequence[ManifestEntry]) -> list[MoveUnit]:
@@ -340,6 +341,19 @@ class _Job:
         changed = {(e.partition, e.file.file_name) for e in old} ^ {(e.partition, e.file.file_name) for e in new}
         return {partition for partition, _ in changed if partition in self.moving}
 
+    def _moved(self, units: Sequence[MoveUnit]) -> list[CommitMessage]:
+        """Move the rows of units; their messages, in the units' order."""
+        meter = self._meter
+        if units:
+            meter.expect(len(units), sum(unit.row_count for unit in units), sum(unit.size for unit in units))
+        messages = all_of(
+            [Task(self._store, move, unit) for unit in units],
+            self._run,
+            lambda task: meter.add(1, task.unit.row_count, task.unit.size),
+        )
+        self._made += messages
+        return messages
+
     def _take(self, messages: Sequence[CommitMessage]) -> None:
         """Add moved files to their buckets."""
         for message in messages:
@@ -368,7 +382,7 @@ class _Job:
         """Everything out, everything in, as of a base: what came last is moved first."""
         if view.snapshot is None:
             raise _Overtaken(self.moving)
-        self._catch_up(view.snapshot, move_here)
+        self._catch_up(view.snapshot)
         partitions = frozenset(self.moving)
         old = [entry for entry in view.entries(partitions) if entry.bucket >= 0]
         self._settle({entry.file.file_name for entry in old if entry.file.level == 0})

@@ -82,6 +82,11 @@ class MoveUnit:
         """Bytes of the files."""
         return sum(file.file_size for source in self.sources for file in source.files)
 
+    @property
+    def row_count(self) -> int:
+        """Rows of the files."""
+        return sum(file.row_count for source in self.sources for file in source.files)
+
 
 # ---------------------------------------------------------------------------------------------- planning, pure
 

@@ -29,7 +29,6 @@ from bucketlake.ops.compact.postpone_compact import PendingPlan, PendingUnit, pl
 from bucketlake.ops.compact.reindex import Action, Done, Reindexed, reindex, run_here
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale import rescale as rescaling
-from bucketlake.ops.rewrite.rebucket import MoveUnit, move
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions, idle, parse_specs
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
@@ -48,7 +47,7 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.table import Table
 
-Unit = CompactUnit | AppendUnit | MoveUnit
+Unit = CompactUnit | AppendUnit
 
 
 def run_units(spark: SparkSession) -> Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]:
@@ -68,17 +67,6 @@ def run_append(spark: SparkSession) -> Callable[[Store, Sequence[AppendUnit]], l
     def run(store: Store, units: Sequence[AppendUnit]) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= jobs.DRIVER_BYTES:
             return append_compact.merge_here(store, units)
-        return _in_tasks(spark, store, units)
-
-    return run
-
-
-def run_rescale(spark: SparkSession) -> Callable[[Store, Sequence[MoveUnit]], list[CommitMessage]]:
-    """How `ops.rescale.rescale` moves rows with this session."""
-
-    def run(store: Store, units: Sequence[MoveUnit]) -> list[CommitMessage]:
-        if sum(unit.size for unit in units) <= jobs.DRIVER_BYTES:
-            return rescaling.move_here(store, units)
         return _in_tasks(spark, store, units)
 
     return run
@@ -111,8 +99,6 @@ class CompactStage:
 
 def messages_of(store: Store, unit: Unit) -> list[CommitMessage]:
     """What becomes of one unit of any kind."""
-    if isinstance(unit, MoveUnit):
-        return move(store, unit)
     return rewritten(store, unit) if isinstance(unit, AppendUnit) else compacted(store, unit)
 
 
@@ -185,7 +171,9 @@ def placed(
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         plan = PendingPlan(wanted, parallelism(spark), place_roomily)
         return run_job(Job.of(store, plan, "place pending rows", on_progress), runner(spark))
-    return rescaling.rescale_due(store, wanted, run_rescale(spark)) if store.schema.primary_keys else None
+    if not store.schema.primary_keys:
+        return None
+    return rescaling.rescale_due(store, wanted, runner(spark), on_progress)
 
 
 def place_roomily(store: Store, unit: PendingUnit) -> list[CommitMessage]:
@@ -193,7 +181,13 @@ def place_roomily(store: Store, unit: PendingUnit) -> list[CommitMessage]:
     return place_rows(roomy(store), unit)
 
 
-def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: Request) -> Snapshot | None:
+def rescale(
+    spark: SparkSession,
+    table: Table,
+    bucket_num: int | None,
+    request: Request,
+    on_progress: OnProgress | None = None,
+) -> Snapshot | None:
     """Put partitions of a table into another number of buckets; the OVERWRITE snapshot, None where they hold nothing.
     Of the request `partitions` and `where` count.
 
@@ -201,7 +195,7 @@ def rescale(spark: SparkSession, table: Table, bucket_num: int | None, request: 
     """
     store = table.for_writing().store
     wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
-    return after_commit(store, rescaling.rescale(store, wanted, run_rescale(spark)), dedicated=True)
+    return after_commit(store, rescaling.rescale(store, wanted, runner(spark), on_progress), dedicated=True)
 
 
 def _filter(spark: SparkSession, store: Store, request: Request) -> PartitionFilter | None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from bucketlake.errors import BucketlakeError, StorageError
 from bucketlake.ops.clean.orphans import OrphanFiles, Run, oldest_kept, remove_orphans
+from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.values import dataclass
@@ -59,9 +60,18 @@ def run_each(spark: SparkSession) -> Run:
     return run
 
 
-def remove_orphan_files(
-    spark: SparkSession, table: Table, older_than: str | datetime | None, dry_run: bool, threads: int | None
-) -> OrphanFiles:
-    """As `Table.remove_orphan_files`, by tasks of the session. `threads`: that delete in each task."""
-    store = table.for_writing().store
-    return remove_orphans(store, oldest_kept(store, epoch_millis(older_than)), dry_run, threads, run_each(spark))
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """What `Table.remove_orphan_files` takes. `threads`: that delete in each task."""
+
+    older_than: str | datetime | None = None
+    dry_run: bool = False
+    threads: int | None = None
+    on_progress: OnProgress | None = None
+
+
+def remove_orphan_files(spark: SparkSession, table: Table, cleaning: Cleaning) -> OrphanFiles:
+    """As `Table.remove_orphan_files`, by tasks of the session."""
+    store, run = table.for_writing().store, run_each(spark)
+    before = oldest_kept(store, epoch_millis(cleaning.older_than))
+    return remove_orphans(store, before, cleaning.dry_run, cleaning.threads, run, cleaning.on_progress)

@@ -1,5 +1,8 @@
 """What a query's checkpoint says of it: its id, what a batch reads, and the watermark of a batch.
 
+    Checkpoint(folder)                     read; NotFoundError, UnsupportedError where it cannot be read here
+    Query(name, checkpoint, spark)         the query that a sink is of: batch(number) -> BatchName
+
     metadata            { "id": … }
     offsets/<batch>     v1, a line of JSON with "batchWatermarkMs", a line a source
 
@@ -11,9 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import field
+from datetime import datetime
+from typing import Any
 
 from bucketlake.env.object_store import open_env
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import NotFoundError, UnsupportedError
+from bucketlake.ops.stream.batches import BatchName
 from bucketlake.values import dataclass
 
 
@@ -32,27 +39,82 @@ class Checkpoint:
     folder: str
 
     def query(self) -> str:
-        """The query's id. UnsupportedError where it cannot be read here."""
-        return str(json.loads(self._read("metadata"))["id"])
+        """The query's id. UnsupportedError where it is not found here."""
+        try:
+            return str(json.loads(self.read("metadata"))["id"])
+        except NotFoundError as error:
+            raise self._unreadable(error) from error
 
     def noted(self, batch: int) -> Noted:
         """What is noted of a batch before it runs; nothing where that cannot be read here."""
-        with suppress(UnsupportedError):
-            data = self._read(f"offsets/{batch}")
+        with suppress(UnsupportedError, NotFoundError):
+            data = self.read(f"offsets/{batch}")
             return Noted(hashlib.sha256(data).hexdigest()[:32], _watermark(data))
         return Noted()
 
-    def _read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes:
+        """A file of it. NotFoundError without it, UnsupportedError where checkpoints cannot be read here."""
         try:
             env, root = open_env(self.folder, {})
             return env.storage.read(f"{root}/{name}")
+        except NotFoundError:
+            raise
         except Exception as error:
-            raise UnsupportedError(
-                "the checkpoint cannot be read here, and says which query this is",
-                checkpoint=self.folder,
-                reason=str(error),
-                remedy="on Spark Connect, use a checkpoint in a file system or object store that the server can read",
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> UnsupportedError:
+        return UnsupportedError(
+            "the checkpoint cannot be read here, and says which query this is",
+            checkpoint=self.folder,
+            reason=str(error),
+            remedy="on Spark Connect, use a checkpoint in a file system or object store that the server can read",
+        )
+
+
+@dataclass
+class Query:
+    """The query that a sink is of, by its name. `spark`: the session that started it; None beside a Connect server,
+    where the checkpoint alone tells of it."""
+
+    name: str
+    checkpoint: str
+    spark: Any = None
+    _id: str = field(default="", repr=False)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a batch was named already."""
+        return bool(self._id)
+
+    def batch(self, number: int, first: bool = False) -> BatchName:
+        """The name that a batch is committed under. `first`: as BatchName has it."""
+        noted, running = Checkpoint(self.checkpoint).noted(number), self._running()
+        if running is not None:
+            self._id = str(running.id)
+        elif not self._id:
+            self._id = Checkpoint(self.checkpoint).query()
+        watermark = noted.watermark
+        if watermark is None and running is not None:
+            watermark = _told_watermark(running)
+        return BatchName(self._id, number, noted.fingerprint, watermark, first)
+
+    def goes_on(self) -> bool:
+        """Whether the query runs, as far as that can be known here."""
+        return self.spark is None or self._running() is not None
+
+    def _running(self) -> Any:
+        active = () if self.spark is None else self.spark.streams.active
+        return next((query for query in active if query.name == self.name), None)
+
+
+def _told_watermark(query: Any) -> int | None:
+    """Epoch milliseconds of a query's event time as of its last batch."""
+    progress = query.lastProgress
+    text = None if progress is None else dict(progress.get("eventTime") or {}).get("watermark")
+    if not text:
+        return None
+    millis = int(datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() * 1000)
+    return millis if millis > 0 else None
 
 
 def _watermark(note: bytes) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -23,7 +22,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.maintain import compaction
 from bucketlake.spark.stream.batch_done import BatchDone, Steps, added_by, tell_batch
-from bucketlake.spark.stream.checkpoint import Checkpoint
+from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.idle import IdleMarks
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.write import writer
@@ -97,18 +96,15 @@ class Sink:
     """What `foreachBatch` calls. Picklable: on Spark Connect it runs beside the server, with a session of its own."""
 
     table: Table
-    name: str
-    checkpoint: str
+    query: Query
     how: Written
-    spark: Any = None  # the session that started the query; None beside a Connect server
     batches: deque[BatchDone] | None = None  # takes what became of each; None beside a Connect server
-    _query: str = ""
     _batches: int = 0
     _lane: Lane | None = field(default=None, repr=False)
     _idle: IdleMarks | None = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table, "name": self.name, "checkpoint": self.checkpoint, "how": self.how}
+        return {"table": self.table, "query": replace(self.query, spark=None), "how": self.how}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -117,10 +113,7 @@ class Sink:
         """Write one batch."""
         store, lane = self.table.store, self._lane or Lane(_depth(self.table), self.table.store.env.clock)
         self._lane = lane
-        steps, noted = Steps(store.env.clock), Checkpoint(self.checkpoint).noted(number)
-        query, watermark = self._running()
-        watermark = watermark if noted.watermark is None else noted.watermark
-        batch = BatchName(query, number, noted.fingerprint, watermark)
+        steps, batch = Steps(store.env.clock), self.query.batch(number)
         newest = self.table.latest_snapshot()
         snapshot = write_batch(self.table, frame, batch, replace(self.how, steps=steps), lane)
         self._merge_small_files(frame, lane)
@@ -131,7 +124,7 @@ class Sink:
         again = snapshot is not None and snapshot.id <= base
         rows, files, runs = (0, 0, 0) if snapshot is None else added_by(store, snapshot)
         done = BatchDone(
-            query,
+            batch.query,
             number,
             snapshot,
             again,
@@ -145,7 +138,7 @@ class Sink:
             commit_millis=steps.between("committing", "committed"),
             runs=runs,
             conflicts=0 if snapshot is None or again else snapshot.id - base - 1,
-            watermark=watermark,
+            watermark=batch.watermark,
         )
         tell_batch(store, done)
         if self.batches is not None:
@@ -156,12 +149,8 @@ class Sink:
     def _mark_done(self) -> None:
         """Let partitions that nobody writes to be marked done while the query goes on, batches or not."""
         if self._idle is None and marks_idle(self.table.store):
-            self._idle = IdleMarks(self.table.store, self._goes_on)
+            self._idle = IdleMarks(self.table.store, self.query.goes_on)
             self._idle.start()
-
-    def _goes_on(self) -> bool:
-        """Whether the query runs, as far as that can be known here."""
-        return self.spark is None or any(query.name == self.name for query in self.spark.streams.active)
 
     def _merge_small_files(self, frame: DataFrame, lane: Lane) -> None:
         """Append tables without buckets: merge small files, whenever as many batches came as files are worth it."""
@@ -173,29 +162,9 @@ class Sink:
             self._batches, spark = 0, frame.sparkSession
             lane.add(lambda: compaction.compact(spark, self.table, compaction.Request(full=False)))
 
-    def _running(self) -> tuple[str, int | None]:
-        """The id of the query that runs this, which its checkpoint keeps, and its watermark, if the session knows."""
-        active = () if self.spark is None else self.spark.streams.active
-        running = next((query for query in active if query.name == self.name), None)
-        if running is not None:
-            self._query = str(running.id)
-        elif not self._query:
-            self._query = Checkpoint(self.checkpoint).query()
-        return self._query, None if running is None else _watermark(running)
-
 
 def _depth(table: Table) -> int:
     """How many batches may wait for their compaction: as many as sorted runs may pile up above what starts one."""
     trigger = int(table.options.get("num-sorted-run.compaction-trigger"))
     stop = table.options.get("num-sorted-run.stop-trigger")
     return (trigger + 3 if stop is None else int(stop)) - trigger
-
-
-def _watermark(query: Any) -> int | None:
-    """Epoch milliseconds of a query's event time as of its last batch."""
-    progress = query.lastProgress
-    text = None if progress is None else dict(progress.get("eventTime") or {}).get("watermark")
-    if not text:
-        return None
-    millis = int(datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() * 1000)
-    return millis if millis > 0 else None

@@ -17,6 +17,7 @@ from bucketlake.options.options import option_keys
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import source_of
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
+from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
 from bucketlake.values import dataclass
 
@@ -61,7 +62,8 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     check_mode(table, how.mode)
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
     batches: deque[BatchDone] | None = None if is_connect(spark) else deque(maxlen=KEPT)
-    sink = Sink(table, name, str(how.checkpoint), Written(how.mode, told=how.told), spark, batches)
+    query_of = Query(name, str(how.checkpoint), spark)
+    sink = Sink(table, query_of, Written(how.mode, told=how.told), batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)

@@ -36,9 +36,9 @@ class Counted:
 
 
 @contextmanager
-def evaluated_once(spark: SparkSession, frame: DataFrame) -> Iterator[DataFrame]:
-    """The frame for several actions: its rows are kept between them where it is costly to evaluate."""
-    if is_cheap(spark, frame):
+def evaluated_once(spark: SparkSession, frame: DataFrame, once: bool = False) -> Iterator[DataFrame]:
+    """The frame for several actions: its rows are kept in between where it is costly to evaluate, or `once`: always."""
+    if not once and is_cheap(spark, frame):
         yield frame
         return
     kept = frame.persist()

@@ -246,13 +246,13 @@ def written(store: Store, frame: DataFrame, stage: OrderedWrite) -> list[CommitM
 
 
 def write_in_order(
-    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, order: SortOrder
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, order: SortOrder, once: bool = False
 ) -> list[CommitMessage]:
-    """Write a frame's rows, in the table's columns and Spark types, in order; the messages of the files. Errors as
-    `tasks.write_in_tasks`."""
+    """Write a frame's rows, in the table's columns and Spark types, in order; the messages of the files. `once`: they
+    are evaluated once. Errors as `tasks.write_in_tasks`."""
     ensure_package(spark)
     layout = layout_of(store, order)
-    with evaluated_once(spark, frame) as rows:
+    with evaluated_once(spark, frame, once) as rows:
         drawn = sample(spark, store, rows, layout)
         target = store.options.get("target-file-size") or TARGET_APPEND
         bounds = bounds_of(drawn.samples, range_count(int(drawn.weight), target, parallelism(spark)))

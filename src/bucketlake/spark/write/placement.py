@@ -62,14 +62,26 @@ class _Plan:
         return self.template.tasks - 1  # the last one is the driver
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What rows are. `kinds`: name of a further column with row kinds; `overwrite`: what is there goes away; `once`:
+    they may be evaluated once only, as those of a stream's batch, whose plan does not show what they cost."""
+
+    kinds: str | None = None
+    overwrite: bool = False
+    once: bool = False
+
+
+GIVEN = Given()
+
+
 @contextmanager
 def placed(
-    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, overwrite: bool = False
+    spark: SparkSession, store: Store, frame: DataFrame, template: WriteTask, given: Given = GIVEN
 ) -> Iterator[tuple[DataFrame, WriteTask]]:
-    """The rows, in the tasks that write them, and these tasks' template; `template` is for one more, the driver.
-    `overwrite`: what is there goes away."""
-    placement = _PLACEMENTS[store.schema.bucket_mode](spark, store)
-    with placement.planned(frame, template, overwrite) as plan:
+    """The rows, in the tasks that write them, and these tasks' template; `template` is for one more, the driver."""
+    placement = _PLACEMENTS[store.schema.bucket_mode](spark, store, given)
+    with placement.planned(frame, template) as plan:
         if plan.tasks == 1 or placement.stays(plan):
             yield plan.frame.coalesce(plan.tasks), plan.template
         else:
@@ -105,13 +117,14 @@ class _Fixed:
 
     spark: SparkSession
     store: Store
+    given: Given
 
     @property
     def schema(self) -> TableSchema:
         return self.store.schema
 
     @contextmanager
-    def planned(self, frame: DataFrame, template: WriteTask, overwrite: bool) -> Iterator[_Plan]:
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
         """What is found out of the rows before they are written."""
         yield self._spread(frame, template)
 
@@ -151,7 +164,7 @@ class _Fixed:
         live = len({partition for partition, _ in template.sequence_start})
         if live * max(self.schema.bucket, 1) * (template.tasks - 1) > FEW_FILES_OF_PARTITIONS:
             return live
-        if not is_cheap(self.spark, frame):
+        if self.given.once or not is_cheap(self.spark, frame):
             return None
         columns = [F.col(quoted(name)) for name in self.schema.partition_keys]
         return int(frame.select(*columns).distinct().limit(_COUNTED).count())
@@ -189,13 +202,13 @@ class _Postpone(_Fixed):
     """Pending rows stay where they are; where rows go to real buckets, new partitions are counted first."""
 
     @contextmanager
-    def planned(self, frame: DataFrame, template: WriteTask, overwrite: bool) -> Iterator[_Plan]:
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
         if not counts_rows(self.schema, template.total_buckets):
             yield _Plan(frame, template)
             return
-        with evaluated_once(self.spark, frame) as kept:
+        with evaluated_once(self.spark, frame, self.given.once) as kept:
             counted = count_rows(self.store, kept)
-            template = with_numbers(self.store, template, counted.amounts, overwrite)
+            template = with_numbers(self.store, template, counted.amounts, self.given.overwrite)
             yield _Plan(kept, template, len(counted.codes) or None, codes=counted.codes)
 
     def stays(self, plan: _Plan) -> bool:
@@ -213,8 +226,8 @@ class _Dynamic(_Fixed):
     """A first load by ranges of hashes, which are buckets; else a task has its share of a partition's keys."""
 
     @contextmanager
-    def planned(self, frame: DataFrame, template: WriteTask, overwrite: bool) -> Iterator[_Plan]:
-        first, rows = first_load(self.spark, self.store, frame, template)
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
+        first, rows = ({}, None) if self.given.once else first_load(self.spark, self.store, frame, template)
         assigners = assigners_of(self.store.options, template.tasks - 1)
         yield _Plan(frame, replace(template, assigners=assigners, first_load=first), len(first), rows)
 
@@ -232,7 +245,7 @@ class _CrossPartition(_Fixed):
     """A task has a range of key hashes, whatever the partition, and looks them up in its share of the index."""
 
     @contextmanager
-    def planned(self, frame: DataFrame, template: WriteTask, overwrite: bool) -> Iterator[_Plan]:
+    def planned(self, frame: DataFrame, template: WriteTask) -> Iterator[_Plan]:
         assigners = assigners_of(self.store.options, template.tasks - 1)
         yield _Plan(frame, indexed(self.spark, self.store, replace(template, assigners=assigners)))
 

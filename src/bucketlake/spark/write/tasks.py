@@ -27,7 +27,7 @@ from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.cluster import ensure_package, parallelism, roomy, run_tasks
 from bucketlake.spark.write.narrow import narrowed, unmeasured_batches, widened
-from bucketlake.spark.write.placement import placed, warn_of_load
+from bucketlake.spark.write.placement import GIVEN, Given, placed, warn_of_load
 from bucketlake.values import dataclass
 
 SMALL_ROWS = 20_000  # rows that a task sends back rather than writes
@@ -93,18 +93,16 @@ def write_in_tasks(
     store: Store,
     frame: DataFrame,
     template: WriteTask,
-    kinds: str | None = None,
-    overwrite: bool = False,
+    given: Given = GIVEN,
 ) -> list[CommitMessage]:
     """Write the frame's rows, in the table's columns and Spark types; the messages of the files.
 
-    `template` is for `task_count` + 1 tasks. `kinds`: name of a further column with row kinds. Errors as
-    `write_batches`; then no files remain but those of killed tasks.
+    `template` is for `task_count` + 1 tasks. Errors as `write_batches`; then no files remain but those of killed tasks.
     """
     ensure_package(spark)
     whole = template.assigners
-    with placed(spark, store, frame, template, overwrite) as (rows_in, template):
-        stage = WriteStage(store, template, template.tasks - 1, kinds)
+    with placed(spark, store, frame, template, given) as (rows_in, template):
+        stage = WriteStage(store, template, template.tasks - 1, given.kinds)
         with unmeasured_batches(frame, store.schema.fields, row_width(store)):
             results = run_tasks(narrowed(rows_in, store.schema.fields), stage)
     messages = [message for result in results if isinstance(result, list) for message in result]
@@ -116,7 +114,7 @@ def write_in_tasks(
         if not messages:  # all rows are here: no share of theirs is assigned elsewhere
             template = replace(template, assigners=whole, first_load={})
         warn_of_load(messages, template.tasks - 1)
-        messages = messages + write_in_driver(store, left, template, kinds, overwrite)
+        messages = messages + write_in_driver(store, left, template, given.kinds, given.overwrite)
         return joined(store, messages) if template.first_load else messages
     except BaseException:
         discard(store, messages)

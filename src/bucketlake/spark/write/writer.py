@@ -37,7 +37,7 @@ from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import collected, conform, field_types, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
-from bucketlake.spark.write.placement import indexed
+from bucketlake.spark.write.placement import Given, indexed
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -175,13 +175,14 @@ def _written(
         given = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
     if order is not None:
-        return write_in_order(spark, store, rows, template, order)
+        return write_in_order(spark, store, rows, template, order, request.batch is not None)
     if request.local:
         batches = [batch for batch in collected(rows).to_batches() if batch.num_rows]
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
-    return tasks.write_in_tasks(spark, store, rows, template, request.kinds, overwrite)
+    how = Given(request.kinds, overwrite, once=request.batch is not None)
+    return tasks.write_in_tasks(spark, store, rows, template, how)
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
