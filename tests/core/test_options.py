@@ -145,8 +145,6 @@ def test_near_misses_are_warned_of():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("row-tracking.enabled", "true"),
-        ("data-evolution.enabled", "true"),
         ("type", "format-table"),
         ("pk-clustering-override", "true"),
         ("chain-table.enabled", "true"),
