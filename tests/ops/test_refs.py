@@ -141,10 +141,11 @@ def test_a_rollback_takes_commits_of_meanwhile_along(tmp_path: Path) -> None:
     assert table.store.snapshot_ids() == [1] and rows_of(table) == states[1]
 
 
-def appended(storage: Any, commits: int) -> Table:
+def appended(storage: Any, commits: int, **options: str) -> Table:
     """An append table of so many commits."""
     catalog = Catalog(Env(storage, FakeClock(1)), "memory://wh")
-    table = catalog.create_table("default.t", pa.schema([("v", pa.int64())]), options={"write-only": "true"})
+    columns = pa.schema([("v", pa.int64())])
+    table = catalog.create_table("default.t", columns, options={"write-only": "true", **options})
     for number in range(commits):
         table.write_arrow(pa.table({"v": [number]}))
     return table
@@ -170,9 +171,10 @@ def test_a_commit_into_a_gap_goes_with_a_rollback() -> None:
     assert table.store.snapshot_ids() == [1]
 
 
-def test_a_base_that_was_taken_back_is_known_while_an_expiry_is_under_way() -> None:
+@pytest.mark.parametrize("least", ["30", "2"], ids=["plain", "manifests are merged at every commit"])
+def test_a_base_that_was_taken_back_is_known_while_an_expiry_is_under_way(least: str) -> None:
     inner = MapStorage()
-    table = appended(inner, 6)
+    table = appended(inner, 6, **{"manifest.merge-min-count": least})
     store, six = table.store, table.store.snapshot(6)
     delta = delta_entries(store, six)
     for number in (1, 2, 5):  # the hint still says 1
@@ -182,6 +184,24 @@ def test_a_base_that_was_taken_back_is_known_while_an_expiry_is_under_way() -> N
     for number in (3, 4):
         inner.delete(store.paths.snapshot(number))
     assert standing(store, six, delta) is Standing.LIVES
+
+
+def test_an_expiry_ends_where_a_rollback_takes_back_what_it_keeps() -> None:
+    inner = MapStorage()
+    table = appended(inner, 8)
+    other = Catalog(Env(inner, FakeClock(2)), "memory://wh").table("default.t")
+
+    def plan(call: int, operation: str, path: str) -> None:
+        if operation == "delete" and path.endswith("snapshot-2"):
+            other.rollback_to(4)
+
+    expiring = Catalog(Env(FaultStorage(inner, plan), FakeClock(2)), "memory://wh").table("default.t")
+    expiring.expire_snapshots(retain_max=2, retain_min=2)
+    clear_cache()
+    assert table.store.snapshot_ids() == [3, 4]
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [0, 1, 2, 3]
+    table.write_arrow(pa.table({"v": [9]}))
+    assert sorted(table.to_arrow()["v"].to_pylist()) == [0, 1, 2, 3, 9]
 
 
 @pytest.mark.parametrize(

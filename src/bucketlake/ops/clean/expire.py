@@ -307,7 +307,9 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     removal = snapshots_removal(store, span, marks.tags)
     if span.decoupled:
         _write_changelogs(store, span.gone)
-    for snapshot in span.gone:
+    for place, snapshot in enumerate(span.gone):
+        if not store.has_snapshot(span.kept.id):
+            return ExpireResult(place)  # a rollback is taking it back, perhaps to the snapshot that would go next
         _delete(store, store.paths.snapshot(snapshot.id))
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen

@@ -20,7 +20,7 @@ from enum import Enum
 from itertools import pairwise
 
 from bucketlake.errors import BucketlakeError, CorruptError
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
@@ -81,9 +81,25 @@ def _is_rolled_back(store: Store, snapshot: Snapshot, ids: set[int]) -> bool:
     below = sorted((number for number in ids if number < snapshot.id), reverse=True)[: _LOOKED_AT + 1]
     for right, left in pairwise(below):
         pair = store.find_snapshot(left), store.find_snapshot(right)
-        if pair[0] is not None and pair[1] is not None and stands_on(store, pair[0], pair[1]):
+        if pair[0] is not None and pair[1] is not None and _was_made_on(store, pair[0], pair[1]):
             return True
     return False
+
+
+def _was_made_on(store: Store, left: Snapshot, right: Snapshot) -> bool:
+    """As `stands_on`, where merging has hidden it, too: what lived after the one is what the other began with."""
+    if right.id != left.id + 1:
+        return False
+    if stands_on(store, left, right):
+        return True
+    live = _places(store, store.data_manifests(left))
+    return bool(live) and live == _places(store, store.manifest_list(right.base_manifest_list))
+
+
+def _places(store: Store, manifests: Iterable[ManifestFile]) -> frozenset[tuple[bytes, int, int, str]]:
+    """Where the live files of some manifests are."""
+    entries = fold(entry for part in store.manifests(list(manifests)) for entry in part)
+    return frozenset(_place(entry) for entry in entries.values() if entry.kind == FileKind.ADD)
 
 
 def _place(entry: ManifestEntry) -> tuple[bytes, int, int, str]:

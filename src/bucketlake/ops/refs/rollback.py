@@ -90,6 +90,8 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         _write_hint(store, store.paths.latest_hint, target.id)
         _drop_changelogs(store, target.id)
         drop_tags_after(store, target.id)
+        if max(store.snapshot_ids(), default=0) < target.id:
+            _restore(store, target)  # an expiry that began before took it; its files are tagged still
     finally:
         with suppress(StorageError):
             store.env.storage.delete(store.paths.tag(guard))
