@@ -80,3 +80,27 @@ def test_a_negative_zero_is_zero_in_sparks_own_scans(
     assert read.where("d = 0").count() == 3 and str(read.first().d) == "-0.0" and str(read.first().s["y"].z) == "-0.0"
     lake.sql("DELETE FROM db.t WHERE d = 0.0 AND k < 3")
     assert [row.k for row in lake.table("db.t").read().collect()] == [3]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_filters_reach_the_files_that_hold_no_zero(
+    classic: Lake, file_format: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = classic
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    lake.sql(f"CREATE TABLE db.t (k INT, d DOUBLE, f FLOAT) TBLPROPERTIES ('file.format' = '{file_format}')")
+    files = [["-0.0", "1"], ["5", "6"], ["-3", "-1"], ["'NaN'", "7"], ["NULL", "NULL"], ["-1", "1"]]
+    for number, values in enumerate(files):
+        rows = ", ".join(f"({number}, CAST({v} AS DOUBLE), CAST({v} AS FLOAT))" for v in values)
+        lake.sql(f"INSERT INTO db.t VALUES {rows}")
+    lake.spark.createDataFrame(lake.catalog.table("db.t").to_arrow()).createOrReplaceTempView("as_rows")
+    conditions = [
+        f"{c} {text}" for c in "df" for text in ("= 0", ">= 0", "< 0", "> 4", "<= -1", "<> 0", "IN (0, 6)", "IS NULL")
+    ]
+    for condition in [*conditions, "d = double('NaN')", "d > 10", "f > 10", "d >= 7", "d > 4 AND f < 7", "NOT (d < 5)"]:
+        wanted = lake.spark.sql(f"SELECT * FROM as_rows WHERE {condition}").count()
+        assert lake.sql(f"SELECT * FROM db.t WHERE {condition}").count() == wanted, condition
+        assert lake.table("db.t").read().where(condition).count() == wanted, condition
+    lake.table("db.t").read(where="d > 4 AND d < 100").where("d > 4").explain("formatted")
+    told = capsys.readouterr().out
+    assert "GreaterThan(d,4.0)" in told

@@ -199,6 +199,29 @@ def proved_partitions(store: Store, files: Sequence[tuple[bytes, DataFile]], nam
     return proved
 
 
+def free_of_zeros_and_nan(store: Store, schema_id: int, files: Sequence[DataFile], ids: Sequence[int]) -> Mask:
+    """Per file of one schema and FLOAT or DOUBLE column (by field id), whether its statistics show that no value is
+    0.0, -0.0 or NaN (which is their greatest value)."""
+    schema = store.schema_of(schema_id)
+    proved = np.zeros((len(files), len(ids)), np.bool_)
+    groups: dict[tuple[str, ...] | None, list[int]] = {}
+    for index, file in enumerate(files):
+        groups.setdefault(file.stats_columns, []).append(index)
+    for stats_columns, indexes in groups.items():
+        fields = schema.stats_fields(stats_columns)
+        places = {item.id: place for place, item in enumerate(fields)}
+        stats = [files[index].value_stats for index in indexes]
+        if any(_arity(one) != len(fields) for found in stats for one in (found.min_values, found.max_values)):
+            continue
+        for column, number in enumerate(ids):
+            if number in places:
+                bounds = _bounds(stats, fields, places[number])
+                above = pc.and_not(pc.greater(bounds.mins, 0.0), pc.is_nan(bounds.maxs))
+                aside = pc.or_(above, pc.less(bounds.maxs, 0.0))
+                proved[indexes, column] = pc.fill_null(aside, False).to_numpy(zero_copy_only=False)
+    return proved
+
+
 _Source = Callable[
     [TableSchema, "tuple[str, ...] | None", Sequence[ManifestEntry]],
     "tuple[Sequence[DataField], Sequence[SimpleStats]]",

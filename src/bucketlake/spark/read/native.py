@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from bucketlake.env.env import refuse_links
 from bucketlake.errors import NotFoundError
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.ops.scan.pruning import free_of_zeros_and_nan
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
@@ -105,14 +107,22 @@ def scan_with_places(
     """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
     file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
     more = [f"_metadata.{_OF_FILE[place]} AS {place}" for place in places]
-    return _union(
-        _project(group, store, schema_id, fields, more) for group, schema_id in _groups(spark, store, files, fields)
-    )
+    return _union(_project(group, more) for group in _groups(spark, store, files, fields))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A scan of files of one layout. `columns`: how they become those of the table; `free`: field ids of columns that
+    hold neither zeros nor NaN."""
+
+    frame: DataFrame
+    columns: Sequence[ReadColumn]
+    free: frozenset[int]
 
 
 def _groups(
     spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]
-) -> Iterable[tuple[DataFrame, int]]:
+) -> Iterable[_Group]:
     groups: dict[tuple[int, str], list[FileAt]] = {}
     for found in files:
         groups.setdefault((found.file.schema_id, found.format), []).append(found)
@@ -124,8 +134,27 @@ def _groups(
             if c.source is not None
         ]
         reader = spark.read.format(kind).schema(T.StructType(stored)).options(**_OPTIONS)
-        for part in _parts(members):
-            yield _load(reader, store, part), schema_id
+        for alike, free in _by_zeros(store, schema_id, members, columns):
+            for part in _parts(alike):
+                yield _Group(_load(reader, store, part), columns, free)
+
+
+def _by_zeros(
+    store: Store, schema_id: int, files: list[FileAt], columns: Sequence[ReadColumn]
+) -> Iterable[tuple[list[FileAt], frozenset[int]]]:
+    """The files without zeros and NaN in any FLOAT or DOUBLE column, and the others, with the columns without any."""
+    ids = [c.source.id for c in columns if c.source is not None and c.source.type.root in (Root.FLOAT, Root.DOUBLE)]
+    if not ids:
+        return [(files, frozenset())]
+    proved = free_of_zeros_and_nan(store, schema_id, [found.file for found in files], ids)
+    whole = proved.all(axis=1)
+    parts = []
+    for chosen in (whole, ~whole):
+        if chosen.any():
+            members = [files[place] for place in np.flatnonzero(chosen)]
+            free = np.flatnonzero(proved[chosen].all(axis=0))
+            parts.append((members, frozenset(ids[place] for place in free)))
+    return parts
 
 
 def _parts(files: list[FileAt]) -> list[list[FileAt]]:
@@ -151,30 +180,28 @@ def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> Dat
         raise
 
 
-def _project(
-    frame: DataFrame, store: Store, schema_id: int, fields: Sequence[DataField], more: Sequence[str] = ()
-) -> DataFrame:
-    """The columns of `fields` and the SQL expressions `more`. Naming a column costs calls to the JVM: where files have
-    just these columns none is named."""
-    columns = read_mapping(store.schema_of(schema_id).fields, fields)
-    if all(_is_same(column) for column in columns):
+def _project(group: _Group, more: Sequence[str] = ()) -> DataFrame:
+    """The table's columns and the SQL expressions `more`. Naming a column costs calls to the JVM: where files have just
+    these columns none is named."""
+    frame = group.frame
+    if all(_is_same(column, group.free) for column in group.columns):
         return frame.selectExpr("*", *more) if more else frame
-    return frame.select(*[_value(column) for column in columns], *[F.expr(text) for text in more])
+    return frame.select(*[_value(column, group.free) for column in group.columns], *[F.expr(text) for text in more])
 
 
-def _is_same(column: ReadColumn) -> bool:
+def _is_same(column: ReadColumn, free: frozenset[int]) -> bool:
     source = column.source
     if source is None or column.cast or source.name != column.field.name:
         return False
-    return not _holds_zeros(source.type)
+    return source.id in free or not _holds_zeros(source.type)
 
 
-def _value(column: ReadColumn) -> Column:
+def _value(column: ReadColumn, free: frozenset[int]) -> Column:
     target = spark_type(column.field.type)
     if column.source is None:
         return noted(F.lit(None).cast(target), column.field.name, column.field.type)
     name = quoted(column.source.name)
-    value = _unpushed(F.col(name), column.source.type)
+    value = F.col(name) if column.source.id in free else _unpushed(F.col(name), column.source.type)
     return noted(value.cast(target) if column.cast else value, column.field.name, column.field.type)
 
 
@@ -191,8 +218,9 @@ def _holds_zeros(t: DataType) -> bool:
 
 def _unpushed(value: Column, t: DataType) -> Column:
     """The same value as an expression that Spark does not push to the files' reader. There -0.0 and 0.0 differ: by
-    dictionaries and statistics it passes over rows of -0.0 that `= 0` means, and the other way round. What is pushed of
-    such columns has pruned whole files already, in the table's own order of values."""
+    dictionaries and statistics it passes over rows of -0.0 that `= 0` means, and the other way round; and footers may
+    leave NaN out of their bounds. What is pushed of such columns has pruned whole files already, in the table's own
+    order of values."""
     if not _holds_zeros(t):
         return value
     if t.root is not Root.ROW:
