@@ -56,7 +56,7 @@ class Statements(SparkBench):
             some = self.source.where(f"pmod(hash(l_orderkey, 7), 100) = {share}")
             some.selectExpr(
                 "*",
-                f"CASE WHEN pmod(l_orderkey, 10) = 0 THEN -l_orderkey - {share} * 1000000000 ELSE l_orderkey END AS k",
+                f"CASE WHEN pmod(l_orderkey, 10) = 0 THEN -l_orderkey - {share} * 1000000000L ELSE l_orderkey END AS k",
             ).drop("l_orderkey").withColumnRenamed("k", "l_orderkey").createOrReplaceTempView("bench_changes")
             self.lake.sql(
                 f"MERGE INTO bench.{name} t USING bench_changes s "
