@@ -50,8 +50,8 @@ assert lake.sql("SELECT count(*) FROM db.t").first()[0] == 2
 """
 # What shows that an extra brought what it is for.
 EXTRAS = {
-    "cli": "import bucketlake.cli, typer, rich",
-    "shell": "import prompt_toolkit, pygments, typer",
+    "cli": "import bucketlake.cli, click",
+    "shell": "import prompt_toolkit, pygments, click",
     "keyring": "import keyring",
     "spark": SPARK,
     "connect": "import pyspark.sql.connect.session, grpc",

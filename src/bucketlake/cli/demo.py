@@ -6,9 +6,8 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketlake.cli.command import OTHER, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.warehouse import WithWarehouse
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import lazy
@@ -24,7 +23,7 @@ FOLDER = "demo-warehouse"
 class Demo(WithWarehouse):
     """What `demo` takes."""
 
-    again: Annotated[bool, typer.Option("--again", help="Drop what an earlier run left, and begin again.")] = False
+    again: Annotated[bool, Option("--again", help="Drop what an earlier run left, and begin again.")] = False
 
     def kept(self) -> str:
         """What stays after Ctrl-C."""
@@ -32,12 +31,15 @@ class Demo(WithWarehouse):
 
 
 def demo(given: Demo) -> None:
-    """Load, ask, correct and look back: a year of flights in local Spark, in ./demo-warehouse or --warehouse."""
+    """Show what a lake does with a year of flights: a tour.
+
+    Loads, asks, corrects and looks back, in local Spark, in ./demo-warehouse or --warehouse.
+    """
     if find_spec("pyspark") is None:
         raise UnsupportedError("the demo needs Spark", remedy="pip install 'bucketlake[spark,demo]'")
     flights.run(given.warehouse or os.path.abspath(FOLDER), given.again)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, demo, panel=OTHER)
