@@ -11,8 +11,6 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bucketlake.catalogs.files import FileSystem
 from bucketlake.catalogs.model import Found, Metastore, View
 from bucketlake.catalogs.names import (
@@ -25,7 +23,7 @@ from bucketlake.catalogs.names import (
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.lazy import lazy
+from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SchemaChange

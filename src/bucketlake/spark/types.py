@@ -19,7 +19,7 @@ from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
-from bucketlake.types.arrow import VARIANT, filled_table
+from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 MICROSECONDS = 6  # digits that Spark's timestamps have
@@ -317,8 +317,8 @@ def collected(frame: DataFrame) -> pa.Table:
 def _marked(array: pa.Array, t: DataType) -> pa.Array:
     if t.root is not Root.VARIANT:
         return array
-    parts = [pc.fill_null(array.field(item.name), b"") for item in VARIANT.fields]
-    return pa.StructArray.from_arrays(parts, fields=list(VARIANT.fields), mask=array.is_null())
+    parts = [pc.fill_null(array.field(item.name), b"") for item in variant_type().fields]
+    return pa.StructArray.from_arrays(parts, fields=list(variant_type().fields), mask=array.is_null())
 
 
 _PARTS = T.StructType([T.StructField("value", T.BinaryType(), True), T.StructField("metadata", T.BinaryType(), True)])

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
-from bucketlake.types.arrow import VARIANT, canonical_array, is_variant
+from bucketlake.lazy import pa, pc
+from bucketlake.types.arrow import canonical_array, is_variant, variant_type
 from bucketlake.values import dataclass
 
 
@@ -452,22 +451,24 @@ def refuse_type(t: DataType) -> None:
 
 # ---------------------------------------------------------------------------------------------- Arrow types
 
-_ARROW: dict[Root, pa.DataType] = {
-    Root.BOOLEAN: pa.bool_(),
-    Root.TINYINT: pa.int8(),
-    Root.SMALLINT: pa.int16(),
-    Root.INT: pa.int32(),
-    Root.BIGINT: pa.int64(),
-    Root.FLOAT: pa.float32(),
-    Root.DOUBLE: pa.float64(),
-    Root.CHAR: pa.string(),
-    Root.VARCHAR: pa.string(),
-    Root.BINARY: pa.binary(),
-    Root.VARBINARY: pa.binary(),
-    Root.DATE: pa.date32(),
-    Root.TIME: pa.time32("ms"),
-    Root.VARIANT: VARIANT,
-}
+
+@cache
+def _arrow_types() -> dict[Root, pa.DataType]:
+    return {
+        Root.BOOLEAN: pa.bool_(),
+        Root.TINYINT: pa.int8(),
+        Root.SMALLINT: pa.int16(),
+        Root.INT: pa.int32(),
+        Root.BIGINT: pa.int64(),
+        Root.FLOAT: pa.float32(),
+        Root.DOUBLE: pa.float64(),
+        Root.CHAR: pa.string(),
+        Root.VARCHAR: pa.string(),
+        **dict.fromkeys((Root.BINARY, Root.VARBINARY), pa.binary()),
+        Root.DATE: pa.date32(),
+        Root.TIME: pa.time32("ms"),
+        Root.VARIANT: variant_type(),
+    }
 
 
 def arrow_type(t: DataType) -> pa.DataType:
@@ -476,7 +477,7 @@ def arrow_type(t: DataType) -> pa.DataType:
     Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
     Spec: docs/spec/types.md#arrow
     """
-    plain = _ARROW.get(t.root)
+    plain = _arrow_types().get(t.root)
     if plain is not None:
         return plain
     refuse_type(t)
