@@ -381,14 +381,24 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
-        remedy = f"did you mean '{near[0]}'?" if near else "create it first"
+        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier) -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
-        near = get_close_matches(found.table, self.list_tables(found.database), 1)
-        return f"did you mean '{near[0]}'?" if near else "create it first, or look with list_tables()"
+        known = self.list_tables(found.database)
+        near = get_close_matches(found.table, known, 1)
+        return f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
+
+
+_NAMED = 5
+
+
+def _there_are(names: Sequence[str]) -> str:
+    """What an error says of names that there are: some of them."""
+    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return f"; there are {shown}" if names else ""
 
 
 def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:

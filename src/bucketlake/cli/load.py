@@ -14,7 +14,7 @@ from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
-from bucketlake.errors import AlreadyExistsError, InvalidError
+from bucketlake.errors import AlreadyExistsError, InvalidError, did_you_mean
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
 
@@ -203,9 +203,10 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     bucket, why = infer.advised_buckets(looked.size, bool(key), set(partition) <= set(key))
     bucket = given.bucket if given.bucket is not None else bucket
     options = {**({} if bucket is None else {"bucket": str(bucket)}), **pairs_of(given.option, "--option")}
-    missing = [one for one in (*key, *partition) if one not in looked.types]
+    missing = [one for one in (*key, *partition, *pairs_of(given.type, "--type")) if one not in looked.types]
     if missing:
-        raise InvalidError("no such column", column=missing[0], columns=list(looked.types))
+        remedy = did_you_mean(missing[0], looked.types)
+        raise InvalidError("no such column", column=missing[0], columns=list(looked.types), remedy=remedy)
     values = _values(name, looked, (key, partition, bucket))
     if given.dry_run:
         return _told(values, f"would make {name}: {reason}, {why}", given)

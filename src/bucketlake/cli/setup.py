@@ -116,7 +116,7 @@ def _told(named: Named, default: str | None, text: str) -> Facts:
 def _named(name: str) -> Named:
     found = settings.load()
     if name not in found.warehouses:
-        known = ", ".join(sorted(found.warehouses)) or "there are none"
+        known = ", ".join(sorted(found.warehouses)) or "none yet: bucketlake config add NAME FOLDER"
         raise NotFoundError("no such warehouse in the configuration", name=name, remedy=f"names: {known}")
     return found.warehouses[name]
 

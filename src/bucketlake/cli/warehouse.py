@@ -190,7 +190,7 @@ def millis_of(text: str) -> int:
         moment = datetime.fromisoformat(told[:-1] + "+00:00" if told[-1:] in "zZ" else told)
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError("not a time", value=text, remedy="write 2026-01-31 10:00:00") from error
+        raise UsageError("not a time", value=text, remedy="write 2026-01-31, or 2026-01-31 10:00:00") from error
 
 
 def partition_text(partition: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, is_variant, variant_type
 from bucketlake.values import dataclass
@@ -263,10 +263,10 @@ class _TypeText:
             self.tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0)))
             cursor = found.end()
 
-    def error(self, what: str, position: int | None = None) -> InvalidError:
-        if position is None:
-            position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
-        return InvalidError(f"cannot parse type: {what}", type=self.sql[:SHOWN], position=position)
+    def error(self, what: str, position: int | None = None, remedy: str | None = None) -> InvalidError:
+        at = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
+        place = {"type": self.sql[:SHOWN], "position": at if position is None else position}
+        return InvalidError(f"cannot parse type: {what}", remedy=remedy, **place)
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
@@ -338,7 +338,8 @@ class _TypeText:
             root = _NAMES.get(word) or Root(word)
         except ValueError:
             self.at = start
-            raise self.error(f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep") from None
+            what = f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep"
+            raise self.error(what, None, did_you_mean(word, [*_NAMES, *(str(one.value) for one in Root)])) from None
         if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
             if root is Root.DOUBLE:
                 self.accept("PRECISION")
@@ -449,9 +450,6 @@ def refuse_type(t: DataType) -> None:
             refuse_type(part)
 
 
-# ---------------------------------------------------------------------------------------------- Arrow types
-
-
 @cache
 def _arrow_types() -> dict[Root, pa.DataType]:
     return {
@@ -462,8 +460,7 @@ def _arrow_types() -> dict[Root, pa.DataType]:
         Root.BIGINT: pa.int64(),
         Root.FLOAT: pa.float32(),
         Root.DOUBLE: pa.float64(),
-        Root.CHAR: pa.string(),
-        Root.VARCHAR: pa.string(),
+        **dict.fromkeys((Root.CHAR, Root.VARCHAR), pa.string()),
         **dict.fromkeys((Root.BINARY, Root.VARBINARY), pa.binary()),
         Root.DATE: pa.date32(),
         Root.TIME: pa.time32("ms"),
