@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -26,8 +28,8 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
-from bucketlake.spark.merge.held import Held
-from bucketlake.spark.merge.outcome import KIND, Scope
+from bucketlake.spark.merge.held import NUMBER, Held
+from bucketlake.spark.merge.outcome import KIND, Scope, is_final
 from bucketlake.spark.merge.pruning import Prune, extra_columns, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import hidden, reader
@@ -88,6 +90,8 @@ class KeyedMerge:
         keys = [OLD + key for key in self.schema.primary_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
             raise violation()
+        if rows.few and not moving and is_final(self.schema):
+            return self._write_given(rows, keys, base)
         frame = rows.frame(INSERT, UPDATE, DELETE)
         if frame is None:
             return None
@@ -102,6 +106,19 @@ class KeyedMerge:
         for other in others:
             first = first.union(other)
         return first
+
+    def _write_given(self, rows: Rows, keys: list[str], base: Snapshot | None) -> Snapshot | None:
+        """Write rows that are in the driver, those that several source rows delete but once. Deletes come first: they
+        speak of rows that were there, and another may come under such a key."""
+        gone, others = rows.data(DELETE), rows.data(INSERT, UPDATE)
+        assert gone is not None
+        assert others is not None
+        if rows.pairs is not None and not self.merge.counts_matches:
+            gone = _once(gone, keys)
+        chosen = pa.concat_tables([gone, others]).select([*self.schema.field_names, KIND])
+        if not chosen.num_rows:
+            return None
+        return writer.write(self.spark, self.table, chosen, _request(base, local=True))
 
     def _with_left(self, frame: DataFrame) -> DataFrame:
         """The rows, with deletes of those that leave their partition."""
@@ -129,10 +146,7 @@ class KeyedMerge:
 
     def _write(self, frame: DataFrame, base: Snapshot | None, local: bool) -> Snapshot | None:
         rows = frame.select(*map(quoted, self.schema.field_names), KIND)
-        request = writer.WriteRequest(
-            kinds=KIND_FIELD.name, operation="MERGE", read=EMPTY if base is None else base, local=local
-        )
-        return writer.write(self.spark, self.table, rows, request)
+        return writer.write(self.spark, self.table, rows, _request(base, local))
 
     # ---- upsert
 
@@ -152,13 +166,13 @@ class KeyedMerge:
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
             return False
-        types = {field.name.lower(): field.dataType for field in source.frame.schema.fields}
+        types = {field.name.lower(): field.dataType for field in source.schema.fields}
         beside = {item.column: (item.source or "").lower() for item in merge.equalities}
         if any(types.get(beside[key]) != spark_type(schema.field(key).type) for key in schema.primary_keys):
             return False
-        if len(types) < len(source.frame.columns):
+        if len(types) < len(source.schema.fields):
             return False
-        keys = [name for name in source.frame.columns if name.lower() in beside.values()]
+        keys = [name for name in source.schema.names if name.lower() in beside.values()]
         return not has_nulls(source, keys) and not repeats(source, keys)
 
     def _writes_whole_rows(self) -> bool:
@@ -192,6 +206,17 @@ class KeyedMerge:
         rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
         return writer.write(self.spark, self.table, rows, request)
+
+
+def _request(base: Snapshot | None, local: bool) -> writer.WriteRequest:
+    read = EMPTY if base is None else base
+    return writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", read=read, local=local)
+
+
+def _once(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """The first row of each key."""
+    numbered = rows.select(keys).append_column(NUMBER, pa.array(np.arange(rows.num_rows)))
+    return rows.take(numbered.group_by(keys).aggregate([(NUMBER, "min")]).column(f"{NUMBER}_min"))
 
 
 def _has_one_form(kind: DataType) -> bool:
