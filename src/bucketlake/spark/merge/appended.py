@@ -24,6 +24,7 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.merge.keyed import TakeSource
@@ -64,7 +65,14 @@ class AppendedMerge:
             return MergeRead(self.table.store, base).check
 
         inserting = bool(self.merge.of(Side.NOT_MATCHED))
-        means = Means(find, self._write, rewriter(self.spark), anew=True, check=check if inserting else None)
+        means = Means(
+            find,
+            self._write,
+            rewriter(self.spark),
+            anew=True,
+            width=parallelism(self.spark),
+            check=check if inserting else None,
+        )
         store = self.table.store
         return after_change(store, change_rows(store, prune, means, "MERGE"))
 

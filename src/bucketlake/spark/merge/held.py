@@ -19,7 +19,7 @@ from bucketlake.lazy import pc
 from bucketlake.spark.types import collected, field_types, framed
 from bucketlake.values import dataclass
 
-FEW_ROWS = 100_000
+FEW_ROWS = 1 << 16
 FEW_BYTES = 32 << 20
 BROADCAST_BYTES = 64 << 20
 NUMBER = "__bucketlake_number"  # of a row, among those held
@@ -63,15 +63,19 @@ class Held:
         return F.broadcast(self.frame) if self.few or self.count * width <= BROADCAST_BYTES else self.frame
 
 
-def hold(spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True) -> Held:
-    """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again."""
+def hold(
+    spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True, most: int | None = None
+) -> Held:
+    """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again;
+    `most`: it has no more rows, for certain."""
     names = frame.columns
     plain = frame.toDF(*[f"c{place}" for place in range(len(names))])
     schema = plain.schema
     if not small:
         plain = _kept(plain, numbered)
     if _fits(schema):
-        head = collected(plain.limit(FEW_ROWS + 1))
+        known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
+        head = collected(plain if known else plain.limit(FEW_ROWS + 1))
         if head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
             return _local(spark, head, names, schema, numbered)
     if small:

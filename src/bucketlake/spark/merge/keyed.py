@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T
 
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
@@ -86,7 +86,8 @@ class KeyedMerge:
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         more = {OLD + name: scope.old(name) for name in identity}
         absent = {OLD + name: F.lit(None).cast(spark_type(self.schema.field(name).type)) for name in identity}
-        rows = Stages(self.spark, self.merge, replace(scope, more=more), absent, small).rows(target, source)
+        stages = Stages(self.spark, self.merge, replace(scope, more=more), absent, small, self._names_key(source))
+        rows = stages.rows(target, source)
         keys = [OLD + key for key in self.schema.primary_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
             raise violation()
@@ -98,6 +99,22 @@ class KeyedMerge:
         if rows.pairs is not None and not self.merge.counts_matches:
             frame = frame.dropDuplicates(keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
         return self._write(self._with_left(frame) if moving else frame, base, rows.few)
+
+    def _names_key(self, source: Held) -> bool:
+        """Whether the condition compares the whole primary key with columns of its types, whose values have one form
+        and so equal at most one of the table's."""
+        places: dict[str, list[T.DataType]] = {}
+        for field in source.schema.fields:
+            places.setdefault(field.name, []).append(field.dataType)
+        same = {
+            item.column
+            for item in self.merge.equalities
+            if item.source is not None
+            and places.get(item.source) == [spark_type(self.schema.field(item.column).type)]
+            and _has_one_form(self.schema.field(item.column).type)
+        }
+        everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
+        return everywhere and same.issuperset(self.schema.primary_keys)
 
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
@@ -135,7 +152,7 @@ class KeyedMerge:
         if base is None:
             fields = self.schema.fields if columns is None else self.schema.select(columns)
             given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
-            return self.spark.createDataFrame([], StructType(given)), True
+            return self.spark.createDataFrame([], T.StructType(given)), True
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
         if extra:

@@ -5,6 +5,7 @@ Spec: docs/spec/row_changes.md#merge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -20,12 +21,15 @@ from bucketlake.types.model import DataField, Root
 Prune = Callable[[Held], "Predicate | None"]
 """What is known of the rows of the target that matter, given the source; None: nothing."""
 MOST_VALUES = 200  # of a key, in a list; of more only the range is told
+_STAR = re.compile(r"[^\w\s`'\")\]]\s*\*")  # one that stands for columns, rather than between factors
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
 def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
     """The columns of the target that a MERGE reads, None for all: the primary key, those named anywhere, and where rows
     are deleted or keep values, all."""
+    if _STAR.search(merge.words):
+        return None
     names = set(schema.field_names)
     for clause in merge.clauses:
         if clause.kind == DELETE:

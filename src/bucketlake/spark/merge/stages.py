@@ -66,13 +66,15 @@ class Rows:
 @dataclass(frozen=True)
 class Stages:
     """A MERGE over frames. `scope.more`: further columns of the target that identify its rows, name → column; `absent`:
-    these for rows that are not in the target. `small`: the driver has the target."""
+    these for rows that are not in the target. `small`: the driver has the target; `single`: no row of the source
+    matches two of the target, for certain."""
 
     spark: SparkSession
     merge: Merge
     scope: Scope
     absent: Mapping[str, Column]
     small: bool
+    single: bool = False
 
     def rows(self, target: DataFrame, source: Held) -> Rows:
         """Evaluate every clause, each row once."""
@@ -84,7 +86,7 @@ class Stages:
             scope = replace(self.scope, more={**self.scope.more, NUMBER: F.col(NUMBER)})
             # Few rows match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
             found = outcome(both, self.merge.of(Side.MATCHED), scope)
-            pairs = hold(self.spark, found, small=source.few)
+            pairs = hold(self.spark, found, small=source.few, most=source.count if self.single else None)
             parts.append(pairs.without(NUMBER))
         if self.merge.of(Side.NOT_MATCHED):
             few = source.few and (self.small if pairs is None else pairs.few)
