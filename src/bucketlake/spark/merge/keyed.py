@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +99,9 @@ class KeyedMerge:
             return None
         if rows.pairs is not None and not self.merge.counts_matches:
             frame = frame.dropDuplicates(keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
+        kinds = {clause.kind for clause in self.merge.clauses}
+        if {INSERT, DELETE} <= kinds and not (self.merge.only and stages.single):
+            frame = self._less_replaced(frame)
         return self._write(self._with_left(frame) if moving else frame, base, rows.few)
 
     def _names_key(self, source: Held) -> bool:
@@ -136,6 +140,19 @@ class KeyedMerge:
         if not chosen.num_rows:
             return None
         return writer.write(self.spark, self.table, chosen, _request(base, local=True))
+
+    def _less_replaced(self, frame: DataFrame) -> DataFrame:
+        """The rows, without deletes of keys under which another row comes: tasks write them in no order."""
+        if self.schema.table_options.get("merge-engine") != "deduplicate":
+            return frame
+        everywhere = self.schema.bucket_mode is BucketMode.KEY_DYNAMIC
+        keys = tuple(dict.fromkeys((*self.schema.primary_keys, *(() if everywhere else self.schema.partition_keys))))
+        arrived = frame.where(F.col(KIND) == INSERT)
+        arrived = arrived.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+        same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
+        gone = frame.where(F.col(KIND) == DELETE)
+        gone = gone.join(arrived, reduce(lambda left, right: left & right, same), "left_anti")
+        return frame.where(F.col(KIND) != DELETE).union(gone)
 
     def _with_left(self, frame: DataFrame) -> DataFrame:
         """The rows, with deletes of those that leave their partition."""
