@@ -25,6 +25,8 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "STRING": st.text(max_size=200),
     "BYTES": st.binary(max_size=70),
 }
+
+
 def _row_of(parts: list[str]) -> str:
     return f"ROW<{', '.join(f'f{place} {part}' for place, part in enumerate(parts))}>"
 
