@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bucketlake.errors import InvalidError
 from bucketlake.format.data.avro import avro_schema
 from bucketlake.format.data.avro_rows import encoded_rows
 from bucketlake.types.model import DataField, DataType, Root, arrow_schema, parse_type_text
@@ -109,3 +110,12 @@ def test_numbers_take_the_fewest_bytes(number: int) -> None:
     fastavro.schemaless_writer(expected, fastavro.parse_schema({"type": "long"}), number)
     batch = pa.RecordBatch.from_arrays([pa.array([number, 0], pa.int64())], names=["c"])
     assert encoded_rows(batch, [field]) == expected.getvalue() + b"\x00"
+
+
+@pytest.mark.parametrize("text", ["BIGINT NOT NULL", "ROW<x BIGINT NOT NULL>", "ARRAY<BIGINT NOT NULL>"])
+def test_null_has_no_encoding_where_there_is_none(text: str) -> None:
+    value = {"B": None, "R": {"x": None}, "A": [None]}[text[0]]
+    fields = [DataField(0, "c", parse_type_text(text, "flink"))]
+    kind = arrow_schema([DataField(0, "c", parse_type_text(text.replace(" NOT NULL", ""), "flink"))]).field(0).type
+    with pytest.raises(InvalidError, match="NOT NULL"):
+        encoded_rows(pa.RecordBatch.from_arrays([pa.array([value], kind)], names=["c"]), fields)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.types.arrow import list_offsets
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -36,14 +36,21 @@ _Part: TypeAlias = pa.Array | pa.Scalar
 
 
 def encoded_rows(batch: pa.RecordBatch, fields: Sequence[DataField]) -> bytes:
-    """The rows, one behind the other. `batch`: whole numbers as ints, decimals as their bytes."""
+    """The rows, one behind the other. `batch`: whole numbers as ints, decimals as their bytes.
+
+    Raises: InvalidError for null where a type is NOT NULL, UnsupportedError for types that have no encoding here.
+    """
     parts = [part for i, item in enumerate(fields) for part in _value(batch.column(i), item.type)]
     return _content(_joined(parts, batch.num_rows))
 
 
-def _value(array: pa.Array, t: DataType) -> list[_Part]:
-    """What stands side by side for a value; null where nothing does."""
+def _value(array: pa.Array, t: DataType, inside: pa.Array | None = None) -> list[_Part]:
+    """What stands side by side for a value; null where nothing does. `inside`: which of the rows that it is a member
+    of are there, None: all."""
     if not t.nullable:
+        there = array if inside is None or not array.null_count else array.filter(inside)
+        if there.null_count:
+            raise InvalidError("null in a NOT NULL column", type=type_text(t), remedy="fill or filter the nulls")
         return _known(array, t)
     if not array.null_count:
         return [_mark(_SOME), *_known(array, t)]
@@ -61,7 +68,7 @@ def _known(array: pa.Array, t: DataType) -> list[_Part]:
     if t.root in (Root.FLOAT, Root.DOUBLE):
         return [_fixed(array, np.dtype("<f4" if t.root is Root.FLOAT else "<f8"))]
     if t.root is Root.ROW:
-        return _record([part for i, item in enumerate(t.fields) for part in _value(array.field(i), item.type)], array)
+        return _record(array, t)
     if t.root is Root.ARRAY and t.element is not None:
         items = array.flatten()
         return _list(array, _joined(_value(items, t.element), len(items)))
@@ -74,10 +81,11 @@ def _known(array: pa.Array, t: DataType) -> list[_Part]:
     raise UnsupportedError("type is not supported in avro files", type=type_text(t), remedy="use parquet")
 
 
-def _record(parts: list[_Part], rows: pa.Array) -> list[_Part]:
-    if not rows.null_count:
-        return parts
-    return [_where(rows.is_valid(), _joined(parts, len(rows)))]
+def _record(rows: pa.Array, t: DataType) -> list[_Part]:
+    inside = rows.is_valid() if rows.null_count else None
+    members = zip(rows.flatten(), t.fields, strict=True)  # null where their row is
+    parts = [part for member, item in members for part in _value(member, item.type, inside)]
+    return parts if inside is None else [_where(inside, _joined(parts, len(rows)))]
 
 
 def _list(lists: pa.Array, items: pa.Array) -> list[_Part]:
