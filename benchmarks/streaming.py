@@ -84,6 +84,11 @@ def tree_mb() -> int:
     return sum(sizes.get(pid, 0) for pid in mine) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
+def own_mb() -> int:
+    """The memory that this process alone holds now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 def zipf_rows(spark: SparkSession, rate: int) -> DataFrame:
     """Rows with skewed keys: the share of a key falls with its rank (exponent about 1)."""
     drawn = F.pow(F.lit(float(KEYS)), F.rand()).cast("bigint")
@@ -174,7 +179,7 @@ def upserts(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str
 def commits(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
     """Micro-batches of 1,000 rows one after the other, with compaction, expiry and tags: the last beside the first."""
     lake.sql(f"CREATE TABLE bench.commits ({_COLUMNS}) TBLPROPERTIES ({_KEPT})")
-    table, memory, done, files = lake.table("bench.commits"), [], [], folder / "small"
+    table, memory, own, done, files = lake.table("bench.commits"), [], [], [], folder / "small"
     files.mkdir()
     for number in range(given.batches):
         ids = np.arange(1000)
@@ -186,6 +191,7 @@ def commits(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str
         done.append(batch)
         if len(done) % 25 == 0:
             memory.append(tree_mb())
+            own.append(own_mb())
 
     rows = lake.spark.readStream.schema(table.read().schema).option("maxFilesPerTrigger", 1).parquet(str(files))
     query = table.write_stream(rows, str(folder / "commits"), trigger={"availableNow": True}, on_batch=told)
@@ -201,10 +207,12 @@ def commits(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str
         "batch ms": [quantiles(some) for some in whole],
         "compaction behind, most": max(batch.behind for batch in done),
         "MB of all processes": memory,
+        "MB of the driver's Python": own,
     }
     parts = [f"commit {' and '.join(spread(some, 0) for some in commit)} ms"]
     parts.append(f"whole batch {' and '.join(spread(some, 0) for some in whole)} ms")
-    measured = f"{ratio:.2f}: {'; '.join(parts)}; memory {memory[:1]} to {memory[-1:]} MB"
+    parts.append(f"memory {memory[:1]} to {memory[-1:]} MB, of the driver's Python {own[:1]} to {own[-1:]} MB")
+    measured = f"{ratio:.2f}: {'; '.join(parts)}"
     return found, line(f"{len(done)} batches, the first and the last {part}", "≤ 1.2", measured, ratio <= 1.2)
 
 
@@ -238,12 +246,13 @@ def latency(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str
 
 
 def source(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:
-    """Rows a second of an append table followed from its beginning, against Spark's own stream of the same files."""
-    files = 10
-    rows = given.rows // files
+    """Rows a second of an append table followed from its beginning, against Spark's own stream of the same files: while
+    the query runs, which is from the end of its first batch on, and over all of it, its start included."""
+    commits = 10
+    rows = given.rows // commits
     lake.sql("CREATE TABLE bench.appended (k BIGINT, value BIGINT, text STRING, x DOUBLE)")
     table = lake.table("bench.appended")
-    for number in range(files):
+    for number in range(commits):
         made = lake.spark.range(number * rows, (number + 1) * rows, 1, 2)
         table.write(made.selectExpr("id AS k", "id * 7 AS value", "concat('text-', id) AS text", "rand() AS x"))
     plain = folder / "files"
@@ -254,17 +263,17 @@ def source(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]
 
     def total(frame: DataFrame, number: int) -> None:
         row = frame.agg(F.sum("value"), F.max("text"), F.sum("x"), F.count(F.lit(1))).first()
-        counted.append(row[3])
+        counted.append((time.perf_counter(), row[3]))
+
+    def followed(stream: DataFrame, name: str) -> None:
+        query = stream.writeStream.foreachBatch(total).option("checkpointLocation", str(folder / name))
+        query.trigger(availableNow=True).start().awaitTermination()
 
     def by_spark(name: str) -> None:
-        stream = lake.spark.readStream.schema(columns).option("maxFilesPerTrigger", 4).parquet(str(plain))
-        query = stream.writeStream.foreachBatch(total).option("checkpointLocation", str(folder / name))
-        query.trigger(availableNow=True).start().awaitTermination()
+        followed(lake.spark.readStream.schema(columns).option("maxFilesPerTrigger", 4).parquet(str(plain)), name)
 
     def by_python(name: str) -> None:
-        stream = table.read_stream(read_stream_maxFilesPerTrigger=4)
-        query = stream.writeStream.foreachBatch(total).option("checkpointLocation", str(folder / name))
-        query.trigger(availableNow=True).start().awaitTermination()
+        followed(table.read_stream(read_stream_maxFilesPerTrigger=4), name)
 
     def by_process(name: str) -> None:
         process = table.process_stream(
@@ -273,23 +282,37 @@ def source(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]
         process.awaitTermination()
 
     ways = {"spark": by_spark, "read_stream": by_python, "process_stream": by_process}
-    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    running: dict[str, list[float]] = {name: [] for name in ways}
+    whole: dict[str, list[float]] = {name: [] for name in ways}
+    first: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(given.rounds + 1):  # the first is not counted
         for name, run in ways.items():
             counted.clear()
+            start = time.perf_counter()
             taken = _timed(run, f"{name}-{turn}")
-            if sum(counted) != files * rows:
-                raise RuntimeError(f"{name}: {sum(counted)} rows of {files * rows}")
+            if sum(count for _, count in counted) != commits * rows:
+                raise RuntimeError(f"{name}: {counted} rows of {commits * rows}")
             if turn:
-                speeds[name].append(files * rows / taken)
-    ratios = {
-        n: [own / floor for own, floor in zip(speeds[n], speeds["spark"], strict=True)] for n in ways if n != "spark"
+                (begun, once), (ended, _) = counted[0], counted[-1]
+                running[name].append((commits * rows - once) / (ended - begun))
+                whole[name].append(commits * rows / taken)
+                first[name].append(begun - start)
+    ratios = [_ratios(found) for found in (running, whole)]
+    told = [", ".join(f"`{name}` {spread(found)}" for name, found in one.items()) for one in ratios]
+    measured = f"{told[0]}; start included {told[1]}; Spark's {spread(running['spark'], 0)} rows/s"
+    found = {
+        "rows/s": {name: [round(one) for one in some] for name, some in running.items()},
+        "rows/s, start included": {name: [round(one) for one in some] for name, some in whole.items()},
+        "s to the end of the first batch": {name: [round(one, 2) for one in some] for name, some in first.items()},
     }
-    measured = ", ".join(f"`{name}` {spread(found)}" for name, found in ratios.items())
-    told = f"{measured}; Spark's {spread(speeds['spark'], 0)} rows/s"
-    best = max(statistics.median(found) for found in ratios.values())
-    found = {f"{name} rows/s": [round(one) for one in found] for name, found in speeds.items()}
-    return found, line(f"{given.rows:,} rows followed, against Spark's parquet file stream", "≥ 0.8", told, best >= 0.8)
+    met = all(statistics.median(some) >= 0.8 for some in ratios[0].values())
+    return found, line(f"{given.rows:,} rows followed, against Spark's parquet file stream", "≥ 0.8", measured, met)
+
+
+def _ratios(speeds: dict[str, list[float]]) -> dict[str, list[float]]:
+    """What each way reaches of Spark's own, turn by turn."""
+    floor = speeds["spark"]
+    return {n: [own / by for own, by in zip(s, floor, strict=True)] for n, s in speeds.items() if n != "spark"}
 
 
 def lookup(lake: Lake, folder: Path, given: Given) -> tuple[dict[str, Any], str]:

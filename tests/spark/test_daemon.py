@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from bucketlake.spark.daemon import MODULE, daemon_settings
+from bucketlake.spark.daemon import MODULE, daemon_settings, unzipped
 
 NEEDED = ("pandas", "pyarrow.compute", "bucketlake.ops.write.write", "bucketlake.ops.rows.read")
 
@@ -59,3 +59,34 @@ def test_another_interpreter_keeps_sparks_own(tmp_path: Path, monkeypatch: pytes
     assert daemon_settings() == {}
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "none"))
     assert daemon_settings() == {}
+
+
+def test_workers_take_pyspark_from_its_folder(classic_session: SparkSession) -> None:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        for _ in batches:
+            pass
+        yield pa.record_batch({"v": pa.array([str(pyspark.__file__)])})
+
+    found = classic_session.range(1).mapInArrow(task, "v string").toArrow().column("v").to_pylist()
+    if classic_session.conf.get("spark.python.daemon.module") == MODULE:
+        assert not any(".zip" in place for place in found)
+
+
+def _pyspark(folder: Path) -> tuple[str, str]:
+    """A folder with a PySpark, and the archive inside of it."""
+    archive = folder / "pyspark" / "python" / "lib" / "pyspark.zip"
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    (folder / "pyspark" / "__init__.py").touch()
+    return str(folder), str(archive)
+
+
+def test_an_archive_is_left_out_only_where_its_own_folder_is_found(tmp_path: Path) -> None:
+    (one, archive), (two, other), none = _pyspark(tmp_path / "1"), _pyspark(tmp_path / "2"), str(tmp_path / "none")
+    assert unzipped([none, archive, "/spark/jars/x.jar", one]) == [none, "/spark/jars/x.jar", one]
+    assert unzipped([archive, none]) == [archive, none]
+    assert unzipped([archive, two, one]) == [archive, two, one]
+    assert unzipped([other, one, archive]) == [other, one]
+    assert unzipped([str(tmp_path / "pyspark.zip"), "", one]) == [str(tmp_path / "pyspark.zip"), "", one]

@@ -8,9 +8,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from tests.profile import SOAK
 
@@ -18,6 +20,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.events.bus import BatchCommitted, subscribe
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.commit.commit import Commit
+from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -115,6 +118,21 @@ def test_changes_with_their_kinds(classic: Lake, tmp_path: Path) -> None:
     lake.sql("DELETE FROM db.t WHERE id = 2")
     follow()
     assert sorted(told) == [("+I", 1, "a"), ("+I", 2, "a"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]
+
+
+def test_small_files_share_tasks(classic: Lake, tmp_path: Path) -> None:
+    classic.sql("CREATE TABLE db.source (id INT, v STRING)")
+    table, seen = classic.table("db.source"), []
+    for number in range(12):
+        table.table.write_arrow(pa.table({"id": pa.array([number], pa.int32()), "v": ["a"]}))
+
+    def take(frame: DataFrame, number: int) -> None:
+        seen.extend(frame.select("id", F.spark_partition_id().alias("task")).collect())
+
+    stream = table.read_stream().writeStream.foreachBatch(take).trigger(availableNow=True)
+    stream.option("checkpointLocation", str(tmp_path / "c")).start().awaitTermination()
+    assert sorted(row.id for row in seen) == list(range(12))
+    assert len({row.task for row in seen}) == min(12, parallelism(classic.spark))
 
 
 def test_output_modes(classic: Lake, tmp_path: Path) -> None:

@@ -16,8 +16,11 @@ import subprocess
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ AHEAD = (
     *("bucketlake.spark.write.writer", "bucketlake.spark.read.reader", "bucketlake.spark.datasource"),
     *("bucketlake.spark.maintain.compaction", "bucketlake.spark.maintain.orphans"),
 )
+_ARCHIVE = ("pyspark", "python", "lib", "pyspark.zip")
 _WHERE = f"import importlib.util; print(importlib.util.find_spec({MODULE!r}).origin)"
 
 
@@ -40,6 +44,19 @@ def daemon_settings() -> dict[str, str]:
         return {"spark.python.daemon.module": MODULE} if found and os.path.samefile(found, __file__) else {}
     except (OSError, subprocess.SubprocessError):
         return {}
+
+
+def unzipped(path: Sequence[str]) -> list[str]:
+    """The module path without the archive of PySpark that lies inside of an installed PySpark, where the rest of the
+    path finds that one: Python compiles what an archive holds anew in every process."""
+    return [item for item in path if not _is_twin(Path(item), [other for other in path if other != item])]
+
+
+def _is_twin(archive: Path, others: list[str]) -> bool:
+    if archive.parts[-4:] != _ARCHIVE:
+        return False
+    found = PathFinder.find_spec("pyspark", others)
+    return found is not None and found.origin is not None and Path(found.origin).parent == archive.parents[2]
 
 
 def _load() -> None:
@@ -63,5 +80,6 @@ def _print_error(*args: Any, **named: Any) -> None:
 
 
 if __name__ == "__main__":
+    sys.path[:] = unzipped(sys.path)
     _load()
     runpy.run_module("pyspark.daemon", run_name="__main__")

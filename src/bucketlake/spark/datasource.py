@@ -50,7 +50,7 @@ from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode
 from bucketlake.spark.assignment import Rules, check_assignment, matched
-from bucketlake.spark.cluster import ensure_package
+from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
@@ -79,7 +79,7 @@ def source_of(spark: SparkSession, table: Table) -> str:
     with the format and stands in no plan."""
     ensure_package(spark)
     name = f"{FORMAT}_{uuid5(NAMESPACE_URL, table.path).hex}"
-    told = {"handle": table, "name": classmethod(lambda cls: name)}
+    told = {"handle": table, "at_once": parallelism(spark), "name": classmethod(lambda cls: name)}
     spark.dataSource.register(type("TableSource", (BucketlakeSource,), told))
     return name
 
@@ -90,6 +90,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
     warehouse: str | None = None
     catalog_options: Mapping[str, Any] = MappingProxyType({})
     handle: Table | None = None
+    at_once: int | None = None  # how many tasks the session runs, where that is known
 
     @classmethod
     def name(cls) -> str:
@@ -138,7 +139,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             )
         fields = tuple(handle.schema.field(name) for name in schema.names)
         view = handle.view if isinstance(handle.view, RowView) else None
-        return StreamReader(Rows(handle.store, view, fields, self._where(handle)))
+        return StreamReader(Rows(handle.store, view, fields, self._where(handle)), self.at_once)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""

@@ -244,7 +244,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     if sum(split.row_count for split in merged) < LARGE_MERGE_ROWS:
         others, merged = others + merged, []
     frames = _native_frames(spark, scan, raw, marked, merged)
-    if sum(split.row_count for split in others) <= SMALL_ROWS and sum(split.size for split in others) <= SMALL_BYTES:
+    if are_few(others):
         frames += [_in_driver(spark, scan, others)] if others or not frames else []
     else:
         frames.append(_in_tasks(spark, scan, others))
@@ -275,6 +275,11 @@ def _native_frames(
     if raw:
         frames.append(placed.scan(spark, scan.store, raw, scan.fields))
     return frames
+
+
+def are_few(splits: Sequence[Split]) -> bool:
+    """Whether the driver reads these splits by itself."""
+    return sum(split.row_count for split in splits) <= SMALL_ROWS and sum(split.size for split in splits) <= SMALL_BYTES
 
 
 def _holds_deletes(store: Store, split: Split) -> bool:

@@ -19,7 +19,9 @@ from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
+from bucketlake.spark.cluster import pack
 from bucketlake.spark.types import spark_batch
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -36,6 +38,8 @@ except ImportError:
 START = {"version": 1, "start": True}
 """The offset of a stream that has not begun: its first batch says where it began."""
 ORIGIN = "origin"
+UNKNOWN_TASKS = 64
+"""How many tasks a batch may have, whatever its size, where nobody knows how many run at once."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,37 @@ class SplitGroup(InputPartition):  # type: ignore[misc]
     splits: tuple[Split, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _InOrder:
+    """Splits that stay together: the how manieth of the batch, and what reading them costs, in bytes."""
+
+    place: int
+    splits: tuple[Split, ...]
+    size: int
+
+
+def tasks_of(
+    groups: Sequence[tuple[Split, ...]], options: TableOptions, at_once: int | None = None
+) -> list[SplitGroup]:
+    """The tasks of one batch: groups whole, in their order, in tasks of about the same size.
+
+    A task costs its start: there are as many as run `at_once`, or a multiple of that where they would be larger than
+    splits of batches are (`source.split.target-size`; a file counts for `source.split.open-file-cost` at least).
+    """
+    opened, wide = (int(options.get(f"source.split.{key}")) for key in ("open-file-cost", "target-size"))
+    costs = [sum(max(split.size, opened * len(split.files)) for split in group) for group in groups]
+    least = at_once or UNKNOWN_TASKS
+    rounds = max(1, -(-sum(costs) // (wide * least)))
+    items = [_InOrder(place, *found) for place, found in enumerate(zip(groups, costs, strict=True))]
+    ordered = [sorted(task, key=lambda item: item.place) for task in pack(items, rounds * least) if task]
+    return [SplitGroup(tuple(split for item in task for split in item.splits)) for task in ordered]
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Follows one table. Lives in the process that Spark keeps for the query; `read` runs in tasks."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, at_once: int | None = None) -> None:
+        self._rows, self._at_once = rows, at_once
         self._source = Source.of(rows.store, rows.where)
         self._limits = Limits.of(rows.store.options)
         self._until: int | None = None
@@ -107,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin = Position.of(end[ORIGIN]) if "start" in start else Position.of(start)
         until = Position.of(end)
         groups = on_newest(self._rows.store, lambda: self._source.batch(begin, until))
-        return [SplitGroup(group) for group in groups]
+        return tasks_of(groups, self._rows.store.options, self._at_once)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -10,7 +10,7 @@ Spec: docs/streaming.md#processing
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,8 @@ from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.read.reader import Need, of_splits
-from bucketlake.spark.types import spark_batch, spark_schema
+from bucketlake.spark.read.reader import Need, are_few, of_splits
+from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -218,12 +218,16 @@ class _Groups:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Groups in, their rows out."""
-        names = [item.name for item in self.fields]
         for groups in unpickled(batches):
             for group in groups:
-                for split in group.splits:
-                    for batch in read_view(self.store, self.view, split, names, self.where):
-                        yield spark_batch(batch, self.fields)
+                yield from self.rows(group.splits)
+
+    def rows(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """The rows of splits, in their order."""
+        names = [item.name for item in self.fields]
+        for split in splits:
+            for batch in read_view(self.store, self.view, split, names, self.where):
+                yield spark_batch(batch, self.fields)
 
 
 @dataclass(frozen=True)
@@ -242,9 +246,15 @@ def _in_order(
     names: Sequence[str],
     where: Predicate | None,
 ) -> DataFrame:
-    """Changes of keys: each group is read by one task, in order."""
-    ensure_package(spark)
+    """Changes of keys: each group is in one task, in order. Few are read here: in one partition, which no task of
+    Python's has to be started for."""
     fields = tuple(table.schema.field(name) for name in names)
     view = table.view if isinstance(table.view, RowView) else None
+    reading = _Groups(table.store, view, fields, where)
+    splits = [split for group in groups for split in group]
+    if are_few(splits):
+        rows = pa.Table.from_batches(reading.rows(splits), arrow_layout(fields))
+        return framed(spark, rows, spark_schema(fields)).coalesce(1)
+    ensure_package(spark)
     shares = pack([_Group(group) for group in groups], parallelism(spark))
-    return spread(spark, shares).mapInArrow(_Groups(table.store, view, fields, where), spark_schema(fields))
+    return spread(spark, shares).mapInArrow(reading, spark_schema(fields))
