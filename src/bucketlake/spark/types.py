@@ -145,7 +145,7 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
-    spaced = any(_has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
+    spaced = any(has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
@@ -157,13 +157,14 @@ def conform(
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
 
-def _has_length(kind: DataType) -> bool:
+def has_length(kind: DataType) -> bool:
+    """Whether it is text that Spark pads or cuts."""
     return kind.root in (Root.CHAR, Root.VARCHAR) and kind.length not in (None, MAX_LENGTH)
 
 
 def _spaced(column: Column, kind: DataType) -> Column:
     """Text as Spark stores it in CHAR(n) and VARCHAR(n): padded, and without spaces beyond the length."""
-    if not _has_length(kind):
+    if not has_length(kind):
         return column
     cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
     if kind.root is Root.VARCHAR:
