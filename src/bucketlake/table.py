@@ -23,6 +23,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapsho
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import THREADS
 from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
+from bucketlake.ops.change.column_updates import delete_evolving, update_columns
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
 from bucketlake.ops.clean.expire import (
@@ -329,7 +330,8 @@ class Table(Streams, Frames):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(required(where))
         if not table.schema.primary_keys:
-            return after_change(store, delete_rows(store, predicate))
+            delete = delete_evolving if table.schema.data_evolution else delete_rows
+            return after_change(store, delete(store, predicate))
         refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
 
@@ -354,6 +356,8 @@ class Table(Streams, Frames):
         store, assign = table.store, assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
+            if table.schema.data_evolution:
+                return after_change(store, update_columns(store, predicate, assign, assignments))
             return after_change(store, update_rows(store, predicate, assign))
         refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))

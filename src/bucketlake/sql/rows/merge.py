@@ -41,6 +41,7 @@ from bucketlake.spark.merge.clauses import (
     check_values,
     expanded,
 )
+from bucketlake.spark.merge.evolving import EvolvingMerge
 from bucketlake.spark.merge.held import Held, hold
 from bucketlake.spark.merge.keyed import KeyedMerge
 from bucketlake.spark.merge.pruning import matching
@@ -173,6 +174,9 @@ class MergeInto:
                 lambda held: matching(merge, table.schema, held, known),
             )
         prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
+        if table.schema.data_evolution:
+            evolving = EvolvingMerge(lake.spark, writable, merge, rules)
+            return evolving.run(lambda base: self._take(lake, table, base), prune)
         return AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
