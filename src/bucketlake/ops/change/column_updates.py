@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
+from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.change.append_rows import Assign, replaced_vectors
@@ -73,6 +74,26 @@ def refuse_deletes(schema: TableSchema, statement: str = "DELETE") -> None:
     if statement == "MERGE":
         what = "MERGE INTO DELETE on DataEvolution table requires deletion-vectors.enabled=true."
     raise UnsupportedError(what, remedy="create the table with 'deletion-vectors.enabled' = 'true'")
+
+
+def refuse_indexed(store: Store, entries: Iterable[IndexEntry], written: frozenset[int]) -> None:
+    """UnsupportedError where a global index, which others built, speaks of one of these columns: it would find rows by
+    their old values."""
+    if not written or store.options.get("global-index.column-update-action") == "IGNORE":
+        return
+    for entry in entries:
+        known = entry.file.global_index
+        if known is None:
+            continue
+        ids = {known.get("_INDEX_FIELD_ID"), *(known.get("_EXTRA_FIELD_IDS") or ())}
+        if ids & written or None in ids:
+            raise UnsupportedError(
+                "MergeInto: update columns contain globally indexed columns, not supported now.",
+                table=store.paths.root,
+                index=entry.file.file_name,
+                remedy="drop the index with the engine that built it, or set 'global-index.column-update-action' to "
+                "IGNORE",
+            )
 
 
 # ---------------------------------------------------------------------------------------------- columns
@@ -204,6 +225,7 @@ class ColumnsRead:
     snapshot: Snapshot
     groups: Sequence[Split]
     used: frozenset[int]
+    written: frozenset[int] = frozenset()
     more: Check | None = None
     _seen: dict[tuple[int, tuple[str, ...] | None], frozenset[int]] = field(default_factory=dict)
 
@@ -214,6 +236,7 @@ class ColumnsRead:
             self.more(messages, view)
         if newest is not None and (newest.id, newest.uuid) == (base.id, base.uuid):
             return
+        refuse_indexed(self.store, view.indexes, self.written)
         before = self.store.find_snapshot(base.id)
         if newest is None or newest.id < base.id or before is None or before.uuid != base.uuid:
             raise self._conflict("the table was rolled back, or the snapshot that was read has expired", newest, None)
@@ -322,17 +345,24 @@ Attempted = Callable[["Snapshot | None", Attempt], Changed]
 """Evaluates and writes a change as of a snapshot; files are told to the attempt as soon as they are there."""
 
 
-def until_done(store: Store, once: Attempted, used: frozenset[int], operation: str) -> Snapshot | None:
+def until_done(
+    store: Store, once: Attempted, used: frozenset[int], operation: str, written: Collection[str] = ()
+) -> Snapshot | None:
     """Evaluate, write and commit a change, all of it again where others changed what it has read, a bounded number of
-    times; the snapshot, None where there was nothing to commit."""
-    aborting = Commit(store, "")
+    times; the snapshot, None where there was nothing to commit. `written`: the columns that get new values.
+
+    Raises UnsupportedError where a global index of one of these columns would be out of date.
+    """
+    aborting, own = Commit(store, ""), used_columns(store.schema, written)
 
     def tried(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
+        if base is not None:
+            refuse_indexed(store, store.index_manifest(base), own)
         changed = once(base, attempt)
         check = changed.more
         if base is not None and changed.groups:
-            check = ColumnsRead(store, base, changed.groups, used, changed.more).check
+            check = ColumnsRead(store, base, changed.groups, used, own, changed.more).check
         commit = Commit(store, new_commit_user(store), check=check)
         notes = CommitProperties(operation=operation)
         return commit.commit(changed.messages, notes=notes, outcome=attempt.outcome)
@@ -361,7 +391,7 @@ def update_columns(store: Store, where: Predicate | None, assign: Assign, assign
                 touched.append(group)
         return Changed(attempt.messages, touched)
 
-    return until_done(store, once, used_columns(store.schema, {*names, *columns_of(where)}), "UPDATE")
+    return until_done(store, once, used_columns(store.schema, {*names, *columns_of(where)}), "UPDATE", names)
 
 
 def delete_evolving(store: Store, where: Predicate | None) -> Snapshot | None:
@@ -420,6 +450,8 @@ class RowsNamed:
     def places(self, ids: Ids) -> dict[int, Vector]:
         """Rows by the number of their group, as positions in it; `ids` in any order."""
         ids = np.unique(ids)
+        if not len(ids):
+            return {}
         places = np.searchsorted(self.starts, ids, side="right") - 1
         numbers, first = np.unique(places, return_index=True)
         found = {}

@@ -74,7 +74,7 @@ class EvolvingMerge:
             changed = self._attempted(base, attempt, take, prune)
             return replace(changed, more=AddingRead(store, base, used).check) if inserting else changed
 
-        return after_change(store, until_done(store, once, used, "MERGE"))
+        return after_change(store, until_done(store, once, used, "MERGE", self._columns))
 
     @property
     def _columns(self) -> list[str]:

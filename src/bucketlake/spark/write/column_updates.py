@@ -304,4 +304,4 @@ class ColumnChange:
                 return Changed(())
             return write(base, groups, rows_with_ids(self.spark, self.table, plan, self.extra), attempt)
 
-        return after_change(store, until_done(store, once, used, operation))
+        return after_change(store, until_done(store, once, used, operation, columns))
