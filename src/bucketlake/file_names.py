@@ -3,6 +3,7 @@
     name     := 1 to 255 bytes of UTF-8; no `/`, `\\`, control character; not `.` or `..`
     number   := `0`, or digits 0-9 without leading zero, of 64 bits         in `snapshot-<n>`, `schema-<n>`, hints, …
     relative := name { "/" name }
+    own      := a UUID of version 8 (RFC 9562: a vendor's own) `xxxxxxxx-xxxx-8b0c-a1ce-xxxxxxxxxxxx`, x random
 
 `check_name` is for names that a caller gives (InvalidError), `check_names` for those that a file holds (CorruptError).
 Spec: docs/spec/paths.md#names
@@ -20,6 +21,8 @@ _LONG_MAX = (1 << 63) - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _NEVER = bytes([*range(32), 127]) + b"/\\"
+_OWN = "8b0c-a1ce"
+_WRITTEN_HERE = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f]{{4}}-{_OWN}-[0-9a-f]{{12}}-[0-9]+\.")
 _ODD = frozenset(["", ".", ".."])
 
 
@@ -30,6 +33,16 @@ def number_of(text: str) -> int | None:
         return None
     number = int(text)
     return number if number <= _LONG_MAX else None
+
+
+def own_uuid(random: str) -> str:
+    """The identifier that data files written here bear, made of a random UUID."""
+    return f"{random[:14]}{_OWN}{random[23:]}"
+
+
+def is_own(name: str) -> bool:
+    """Whether Bucketlake wrote the data file of this name. Others' statistics may leave NaN out of the bounds."""
+    return _WRITTEN_HERE.search(name) is not None
 
 
 def fault_of(name: object) -> str | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.peers.python_peers import PyPaimon
 
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.parse import parse_where
@@ -104,3 +106,19 @@ def test_filters_reach_the_files_that_hold_no_zero(
     lake.table("db.t").read(where="d > 4 AND d < 100").where("d > 4").explain("formatted")
     told = capsys.readouterr().out
     assert "GreaterThan(d,4.0)" in told
+
+
+@pytest.mark.peer
+def test_nan_that_a_peers_statistics_leave_out_is_found(
+    classic: Lake, pypaimon: PyPaimon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pypaimon's bounds pass over NaN, which is the greatest value; Spark's readers go by such bounds, too."""
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    classic.sql("CREATE TABLE db.t (d DOUBLE, f FLOAT) TBLPROPERTIES ('metadata.stats-mode' = 'full')")
+    nan = float("nan")
+    pypaimon.use(tmp_path / "warehouse").write("db", "t", pa.table({"d": [5.0, nan], "f": pa.array([nan, 7.0], "f4")}))
+    table = classic.table("db.t")
+    for condition in ["d > 10", "f > 10", "d >= 10 AND d <> 1", "f = float('NaN')", "NOT (d < 6)"]:
+        assert classic.sql(f"SELECT * FROM db.t WHERE {condition}").count() == 1, condition
+        assert table.read(where=condition).count() == table.read().where(condition).count() == 1, condition
+    assert classic.catalog.table("db.t").to_arrow(where="d > 10").num_rows == 1

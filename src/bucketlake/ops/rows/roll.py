@@ -16,6 +16,7 @@ from functools import cache
 import pyarrow as pa
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.file_names import own_uuid
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
 from bucketlake.format.file_index.container import FileIndexBuilder
 from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
@@ -99,7 +100,7 @@ class Roller:
         limited = rolling.source is FileSource.APPEND and not rolling.changelog
         self._row_limit = options.get("target-file-row-num") if limited else NO_LIMIT
         self._specs = () if rolling.changelog or rolling.pending else index_specs(options.raw)
-        self._unique = store.env.clock.new_uuid()
+        self._unique = own_uuid(store.env.clock.new_uuid())
         self._count = 0
         self._ratio: float | None = None
         self._open: _Open | None = None

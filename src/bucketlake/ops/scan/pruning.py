@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.file_names import is_own
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
@@ -201,7 +202,7 @@ def proved_partitions(store: Store, files: Sequence[tuple[bytes, DataFile]], nam
 
 def free_of_zeros_and_nan(store: Store, schema_id: int, files: Sequence[DataFile], ids: Sequence[int]) -> Mask:
     """Per file of one schema and FLOAT or DOUBLE column (by field id), whether its statistics show that no value is
-    0.0, -0.0 or NaN (which is their greatest value)."""
+    0.0, -0.0 or NaN: NaN is the greatest value in bounds that were written here, others' may leave it out."""
     schema = store.schema_of(schema_id)
     proved = np.zeros((len(files), len(ids)), np.bool_)
     groups: dict[tuple[str, ...] | None, list[int]] = {}
@@ -219,7 +220,7 @@ def free_of_zeros_and_nan(store: Store, schema_id: int, files: Sequence[DataFile
                 above = pc.and_not(pc.greater(bounds.mins, 0.0), pc.is_nan(bounds.maxs))
                 aside = pc.or_(above, pc.less(bounds.maxs, 0.0))
                 proved[indexes, column] = pc.fill_null(aside, False).to_numpy(zero_copy_only=False)
-    return proved
+    return proved & np.array([[is_own(file.file_name)] for file in files], np.bool_).reshape(-1, 1)
 
 
 _Source = Callable[
