@@ -15,7 +15,9 @@ from bucketlake.spark.write import column_updates as stages
 
 pytestmark = pytest.mark.spark
 
-WITH = "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', 'compaction.min.file-num' = '2'"
+WITH = (
+    "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true', 'compaction.min.file-num' = '2'"
+)
 ALL = "SELECT *, _ROW_ID, _SEQUENCE_NUMBER FROM t ORDER BY id"
 Rows = list[tuple[Any, ...]]
 
@@ -57,7 +59,9 @@ def test_statements(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) 
     ]
     assert (0, 3, ["c", "d"]) in files(lake)
     lake.sql("UPDATE t SET d.y = 'w', b = NULL WHERE id = 2 AND b IN (SELECT max(b) FROM t WHERE id < 3)")
-    lake.sql("MERGE INTO t USING t AS s ON t._ROW_ID = s._ROW_ID WHEN MATCHED AND s.id = 1 THEN UPDATE SET c = s.c || '+'")
+    lake.sql(
+        "MERGE INTO t USING t AS s ON t._ROW_ID = s._ROW_ID WHEN MATCHED AND s.id = 1 THEN UPDATE SET c = s.c || '+'"
+    )
     lake.sql("DELETE FROM t WHERE length(c) > 3 AND id = 3")
     expected = [(1, 1, "a+", None, None, 0), (2, None, "m", 2, "w", 1), (7, None, "new", None, None, 4)]
     shown = "SELECT id, b, c, d.x, d.y, _ROW_ID FROM t ORDER BY id"
@@ -74,9 +78,8 @@ def test_statements(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) 
     table.update({"b": F.col("id") + 1}, "id = 7")
     table.delete("id = 1")
     assert rows(lake, "SELECT id, b FROM t ORDER BY id") == [(2, None), (7, 8)]
-    table.merge(lake.spark.sql("SELECT 2 AS id, 5 AS b"), "t.id = source.id").whenMatchedUpdate({"b": "source.b"}).merge() \
-        if hasattr(table.merge(lake.spark.sql("SELECT 2 AS id"), "t.id = source.id"), "whenMatchedUpdate") else \
-        table.update({"b": "5"}, "id = 2")
+    source = lake.spark.sql("SELECT 2 AS id, 5 AS b")
+    table.merge(source, "t.id = source.id").whenMatched().update({"b": F.col("source.b")}).merge()
     assert rows(lake, "SELECT id, b FROM t ORDER BY id") == [(2, 5), (7, 8)]
     lake.sql("INSERT OVERWRITE t SELECT 9, 9, 'z', NULL")
     assert rows(lake, shown) == [(9, 9, "z", None, None, 5)]

@@ -269,7 +269,7 @@ def test_against_a_model(catalog: Catalog, seed: int) -> None:
         if kind == "insert":
             data = []
             for _ in range(chance.randrange(1, 6)):
-                data.append({c: None for c in model.columns} | {"id": made, "b": made, "c": f"c{made}", "p": step % 2})
+                data.append(dict.fromkeys(model.columns) | {"id": made, "b": made, "c": f"c{made}", "p": step % 2})
                 made += 1
             table.write_arrow(pa.Table.from_pylist(data, schema=table.arrow_schema))
             ordered = sorted(data, key=lambda row: row["p"]) if by else data
