@@ -314,13 +314,18 @@ _EVERY = re.compile(r"[.(,]\s*\*")
 
 def named_columns(schema: TableSchema, texts: Iterable[object]) -> set[str]:
     """The columns that texts of Spark's SQL may read, found by their names; all of them for what is no text, names a
-    star, or rows' numbers: every change of a row changes its number."""
+    star, or rows' numbers: every change of a row changes its number. Names beyond ASCII count as found: who knows which
+    letters are one to Spark."""
     known = list(texts)
     words = " ".join(text.lower() for text in known if isinstance(text, str))
     plain = all(isinstance(text, str) for text in known)
     if not plain or _EVERY.search(words) or SEQUENCE_FIELD.name.lower() in words:
         return set(schema.field_names)
-    return {name for name in schema.field_names if name.lower() in words or name.replace("`", "``").lower() in words}
+    return {
+        name
+        for name in schema.field_names
+        if not name.isascii() or name.lower() in words or name.replace("`", "``").lower() in words
+    }
 
 
 def used_columns(schema: TableSchema, names: Collection[str]) -> frozenset[int]:

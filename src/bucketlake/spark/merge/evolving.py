@@ -67,7 +67,7 @@ class EvolvingMerge:
         schema, merge, store = self.table.schema, self.merge, self.table.store
         if any(clause.kind == DELETE for clause in merge.clauses):
             refuse_deletes(schema, "MERGE")
-        used = used_columns(schema, {*self._columns, *named_columns(schema, [merge.words])})
+        used = used_columns(schema, self._needed)
         inserting = bool(merge.of(Side.NOT_MATCHED))
 
         def once(base: Snapshot | None, attempt: Attempt) -> Changed:
@@ -75,6 +75,12 @@ class EvolvingMerge:
             return replace(changed, more=AddingRead(store, base, used).check) if inserting else changed
 
         return after_change(store, until_done(store, once, used, "MERGE", self._columns))
+
+    @property
+    def _needed(self) -> set[str]:
+        """The columns of the target that it may look at: those that it sets are among them."""
+        schema = self.table.schema
+        return {*assigned(self.merge.clauses), *named_columns(schema, [self.merge.words])}
 
     @property
     def _columns(self) -> list[str]:
@@ -114,7 +120,7 @@ class EvolvingMerge:
         else:
             plan = plan_at(self.table, base, prune)
             groups += groups_of(plan.splits)
-            target = rows_with_ids(self.spark, self.table, plan, extra)
+            target = rows_with_ids(self.spark, self.table, plan, self._needed, extra)
         more, absent = {MINE: F.col(MINE)}, {MINE: F.lit(None).cast("long")}
         scope = Scope(schema, self.rules, self.merge.target, more, False, self.merge.given)
         rows = Stages(self.spark, self.merge, scope, absent, is_small(groups)).rows(target, source)

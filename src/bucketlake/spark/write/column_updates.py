@@ -1,7 +1,7 @@
 """Changes of tables whose columns lie in several files, as Spark finds them: new values by row id become files, in the
 driver where they are few, else in tasks, each of which has a range of row ids.
 
-    rows_with_ids(spark, table, plan, extra)              rows of a plan with `MINE`, their id
+    rows_with_ids(spark, table, plan, needed, extra)      rows of a plan with `MINE`, their id
     write_found(spark, store, groups, names, frame, few)  what a frame of these columns and `MINE` changes
     named_rows(frame, groups, few)                        the rows of groups that a frame names
 
@@ -10,7 +10,7 @@ Spec: docs/spec/row_tracking.md#writing-columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -51,7 +51,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
 from bucketlake.spark.read.row_places import joined
-from bucketlake.spark.types import collected, conform, quoted
+from bucketlake.spark.types import collected, conform, quoted, spark_type
 from bucketlake.spark.write.counting import evaluated_once
 from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.spark.write.tasks import discard
@@ -70,11 +70,20 @@ def is_small(groups: Sequence[Split]) -> bool:
     return rows <= SMALL_ROWS and sum(group.size for group in groups) <= SMALL_BYTES
 
 
-def rows_with_ids(spark: SparkSession, table: Table, plan: Plan, extra: Sequence[str] = ()) -> DataFrame:
-    """At least the rows of a plan, all columns of the table, the metadata columns `extra`, and `MINE`."""
+def rows_with_ids(
+    spark: SparkSession, table: Table, plan: Plan, needed: Collection[str], extra: Sequence[str] = ()
+) -> DataFrame:
+    """At least the rows of a plan: the columns `needed`, the table's others without their values, the metadata columns
+    `extra`, and `MINE`."""
+    fields = table.schema.fields
     names = tuple(dict.fromkeys([*extra, ROW_ID]))
-    frame = hidden.frame(spark, table, plan, hidden.Wanted(None, names)).withColumn(MINE, F.col(ROW_ID))
-    return frame if ROW_ID in extra else frame.drop(ROW_ID)
+    read = tuple(item.name for item in fields if item.name in needed)
+    frame = hidden.frame(spark, table, plan, hidden.Wanted(read, names))
+    columns = [
+        F.col(quoted(item.name)) if item.name in needed else F.lit(None).cast(spark_type(item.type)).alias(item.name)
+        for item in fields
+    ]
+    return frame.select(*columns, *map(F.col, extra), F.col(ROW_ID).alias(MINE))
 
 
 def named_rows(frame: DataFrame, groups: Sequence[Split], few: bool) -> list[Found]:
@@ -293,7 +302,8 @@ class ColumnChange:
         operation: str,
     ) -> Snapshot | None:
         store, schema = self.table.store, self.table.schema
-        used = used_columns(schema, columns | named_columns(schema, self.texts))
+        needed = columns | named_columns(schema, self.texts)
+        used = used_columns(schema, needed)
 
         def once(base: Snapshot | None, attempt: Attempt) -> Changed:
             if base is None:
@@ -302,6 +312,7 @@ class ColumnChange:
             groups = groups_of(plan.splits)
             if not groups:
                 return Changed(())
-            return write(base, groups, rows_with_ids(self.spark, self.table, plan, self.extra), attempt)
+            rows = rows_with_ids(self.spark, self.table, plan, needed, self.extra)
+            return write(base, groups, rows, attempt)
 
         return after_change(store, until_done(store, once, used, operation, columns))
