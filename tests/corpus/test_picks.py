@@ -11,7 +11,7 @@ from tests.corpus.make_picks import record
 from tests.corpus.pick_cases import CASES
 from tests.corpus.picks import Trace, replay
 from tests.peers.flink import FlinkPaimon
-from tests.profile import examples, first
+from tests.profile import examples
 
 TRACES = {trace.name: trace for trace in picks.traces()}
 
@@ -62,7 +62,8 @@ def test_a_changed_archive_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("name", first(["vectors_large", "trigger"], 1))
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["vectors_large", "trigger"])
 def test_fresh_tables_of_flink_are_picked_alike(name: str, flink: FlinkPaimon, tmp_path: Path) -> None:
     flink.use(tmp_path)
     case = next(case for case in CASES if case.name == name)

@@ -65,7 +65,7 @@ def replayed(flink: FlinkPaimon, table: Table, name: str) -> list[tuple[Any, ...
     return sorted(state.values())
 
 
-@pytest.mark.parametrize("mode", first(ORDER, 4))
+@pytest.mark.parametrize("mode", first(ORDER, 3))
 def test_compacted_in_turns(flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory, mode: str) -> None:
     catalog = bucketlake.open(tmp_path_factory.mktemp("turns"))
     flink.use(catalog.warehouse)

@@ -1,8 +1,7 @@
-"""Avro data files: schemas as Paimon writes them, rows encoded and decoded by polars.
+"""Avro data files: schemas as Paimon writes them, rows encoded by columns (`avro_rows.py`) and decoded by polars.
 
 Polars knows neither zstd nor logical types nor maps, but the encoding of rows does not depend on them: blocks are
-unpacked here, the schema is reduced to the encoding (`_bare`), and values get their types back as Arrow. Writing maps
-needs fastavro; so does writing lists with polars before 2.1, which spoils the blocks of files with empty lists.
+unpacked here, the schema is reduced to the encoding (`_bare`), and values get their types back as Arrow.
 
 Spec: docs/spec/datafile.md#avro
 """
@@ -14,7 +13,6 @@ import io
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -30,10 +28,10 @@ from bucketlake.format.avro.container import (
     read_blocks,
     read_header,
 )
+from bucketlake.format.data.avro_rows import encoded_rows
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import map_leaves
-from bucketlake.lazy import fastavro, pl
-from bucketlake.types.arrow import list_offsets
+from bucketlake.lazy import pl
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch, type_text
 
 RECORD = "org.apache.paimon.avro.generated.record"
@@ -59,30 +57,30 @@ _STAMPS = {Root.TIMESTAMP: "timestamp", Root.TIMESTAMP_LTZ: "local-timestamp"}  
 # ---------------------------------------------------------------------------------------------- schemas
 
 
-def avro_schema(fields: Sequence[DataField], *, loose: bool = False) -> dict[str, Any]:
-    """The record schema of columns as Paimon writes it; `loose` makes every part nullable.
+def avro_schema(fields: Sequence[DataField]) -> dict[str, Any]:
+    """The record schema of columns as Paimon writes it.
 
     Raises: UnsupportedError for timestamps beyond microseconds and TIME beyond milliseconds.
     """
-    return _record(RECORD, fields, loose)
+    return _record(RECORD, fields)
 
 
-def _record(name: str, fields: Sequence[DataField], loose: bool) -> dict[str, Any]:
+def _record(name: str, fields: Sequence[DataField]) -> dict[str, Any]:
     members = []
     for item in fields:
-        member: dict[str, Any] = {"name": item.name, "type": _schema(item.type, f"{name}_{item.name}", loose)}
-        if item.type.nullable or loose:
+        member: dict[str, Any] = {"name": item.name, "type": _schema(item.type, f"{name}_{item.name}")}
+        if item.type.nullable:
             member["default"] = None
         members.append(member)
     return {"type": "record", "name": name, "fields": members}
 
 
-def _schema(t: DataType, name: str, loose: bool) -> Any:
-    plain = _not_null(t, name, loose)
-    return ["null", plain] if t.nullable or loose else plain
+def _schema(t: DataType, name: str) -> Any:
+    plain = _not_null(t, name)
+    return ["null", plain] if t.nullable else plain
 
 
-def _not_null(t: DataType, name: str, loose: bool) -> Any:
+def _not_null(t: DataType, name: str) -> Any:
     if t.root in _PRIMITIVES:
         return _PRIMITIVES[t.root]
     if t.root is Root.DECIMAL:
@@ -95,16 +93,16 @@ def _not_null(t: DataType, name: str, loose: bool) -> Any:
         unit = "millis" if _precision(t) <= 3 else "micros"
         return {"type": "long", "logicalType": f"{_STAMPS[t.root]}-{unit}"}
     if t.root is Root.ROW:
-        return _record(name, t.fields, loose)
+        return _record(name, t.fields)
     if t.root is Root.ARRAY and t.element is not None:
-        return {"type": "array", "items": _schema(t.element, name, loose)}
+        return {"type": "array", "items": _schema(t.element, name)}
     if t.root is Root.MAP and t.key is not None and t.element is not None:
         if t.key.root in (Root.CHAR, Root.VARCHAR):
-            return {"type": "map", "values": _schema(t.element, name, loose)}
-        value: dict[str, Any] = {"name": "value", "type": _schema(t.element, f"{name}_value", loose)}
-        if t.element.nullable or loose:
+            return {"type": "map", "values": _schema(t.element, name)}
+        value: dict[str, Any] = {"name": "value", "type": _schema(t.element, f"{name}_value")}
+        if t.element.nullable:
             value["default"] = None
-        key = {"name": "key", "type": _schema(t.key, f"{name}_key", loose)}
+        key = {"name": "key", "type": _schema(t.key, f"{name}_key")}
         entry = {"type": "record", "name": name, "fields": [key, value]}
         return {"type": "array", "items": entry, "logicalType": "map"}
     raise UnsupportedError("type is not supported in avro files", type=type_text(t), remedy="use parquet")
@@ -114,25 +112,22 @@ def _precision(t: DataType) -> int:
     return 6 if t.precision is None else t.precision
 
 
-def _bare(schema: Any, numbers: Iterator[int], *, maps: bool = False) -> Any:
-    """The schema of the same encoding without logical types; maps become arrays of entries unless `maps`."""
+def _bare(schema: Any, numbers: Iterator[int]) -> Any:
+    """The schema of the same encoding without logical types; maps become arrays of entries."""
     if isinstance(schema, list):
-        return [_bare(branch, numbers, maps=maps) for branch in schema]
+        return [_bare(branch, numbers) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     kind = schema["type"]
     if kind == "record":
-        fields = [{"name": f["name"], "type": _bare(f["type"], numbers, maps=maps)} for f in schema["fields"]]
+        fields = [{"name": f["name"], "type": _bare(f["type"], numbers)} for f in schema["fields"]]
         return {"type": "record", "name": f"r{next(numbers)}", "fields": fields}
     if kind == "array":
-        return {"type": "array", "items": _bare(schema["items"], numbers, maps=maps)}
+        return {"type": "array", "items": _bare(schema["items"], numbers)}
     if kind == "map":
-        values = _bare(schema["values"], numbers, maps=maps)
-        if maps:
-            return {"type": "map", "values": values}
-        fields = [{"name": "key", "type": "string"}, {"name": "value", "type": values}]
+        fields = [{"name": "key", "type": "string"}, {"name": "value", "type": _bare(schema["values"], numbers)}]
         return {"type": "array", "items": {"type": "record", "name": f"r{next(numbers)}", "fields": fields}}
-    return _bare(kind, numbers, maps=maps)
+    return _bare(kind, numbers)
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -147,14 +142,12 @@ class AvroSink:
             remedy = f"use one of {', '.join(sorted(CODECS))}"
             raise UnsupportedError("compression is not supported in avro", compression=name, remedy=remedy)
         self._fields = tuple(fields)
-        self._maps = any(_has_map(item.type) for item in fields)
-        schema = avro_schema(fields, loose=not self._maps)
+        schema = avro_schema(fields)
         sync = hashlib.md5(json.dumps(schema).encode(), usedforsecurity=False).digest()
         self._header = Header(schema, CODECS[name], sync)
         self._level = form.zstd_level
         self._out = out
         self._out.write(encode_header(self._header))
-        self._parsed = fastavro.parse_schema(_bare(schema, itertools.count(), maps=True)) if self._maps else None
 
     def write(self, table: pa.Table) -> None:
         """Append rows, in blocks."""
@@ -163,62 +156,11 @@ class AvroSink:
             if batch.num_rows:
                 columns = [map_leaves(batch.column(i), item.type, _to_bare) for i, item in enumerate(self._fields)]
                 bare = pa.RecordBatch.from_arrays(columns, names=[item.name for item in self._fields])
-                data = self._rows_with_maps(bare) if self._maps else _rows(bare)
+                data = encoded_rows(bare, self._fields)
                 self._out.write(encode_block(Block(batch.num_rows, data), self._header, self._level))
 
     def close(self) -> None:
         """Nothing is left to write."""
-
-    def _rows_with_maps(self, batch: pa.RecordBatch) -> bytes:
-        entries = [_entries_as_rows(batch.column(i), item.type) for i, item in enumerate(self._fields)]
-        bare = pa.RecordBatch.from_arrays(entries, names=batch.schema.names)
-        sink = io.BytesIO()
-        for row in bare.to_pylist(maps_as_pydicts="lossy"):
-            fastavro.schemaless_writer(sink, self._parsed, row)
-        return sink.getvalue()
-
-
-def _rows(batch: pa.RecordBatch) -> bytes:
-    """The encoded rows, every part in its union with null."""
-    sink = io.BytesIO()
-    frame = pl.from_arrow(batch)
-    if isinstance(frame, pl.Series):
-        frame = frame.to_frame()
-    frame.write_avro(sink, compression="uncompressed")
-    sink.seek(0)
-    header = read_header(sink)
-    return b"".join(block.data for block in read_blocks(sink, header))
-
-
-def _entries_as_rows(array: pa.Array, t: DataType) -> pa.Array:
-    """Maps that are not keyed by text as lists of rows, as they are encoded."""
-    missing = array.is_null() if array.null_count else None
-    if t.root is Root.ROW:
-        parts = [_entries_as_rows(array.field(i), item.type) for i, item in enumerate(t.fields)]
-        return pa.StructArray.from_arrays(parts, [item.name for item in t.fields], mask=missing)
-    if t.root is Root.ARRAY and t.element is not None:
-        values = _entries_as_rows(array.flatten(), t.element)
-        return pa.ListArray.from_arrays(list_offsets(array), values, mask=missing)
-    if t.root is not Root.MAP or t.key is None or t.element is None:
-        return array
-    listed = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
-    offsets, entries = list_offsets(listed), listed.flatten()
-    keys, values = _entries_as_rows(entries.field(0), t.key), _entries_as_rows(entries.field(1), t.element)
-    if t.key.root in (Root.CHAR, Root.VARCHAR):
-        return pa.MapArray.from_arrays(offsets, keys, values, mask=missing)
-    rows = pa.StructArray.from_arrays([keys, values], ["key", "value"])
-    return pa.ListArray.from_arrays(offsets, rows, mask=missing)
-
-
-@cache
-def _by_fastavro() -> tuple[Root, ...]:
-    version = tuple(int(part) for part in pl.__version__.split(".")[:2])
-    return (Root.MAP,) if version >= (2, 1) else (Root.MAP, Root.ARRAY)
-
-
-def _has_map(t: DataType) -> bool:
-    parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root in _by_fastavro() or any(_has_map(part) for part in parts if part is not None)
 
 
 def _to_bare(array: pa.Array, t: DataType) -> pa.Array:

@@ -1,0 +1,1 @@
+"""A table with each fault that a check knows."""
