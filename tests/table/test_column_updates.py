@@ -343,3 +343,22 @@ def test_a_clone_goes_on(catalog: Catalog, tmp_path: Path) -> None:
         (2, 9, "z"),
     ]
     same(found)
+
+
+def test_a_lost_file_takes_its_rows_along(catalog: Catalog) -> None:
+    """What is left of a row is no row: without the newest values of a column the older ones would come back."""
+    table = create(catalog)
+    insert(table, 1, 2)
+    insert(table, 3)
+    table.update({"b": 9}, "id = 1")
+    (lost,) = [file for file in files(table) if file.write_cols is not None]
+    (path,) = Path(table.path).rglob(lost.file_name)
+    path.unlink()
+    report = table.refresh().fsck(level="footers")
+    (finding,) = report.findings
+    assert finding.place.file is not None and finding.place.file.endswith(lost.file_name)
+    done = table.repair(report, allow=[finding.fault.code], dry_run=False)
+    assert done.snapshot is not None
+    assert [row[:3] for row in rows(catalog)] == [(3, 3, "c3")]
+    left = table.refresh().fsck(level="rows").findings
+    assert [finding.place.snapshot for finding in left] == [3]  # the one before still names the file
