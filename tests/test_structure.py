@@ -234,7 +234,7 @@ WORKERS = (
 @pytest.mark.parametrize(
     ("code", "also"),
     [
-        ("import bucketlake; bucketlake.open(sys.argv[1])", ("pyspark", "pyarrow.compute", "bucketlake.table")),
+        ("import bucketlake; bucketlake.open(sys.argv[1])", ("pyspark", "pyarrow", "numpy", "bucketlake.table")),
         (f"import pyarrow, {', '.join(f'bucketlake.{name}' for name in WORKERS)}", ("bucketlake.sql",)),
     ],
     ids=["open", "worker"],
@@ -242,7 +242,6 @@ WORKERS = (
 def test_what_is_loaded_late(code: str, also: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)", str(tmp_path)]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert "pyarrow" in loaded
     assert not {*LATE, *also} & {*loaded}
 
 

@@ -11,8 +11,6 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bucketlake.catalogs.files import FileSystem
 from bucketlake.catalogs.model import Found, Metastore, View
 from bucketlake.catalogs.names import (
@@ -25,7 +23,7 @@ from bucketlake.catalogs.names import (
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.lazy import lazy
+from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
 from bucketlake.schema.change import SchemaChange
@@ -383,14 +381,24 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
-        remedy = f"did you mean '{near[0]}'?" if near else "create it first"
+        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier) -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
-        near = get_close_matches(found.table, self.list_tables(found.database), 1)
-        return f"did you mean '{near[0]}'?" if near else "create it first, or look with list_tables()"
+        known = self.list_tables(found.database)
+        near = get_close_matches(found.table, known, 1)
+        return f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
+
+
+_NAMED = 5
+
+
+def _there_are(names: Sequence[str]) -> str:
+    """What an error says of names that there are: some of them."""
+    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return f"; there are {shown}" if names else ""
 
 
 def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:

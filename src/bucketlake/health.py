@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.history import History
 from bucketlake.lazy import lazy
-from bucketlake.ops.check.advise import Advice, advise_table
-from bucketlake.ops.check.findings import Finding, Report
-from bucketlake.ops.check.fsck import FsckRequest, Run, fsck, run_here
-from bucketlake.ops.check.repair import Repair, RepairRequest, repair
-from bucketlake.ops.check.usage import Usage, usage
-from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
@@ -26,9 +20,26 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
 
 if TYPE_CHECKING:
+    from bucketlake.ops.check import advise as advising
+    from bucketlake.ops.check import findings as found_by
+    from bucketlake.ops.check import fsck as checks
+    from bucketlake.ops.check import repair as mending
+    from bucketlake.ops.check import usage as space
+    from bucketlake.ops.check.advise import Advice
+    from bucketlake.ops.check.findings import Finding, Report
+    from bucketlake.ops.check.fsck import Run
+    from bucketlake.ops.check.repair import Repair
+    from bucketlake.ops.check.usage import Usage
+    from bucketlake.ops.clean import expire
     from bucketlake.plot import plots
     from bucketlake.report import report as reports
-else:  # workers have no use for it
+else:  # workers have no use for it, nor has who only lists a table's files
+    advising = lazy("bucketlake.ops.check.advise")
+    found_by = lazy("bucketlake.ops.check.findings")
+    checks = lazy("bucketlake.ops.check.fsck")
+    mending = lazy("bucketlake.ops.check.repair")
+    space = lazy("bucketlake.ops.check.usage")
+    expire = lazy("bucketlake.ops.clean.expire")
     plots = lazy("bucketlake.plot.plots")
     reports = lazy("bucketlake.report.report")
 
@@ -52,7 +63,7 @@ class Health(History):
 
     def _checks(self) -> Run:
         """How units of a check are run."""
-        return run_here
+        return checks.run_here
 
     def fsck(
         self,
@@ -70,8 +81,8 @@ class Health(History):
         Spec: docs/maintenance.md#fsck
         """
         store = self._history()
-        request = FsckRequest(level, chosen_partitions(store, partitions, None), snapshot)
-        return fsck(store, request, self._checks(), on_progress)
+        request = checks.FsckRequest(level, chosen_partitions(store, partitions, None), snapshot)
+        return checks.fsck(store, request, self._checks(), on_progress)
 
     def repair(
         self, found: Report | Sequence[Finding] | None = None, allow: Sequence[str] = (), dry_run: bool = True
@@ -84,10 +95,10 @@ class Health(History):
         """
         store = self._history(writing=True)
         report = self.fsck("keys") if found is None else found
-        findings = report.findings if isinstance(report, Report) else report
-        done = repair(store, findings, RepairRequest(frozenset(allow), dry_run))
+        findings = report.findings if isinstance(report, found_by.Report) else report
+        done = mending.repair(store, findings, mending.RepairRequest(frozenset(allow), dry_run))
         if done.snapshot is not None:
-            after_commit(store, done.snapshot)
+            expire.after_commit(store, done.snapshot)
         return done
 
     def advise(self) -> list[Advice]:
@@ -95,12 +106,12 @@ class Health(History):
 
         From metadata and the history that is there; no data file is read. Spec: docs/maintenance.md#advice
         """
-        return advise_table(self._history(), self._called())
+        return advising.advise_table(self._history(), self._called())
 
     def usage(self) -> Usage:
         """Where the bytes of the table's folder are, each counted once: live files, what tags, branches and older
         snapshots hold, changelogs, indexes, metadata, orphans. Spec: docs/maintenance.md#space"""
-        return usage(self._history())
+        return space.usage(self._history())
 
     @property
     def report(self) -> reports.TableReport:

@@ -10,30 +10,50 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.clean import consumers as reading
-from bucketlake.ops.clean import partitions
-from bucketlake.ops.clean.done import mark_partitions_done
-from bucketlake.ops.clean.expire import ExpireConfig, ExpireResult, Limits, expire_changelogs, expire_snapshots
-from bucketlake.ops.clean.missing import remove_missing_files, remove_missing_manifests, repair_earliest
-from bucketlake.ops.clean.orphans import remove_orphans
-from bucketlake.ops.commit.commit import Commit
-from bucketlake.ops.compact.manifest_compact import compact_manifests
-from bucketlake.ops.compact.reformat import Reformatted, reformat
-from bucketlake.ops.compact.reindex import Reindexed, reindex
+from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
-from bucketlake.ops.refs import branches as branching
-from bucketlake.ops.refs import rollback, upkeep
-from bucketlake.ops.refs import tags as tagging
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
 from bucketlake.ops.table.store import Store
-from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
+
+if TYPE_CHECKING:
+    from bucketlake.ops.clean import consumers as reading
+    from bucketlake.ops.clean import done as marking
+    from bucketlake.ops.clean import expire as expiring
+    from bucketlake.ops.clean import missing, orphans, partitions
+    from bucketlake.ops.clean.expire import ExpireResult
+    from bucketlake.ops.commit import commit as commits
+    from bucketlake.ops.compact import manifest_compact
+    from bucketlake.ops.compact import reformat as reformatting
+    from bucketlake.ops.compact import reindex as reindexing
+    from bucketlake.ops.compact.reformat import Reformatted
+    from bucketlake.ops.compact.reindex import Reindexed
+    from bucketlake.ops.refs import branches as branching
+    from bucketlake.ops.refs import rollback, upkeep
+    from bucketlake.ops.refs import tags as tagging
+    from bucketlake.ops.write import prepare as preparing
+else:  # loaded by the calls that need them: most look at a table and go
+    rollback = lazy("bucketlake.ops.refs.rollback")
+    upkeep = lazy("bucketlake.ops.refs.upkeep")
+    tagging = lazy("bucketlake.ops.refs.tags")
+    branching = lazy("bucketlake.ops.refs.branches")
+    partitions = lazy("bucketlake.ops.clean.partitions")
+    reading = lazy("bucketlake.ops.clean.consumers")
+    marking = lazy("bucketlake.ops.clean.done")
+    expiring = lazy("bucketlake.ops.clean.expire")
+    missing = lazy("bucketlake.ops.clean.missing")
+    orphans = lazy("bucketlake.ops.clean.orphans")
+    commits = lazy("bucketlake.ops.commit.commit")
+    manifest_compact = lazy("bucketlake.ops.compact.manifest_compact")
+    reformatting = lazy("bucketlake.ops.compact.reformat")
+    reindexing = lazy("bucketlake.ops.compact.reindex")
+    preparing = lazy("bucketlake.ops.write.prepare")
 
 Lifetime = (
     str | timedelta | None
@@ -193,11 +213,11 @@ class History(ABC):
 
     def mark_partitions_done(self, specs: Sequence[Mapping[str, str]]) -> None:
         """Say of partitions that they are done, as `partition.mark-done-action` says."""
-        mark_partitions_done(self._history(writing=True), specs)
+        marking.mark_partitions_done(self._history(writing=True), specs)
 
     def compact_manifests(self) -> Snapshot | None:
         """Tell the newest snapshot's files by fewer manifests; the COMPACT snapshot, None where nothing is to merge."""
-        return compact_manifests(self._history(writing=True))
+        return manifest_compact.compact_manifests(self._history(writing=True))
 
     def rewrite_file_index(self, where: str | None = None) -> Reindexed:
         """Build the file indexes that the table's options ask for on files that are there: of all partitions, or of
@@ -207,7 +227,7 @@ class History(ABC):
         """
         store = self._history(writing=True)
         predicate = None if where is None else parse_where(where, store.schema.fields)
-        return reindex(store, chosen_partitions(store, None, predicate))
+        return reindexing.reindex(store, chosen_partitions(store, None, predicate))
 
     def rewrite(
         self, where: str | None = None, *, every: bool = False, options: Mapping[str, Any] | None = None
@@ -220,20 +240,20 @@ class History(ABC):
         """
         store = self._history(writing=True).with_options(options or {})
         predicate = None if where is None else parse_where(where, store.schema.fields)
-        return reformat(store, chosen_partitions(store, None, predicate), every=every)
+        return reformatting.reformat(store, chosen_partitions(store, None, predicate), every=every)
 
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:
         """Take data files that something else has removed out of the table; their paths. Their rows are lost."""
-        return remove_missing_files(self._history(writing=True), dry_run, threads)
+        return missing.remove_missing_files(self._history(writing=True), dry_run, threads)
 
     def remove_unexisting_manifests(self) -> list[str]:
         """Take manifests that something else has removed out of the newest snapshot; their names. What they told of is
         lost; what they deleted may be back."""
-        return remove_missing_manifests(self._history(writing=True))
+        return missing.remove_missing_manifests(self._history(writing=True))
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
         """Let the history begin with a snapshot that follows a gap; the id that it began with."""
-        return repair_earliest(self._history(writing=True), snapshot_id)
+        return missing.repair_earliest(self._history(writing=True), snapshot_id)
 
     def purge(self) -> None:
         """Remove all rows for good: branches, tags, consumers, snapshots but the newest (an empty one), files.
@@ -246,11 +266,11 @@ class History(ABC):
         for name in store.tag_names():
             tagging.delete_tag(store, name)
         reading.clear_consumers(store)
-        Commit(store, new_commit_user(store)).truncate()
-        expire_changelogs(store, everything=True)
+        commits.Commit(store, preparing.new_commit_user(store)).truncate()
+        expiring.expire_changelogs(store, everything=True)
         now = store.env.clock.now_millis()
-        expire_snapshots(store, ExpireConfig.of(store, Limits(1, 1, now, 2**31 - 1)))
-        remove_orphans(store, now, False, None)
+        expiring.expire_snapshots(store, expiring.ExpireConfig.of(store, expiring.Limits(1, 1, now, 2**31 - 1)))
+        orphans.remove_orphans(store, now, False, None)
 
     # ---- what is not needed any more
 
@@ -271,8 +291,8 @@ class History(ABC):
         Spec: docs/spec/expiry.md
         """
         store = self.with_options(options)._history(writing=True)
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
-        return expire_snapshots(store, ExpireConfig.of(store, limits), on_progress)
+        limits = expiring.Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        return expiring.expire_snapshots(store, expiring.ExpireConfig.of(store, limits), on_progress)
 
     def expire_changelogs(
         self,
@@ -287,9 +307,11 @@ class History(ABC):
 
         Spec: docs/spec/expiry.md#changelogs
         """
-        limits = Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
+        limits = expiring.Limits(retain_max, retain_min, epoch_millis(older_than), max_deletes)
         store = self._history(writing=True)
-        return expire_changelogs(store, ExpireConfig.of_changelogs(store, limits), everything, on_progress)
+        return expiring.expire_changelogs(
+            store, expiring.ExpireConfig.of_changelogs(store, limits), everything, on_progress
+        )
 
 
 def _lifetime(store: Store, given: Lifetime) -> int | None:

@@ -18,10 +18,12 @@ __all__ = [
     "exp",
     "fastavro",
     "lazy",
+    "np",
     "npt",
     "obstore",
     "obstore_errors",
     "obstore_store",
+    "pa",
     "pa_orc",
     "pc",
     "pl",
@@ -36,19 +38,33 @@ __all__ = [
 class _Lazy:
     """Stands for a module: its attributes are the module's."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_module", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: Any = None
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(import_module(self._name), attribute)
+        if self._module is None:
+            self._module = import_module(self._name)
+        return getattr(self._module, attribute)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return lazy, (self._name,)
 
     def __repr__(self) -> str:
         return f"lazy({self._name!r})"
+
+
+class _Untyped:
+    """Stands for `numpy.typing.NDArray`, which only annotations use: `npt.NDArray["np.int64"]` loads nothing."""
+
+    def __class_getitem__(cls, _: Any) -> Any:
+        return Any
+
+
+class _NumpyTyping:
+    NDArray = _Untyped
 
 
 def lazy(name: str) -> Any:
@@ -59,9 +75,11 @@ def lazy(name: str) -> Any:
 if TYPE_CHECKING:
     import datasketches
     import fastavro
+    import numpy as np
     import numpy.typing as npt
     import obstore
     import polars as pl
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.orc as pa_orc
     import pyarrow.parquet as pq
@@ -75,10 +93,12 @@ if TYPE_CHECKING:
 else:
     datasketches = lazy("datasketches")
     fastavro = lazy("fastavro")
-    npt = lazy("numpy.typing")
+    np = lazy("numpy")
+    npt = _NumpyTyping
     obstore = lazy("obstore")
     obstore_errors = lazy("obstore.exceptions")
     obstore_store = lazy("obstore.store")
+    pa = lazy("pyarrow")
     pa_orc = lazy("pyarrow.orc")
     pc = lazy("pyarrow.compute")
     pl = lazy("polars")

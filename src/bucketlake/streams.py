@@ -8,18 +8,24 @@ Spec: docs/streaming.md#lookup
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.health import Health
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.lookup.lookup import lookup_of
-from bucketlake.ops.lookup.request import LookupRequest, On
-from bucketlake.ops.rows.given import arrow_input
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.validation import refuse_undelivered
+
+if TYPE_CHECKING:
+    from bucketlake.ops.lookup import lookup as lookups
+    from bucketlake.ops.lookup import request as requests
+    from bucketlake.ops.lookup.request import LookupRequest, On
+    from bucketlake.ops.rows import given as given_rows
+else:
+    lookups = lazy("bucketlake.ops.lookup.lookup")
+    requests = lazy("bucketlake.ops.lookup.request")
+    given_rows = lazy("bucketlake.ops.rows.given")
 
 OWN = ("scan", "prefix", "cache_bytes")
 
@@ -46,9 +52,9 @@ class Streams(Health):
         Spec: docs/streaming.md#lookup
         """
         store, request = self._asks(on, columns, how, options)
-        data = arrow_input(rows)
+        data = given_rows.arrow_input(rows)
         given = data if isinstance(data, pa.Table) else _table(data)
-        return on_newest(store, lambda: lookup_of(store, request).find(given))
+        return on_newest(store, lambda: lookups.lookup_of(store, request).find(given))
 
     def _asks(
         self, on: On, columns: Sequence[str] | None, how: str, options: dict[str, Any]
@@ -58,7 +64,7 @@ class Streams(Health):
         handle: Any = self.with_options(options) if options else self
         store: Store = handle._looked_up()
         refuse_undelivered(store.schema, for_writing=False)
-        return store, LookupRequest.of(store.schema, on, columns, how, **own)
+        return store, requests.LookupRequest.of(store.schema, on, columns, how, **own)
 
     def _looked_up(self) -> Store:
         if getattr(getattr(self, "table", self), "view", None) is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -22,33 +22,9 @@ from bucketlake.errors import (
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import THREADS
-from bucketlake.ops.change.append_rows import assign_values, delete_rows, update_rows
-from bucketlake.ops.change.column_updates import delete_evolving, update_columns
-from bucketlake.ops.change.row_changes import refuse_delete, refuse_update, required
-from bucketlake.ops.change.row_conflicts import EMPTY, Read, RowsRead, write_changes
-from bucketlake.ops.clean.expire import (
-    after_change,
-    after_commit,
-)
-from bucketlake.ops.clean.orphans import OrphanFiles, oldest_kept, remove_orphans
-from bucketlake.ops.clean.partitions import worth_compacting
-from bucketlake.ops.cluster.order import write_order
-from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
-from bucketlake.ops.cluster.rows import incoming_in_order
-from bucketlake.ops.commit.commit import Commit, CommitProperties
+from bucketlake.lazy import lazy
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
-from bucketlake.ops.compact import append_compact
-from bucketlake.ops.compact.compaction import Compaction, compaction_job
-from bucketlake.ops.compact.job import Job, run_job
-from bucketlake.ops.compact.maintain import after_write
-from bucketlake.ops.compact.postpone_compact import PendingPlan
 from bucketlake.ops.progress import OnProgress
-from bucketlake.ops.rescale.advise import BucketAdvice, advise
-from bucketlake.ops.rescale.rescale import RescaleRequest, rescale, rescale_due
-from bucketlake.ops.rows.assign import touched_partitions
-from bucketlake.ops.rows.given import arrow_input, given_fields, record_batches
-from bucketlake.ops.rows.incoming import DELETE, INSERT
-from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
@@ -62,8 +38,6 @@ from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
-from bucketlake.ops.write.postpone_write import pending_rows, write_counted
-from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.parse import parse_where
@@ -75,6 +49,57 @@ from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.ops.change import append_rows, column_updates, row_changes, row_conflicts
+    from bucketlake.ops.change.row_conflicts import Read
+    from bucketlake.ops.clean import expire as expiring
+    from bucketlake.ops.clean import orphans
+    from bucketlake.ops.clean import partitions as clean_partitions
+    from bucketlake.ops.clean.orphans import OrphanFiles
+    from bucketlake.ops.cluster import order as ordering
+    from bucketlake.ops.cluster import request as clusterings
+    from bucketlake.ops.cluster import rows as ordered_rows
+    from bucketlake.ops.commit import commit as commits
+    from bucketlake.ops.compact import append_compact
+    from bucketlake.ops.compact import compaction as compactions
+    from bucketlake.ops.compact import job as jobs
+    from bucketlake.ops.compact import maintain as upkeep
+    from bucketlake.ops.compact import postpone_compact as postponed
+    from bucketlake.ops.rescale import advise as advising
+    from bucketlake.ops.rescale import rescale as rescaling
+    from bucketlake.ops.rescale.advise import BucketAdvice
+    from bucketlake.ops.rows import assign as assigning
+    from bucketlake.ops.rows import given as given_rows
+    from bucketlake.ops.rows import incoming
+    from bucketlake.ops.rows import read as reading
+    from bucketlake.ops.write import postpone_write as pending
+    from bucketlake.ops.write import prepare as preparing
+else:  # loaded by the calls that need them: most look at a table and go
+    append_rows = lazy("bucketlake.ops.change.append_rows")
+    column_updates = lazy("bucketlake.ops.change.column_updates")
+    row_changes = lazy("bucketlake.ops.change.row_changes")
+    row_conflicts = lazy("bucketlake.ops.change.row_conflicts")
+    expiring = lazy("bucketlake.ops.clean.expire")
+    clean_partitions = lazy("bucketlake.ops.clean.partitions")
+    orphans = lazy("bucketlake.ops.clean.orphans")
+    ordering = lazy("bucketlake.ops.cluster.order")
+    clusterings = lazy("bucketlake.ops.cluster.request")
+    ordered_rows = lazy("bucketlake.ops.cluster.rows")
+    commits = lazy("bucketlake.ops.commit.commit")
+    compactions = lazy("bucketlake.ops.compact.compaction")
+    jobs = lazy("bucketlake.ops.compact.job")
+    upkeep = lazy("bucketlake.ops.compact.maintain")
+    postponed = lazy("bucketlake.ops.compact.postpone_compact")
+    advising = lazy("bucketlake.ops.rescale.advise")
+    rescaling = lazy("bucketlake.ops.rescale.rescale")
+    assigning = lazy("bucketlake.ops.rows.assign")
+    given_rows = lazy("bucketlake.ops.rows.given")
+    incoming = lazy("bucketlake.ops.rows.incoming")
+    reading = lazy("bucketlake.ops.rows.read")
+    pending = lazy("bucketlake.ops.write.postpone_write")
+    preparing = lazy("bucketlake.ops.write.prepare")
+    append_compact = lazy("bucketlake.ops.compact.append_compact")
 
 ALTER_ATTEMPTS = 20
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
@@ -188,7 +213,7 @@ class Table(Streams, Frames):
     ) -> tuple[Table, Plan, Predicate | None]:
         def once() -> tuple[Table, Plan, Predicate | None]:
             table, selection = self.as_of(options)
-            column_names(table.schema, columns)
+            reading.column_names(table.schema, columns)
             predicate = table.predicate(where)
             return table, table.scanned(predicate, selection), predicate
 
@@ -246,24 +271,26 @@ class Table(Streams, Frames):
             raise InvalidError("unknown write mode", mode=mode, remedy="use 'append' or 'overwrite'")
         table = self.with_options(options).for_writing()
         if mode == "append":
-            refuse_plain_append(table.store)
-        data = arrow_input(data)
+            preparing.refuse_plain_append(table.store)
+        data = given_rows.arrow_input(data)
         if Merging.of(table.options) is not None:
-            table = table.evolved(given_fields(data), sensitive=True)
+            table = table.evolved(given_rows.given_fields(data), sensitive=True)
         store = table.store
-        batches: Iterable[pa.RecordBatch] = record_batches(data, partition or {}, table.schema)
+        batches: Iterable[pa.RecordBatch] = given_rows.record_batches(data, partition or {}, table.schema)
         touched: frozenset[bytes] | None = None
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             batches = list(batches)
-            touched = touched_partitions(table.schema, batches)
-        order = write_order(store.schema, store.options)
+            touched = assigning.touched_partitions(table.schema, batches)
+        order = ordering.write_order(store.schema, store.options)
         if order is not None:
-            batches = incoming_in_order(batches, order, store)
-        user = new_commit_user(store)
+            batches = ordered_rows.incoming_in_order(batches, order, store)
+        user = preparing.new_commit_user(store)
         overwrite = mode == "overwrite"
-        prepared = partial(prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
+        prepared = partial(preparing.prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
         task = on_newest(store, lambda: prepared(store.latest_snapshot()))
-        messages = write_counted(store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite)
+        messages = pending.write_counted(
+            store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite
+        )
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 
     def for_writing(self) -> Table:
@@ -295,15 +322,15 @@ class Table(Streams, Frames):
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
         says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since.
         `commit_user`: a batch of a stream is committed under its name, once."""
-        base = None if read is EMPTY else read
-        check = None if read is None else RowsRead(self.store, base).check
+        base = None if read is row_conflicts.EMPTY else read
+        check = None if read is None else row_conflicts.RowsRead(self.store, base).check
         user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
         if isinstance(commit_user, BatchName):
             check = Once(self.store, commit_user).check
             user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
-        commit = Commit(self.store, user, check=check)
+        commit = commits.Commit(self.store, user, check=check)
         operation = "OVERWRITE" if operation == "WRITE" and mode != "append" else operation
-        notes, outcome = CommitProperties(watermark=watermark, operation=operation), Outcome()
+        notes, outcome = commits.CommitProperties(watermark=watermark, operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):
             if mode == "append":
                 self._refuse_strangers(messages, partition)
@@ -328,12 +355,12 @@ class Table(Streams, Frames):
         Spec: docs/spec/deletion_vector.md#deleting
         """
         table = self.with_options(options).for_writing()
-        store, predicate = table.store, table.predicate(required(where))
+        store, predicate = table.store, table.predicate(row_changes.required(where))
         if not table.schema.primary_keys:
-            delete = delete_evolving if table.schema.data_evolution else delete_rows
-            return after_change(store, delete(store, predicate))
-        refuse_delete(table.schema)
-        return table._change(lambda: table.to_batches(predicate), "DELETE", DELETE)
+            delete = column_updates.delete_evolving if table.schema.data_evolution else append_rows.delete_rows
+            return expiring.after_change(store, delete(store, predicate))
+        row_changes.refuse_delete(table.schema)
+        return table._change(lambda: table.to_batches(predicate), "DELETE", incoming.DELETE)
 
     def _change(self, read: Callable[[], Iterable[pa.RecordBatch]], operation: str, kind: int) -> Snapshot | None:
         """Write and commit new versions of rows; again where others changed them meanwhile."""
@@ -341,7 +368,7 @@ class Table(Streams, Frames):
         def commit(made: Sequence[CommitMessage], user: str, base: Snapshot | None) -> Snapshot | None:
             return self.commit(made, user, operation=operation, read=base)
 
-        return self.compacted(*write_changes(self.store, read, kind, commit))
+        return self.compacted(*row_conflicts.write_changes(self.store, read, kind, commit))
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
@@ -353,17 +380,18 @@ class Table(Streams, Frames):
         Errors: InvalidError (columns, values), UnsupportedError (merge engine), and those of `write_arrow`.
         """
         table = self.with_options(options).for_writing()
-        store, assign = table.store, assign_values(table.schema, assignments)
+        store, assign = table.store, append_rows.assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
             if table.schema.data_evolution:
-                return after_change(store, update_columns(store, predicate, assign, assignments))
-            return after_change(store, update_rows(store, predicate, assign))
-        refuse_update(table.schema, assignments)
+                changed = column_updates.update_columns(store, predicate, assign, assignments)
+                return expiring.after_change(store, changed)
+            return expiring.after_change(store, append_rows.update_rows(store, predicate, assign))
+        row_changes.refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:
             raise UnsupportedError("rows that move to another partition", columns=moving, remedy="use lake.update")
-        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", INSERT)
+        return table._change(lambda: map(assign, table.to_batches(predicate)), "UPDATE", incoming.INSERT)
 
     def compact(
         self,
@@ -387,21 +415,24 @@ class Table(Streams, Frames):
         Errors: InvalidError, UnsupportedError, ConflictError.
         Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
-        request = OrderRequest(order_by, options.pop("order_strategy", None))
+        request = clusterings.OrderRequest(order_by, options.pop("order_strategy", None))
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        job = clustering_job(table.store, request, full, chosen, on_progress)
+        job = clusterings.clustering_job(table.store, request, full, chosen, on_progress)
         if job is not None:
-            return after_commit(table.store, perform(table.store, job), dedicated=True)
-        full, chosen = full is not False, both(chosen, worth_compacting(table.store))
+            return expiring.after_commit(table.store, clusterings.perform(table.store, job), dedicated=True)
+        full, chosen = full is not False, both(chosen, clean_partitions.worth_compacting(table.store))
         placed: Snapshot | None = None
         if table.schema.bucket_mode is BucketMode.POSTPONE:
-            plan = PendingPlan(chosen)
-            placed = run_job(Job.of(table.store, plan, "place pending rows", on_progress))
+            plan = postponed.PendingPlan(chosen)
+            placed = jobs.run_job(jobs.Job.of(table.store, plan, "place pending rows", on_progress))
         elif table.schema.primary_keys:
-            placed = rescale_due(table.store, chosen, on_progress=on_progress)
-        done = run_job(compaction_job(table.store, Compaction(full, chosen), on_progress)) or placed
-        return after_commit(table.store, done, dedicated=True)
+            placed = rescaling.rescale_due(table.store, chosen, on_progress=on_progress)
+        done = (
+            jobs.run_job(compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress))
+            or placed
+        )
+        return expiring.after_commit(table.store, done, dedicated=True)
 
     def rescale(
         self,
@@ -421,13 +452,15 @@ class Table(Streams, Frames):
         """
         table = self.with_options(options).for_writing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
-        request = RescaleRequest(bucket_num, chosen)
-        return after_commit(table.store, rescale(table.store, request, on_progress=on_progress), dedicated=True)
+        request = rescaling.RescaleRequest(bucket_num, chosen)
+        return expiring.after_commit(
+            table.store, rescaling.rescale(table.store, request, on_progress=on_progress), dedicated=True
+        )
 
     def advise_buckets(self) -> list[BucketAdvice]:
         """Rows, bytes, skew, sorted runs and the recommended number of buckets of every partition, with the reason,
         largest first; from metadata alone. Spec: docs/spec/rescale.md#advice"""
-        return advise(self.store)
+        return advising.advise(self.store)
 
     def compacted(self, snapshot: Snapshot | None, messages: Sequence[CommitMessage]) -> Snapshot | None:
         """Compact and expire what is due after a write was committed as `snapshot`; the newest of both snapshots."""
@@ -436,19 +469,21 @@ class Table(Streams, Frames):
         if not self.schema.primary_keys:
             compacted = append_compact.after_write(self.store, messages)
         else:
-            compacted = after_write(self.store, snapshot, messages)
-        return after_commit(self.store, compacted or snapshot, wrote=messages)
+            compacted = upkeep.after_write(self.store, snapshot, messages)
+        return expiring.after_commit(self.store, compacted or snapshot, wrote=messages)
 
     def truncate(self) -> Snapshot:
         """Remove all rows."""
-        done = Commit(self.for_writing().store, new_commit_user(self.store)).truncate()
-        after_commit(self.store, done)
+        done = commits.Commit(self.for_writing().store, preparing.new_commit_user(self.store)).truncate()
+        expiring.after_commit(self.store, done)
         return done
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot:
         """Remove all rows of the partitions; a specification may name some partition columns only, not none."""
-        done = Commit(self.for_writing().store, new_commit_user(self.store)).drop_partitions(partitions)
-        after_commit(self.store, done)
+        done = commits.Commit(self.for_writing().store, preparing.new_commit_user(self.store)).drop_partitions(
+            partitions
+        )
+        expiring.after_commit(self.store, done)
         return done
 
     # ---- what is not needed any more
@@ -468,8 +503,8 @@ class Table(Streams, Frames):
         Spec: docs/spec/expiry.md#orphans
         """
         store = self.for_writing().store
-        before = oldest_kept(store, epoch_millis(older_than))
-        return remove_orphans(store, before, dry_run, threads, on_progress=on_progress)
+        before = orphans.oldest_kept(store, epoch_millis(older_than))
+        return orphans.remove_orphans(store, before, dry_run, threads, on_progress=on_progress)
 
     def _history(self, writing: bool = False) -> Store:
         if writing:
@@ -527,7 +562,7 @@ class Table(Streams, Frames):
         """Rows that are pending would never be seen in another bucket mode."""
         snapshot = self.latest_snapshot()
         leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
-        if leaves and snapshot is not None and pending_rows(self.store, snapshot):
+        if leaves and snapshot is not None and pending.pending_rows(self.store, snapshot):
             raise InvalidError(
                 "Cannot change bucket while rows are pending in the postpone bucket.",
                 table=self.name,

@@ -41,8 +41,12 @@ def test_a_call_loads_what_it_uses(many: str) -> None:
         return set(run.stdout.split())
 
     assert not {"pyarrow", "rich", "bucketlake.catalog"} & loaded("--version")
-    heavy = {"pyspark", "pandas", "polars", "sqlglot", "rich", "bucketlake.table", "bucketlake.cli.load"}
-    assert not heavy & loaded("tables", "-w", many)
+    libraries = {"pyspark", "pandas", "polars", "sqlglot", "rich", "pydantic"}
+    assert not {*libraries, "pyarrow", "numpy", "bucketlake.table", "bucketlake.cli.load"} & loaded(
+        "tables", "-w", many
+    )
+    for command in ("describe", "files", "snapshots"):
+        assert not libraries & loaded(command, "t", "-w", many), command
 
 
 def test_a_reader_that_goes(many: str) -> None:

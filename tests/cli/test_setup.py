@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +18,7 @@ from tests.cli.conftest import Run
 
 import bucketlake
 from bucketlake.cli import settings, warehouse
+from bucketlake.cli.completion import SCRIPTS
 
 
 class Ring:
@@ -90,8 +95,8 @@ def test_completion(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.M
     assert run("completion", "tcsh").status == 2
 
     def completed(*words: str) -> list[str]:
-        monkeypatch.setenv("_BUCKETLAKE_COMPLETE", "complete_bash")
-        monkeypatch.setenv("COMP_WORDS", " ".join(["bucketlake", *words]))
+        monkeypatch.setenv("_BUCKETLAKE_COMPLETE", "bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(["bucketlake", *words]))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         return run().out.split()
 
@@ -107,9 +112,33 @@ def test_completion(run: Run, shared: str, tmp_path: Path, monkeypatch: pytest.M
     for name in ("plain-1", "a b", "x;y", "(z)", 'q"'):
         catalog.create_table(f"`{name}`", pa.schema([("x", pa.int32())]))
     assert completed("-w", str(tmp_path / "odd"), "describe", "") == ["plain-1"]
+    for shell in ("zsh", "fish"):
+        monkeypatch.setenv("COMP_WORDS", "bucketlake\ndesc")
+        monkeypatch.setenv("COMP_CWORD", "1")
+        monkeypatch.setenv("_BUCKETLAKE_COMPLETE", shell)
+        assert run().out.startswith("describe\tShow what a table is")
+    monkeypatch.setenv("_BUCKETLAKE_COMPLETE", "tcsh")
+    assert run().status == 1
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     monkeypatch.delenv("_BUCKETLAKE_COMPLETE")
-    assert run("completion").out.startswith("complete --command")
+    assert "complete --command" in run("completion").out
+
+
+def test_bash_completes(shared: str, tmp_path: Path) -> None:
+    """The script that `completion bash` prints, in a bash, as the shell calls it."""
+    bash = which("bash")
+    if bash is None:
+        pytest.skip("PEER MISSING: bash")
+    program = tmp_path / "bucketlake"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m bucketlake.cli "$@"\n')
+    program.chmod(0o755)
+    called = [
+        *(SCRIPTS["bash"], 'compopt() { echo "compopt:$2"; }'),
+        f"COMP_WORDS=(bucketlake -w {shlex.quote(shared)} describe d); COMP_CWORD=4",
+        f'_bucketlake_completion {shlex.quote(str(program))}; echo "${{COMPREPLY[@]}}"',
+    ]
+    done = subprocess.run([bash, "-c", "\n".join(called)], capture_output=True, text=True)
+    assert (done.stdout.split("\n"), done.returncode) == (["compopt:nospace", "db.", ""], 0), done.stderr
 
 
 def test_a_configuration_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,51 @@ def test_a_statement_is_cancelled(classic: Lake, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.split() == ["one", "1"]
 
 
+class _Fetching:
+    """A lake whose jobs, like Spark's, are waited for even where the fetch was interrupted. `late`: how often a cancel
+    comes before there is a job."""
+
+    columns = ("x",)
+    catalog = None
+
+    def __init__(self, late: int) -> None:
+        self.spark, self._late = self, late
+        self.tags: set[str] = set()
+        self._cancelled = threading.Event()
+        self.addTag, self.removeTag = self.tags.add, self.tags.discard
+
+    def sql(self, text: str) -> _Fetching:
+        return self
+
+    def interruptTag(self, tag: str) -> None:
+        assert tag in self.tags
+        self._late -= 1
+        if self._late < 0:
+            self._cancelled.set()
+
+    def toArrow(self) -> pa.Table:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            if not self._cancelled.wait(30):
+                raise AssertionError("the job was not cancelled")
+            raise RuntimeError("the job was cancelled")
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_one_ctrl_c_is_enough_while_rows_are_fetched(late: int) -> None:
+    lake = _Fetching(late)
+    runner: Any = running.Runner(_Start(lake), Console("table"))  # type: ignore[arg-type]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.script("SELECT 1;")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert not lake.tags
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.spark
 def test_answers_and_statuses(
     classic: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

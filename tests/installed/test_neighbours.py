@@ -21,6 +21,23 @@ for _ in range(2):
 """
 
 
+RAY = """
+import sys
+import pyarrow as pa
+import bucketlake, ray
+catalog = bucketlake.open(sys.argv[1])
+catalog.create_database("shop")
+columns = pa.schema([("id", pa.int64()), ("price", pa.float64())])
+orders = catalog.create_table("shop.orders", columns, primary_keys=["id"], options={"bucket": "4"})
+orders.write_arrow({"id": list(range(2001)), "price": [1.0] * 2001})
+orders.write_arrow({"id": list(range(100)), "price": [2.0] * 100})  # splits that merge
+ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR")
+names = {"orders": orders, "pa": pa}
+exec(sys.argv[2], names)
+assert names["prices"].sum("price") == 2101.0
+"""
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.name)
 def test_examples_compile(path: Path) -> None:
     compile(path.read_text(), str(path), "exec")
@@ -62,3 +79,12 @@ def test_dbt(tmp_path: Path) -> None:
         )
     table = bucketlake.open(tmp_path / "wh").table("shop.orders")
     assert (table.schema.primary_keys, table.to_arrow().num_rows) == (("id",), 3)
+
+
+@pytest.mark.soak
+def test_ray(tmp_path: Path) -> None:
+    """The block of docs/without-spark.md, on a table whose splits merge."""
+    page = (ROOT / "docs" / "without-spark.md").read_text()
+    block = page.partition("```python ray\n")[2].partition("```")[0]
+    bare = Bare(tmp_path / "venv", str(ROOT), "ray[data]")
+    bare.run(["-c", RAY, str(tmp_path / "wh"), block], RAY_ENABLE_UV_RUN_RUNTIME_ENV="0")

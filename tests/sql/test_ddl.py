@@ -290,7 +290,11 @@ def test_names_that_nobody_knows(classic: Lake) -> None:
         [
             ("SELECT * FROM db.order", AnalysisException, "cannot be found.*did you mean 'orders'"),
             ("SELECT * FROM dbb.orders", NotFoundError, "did you mean the database 'db'"),
-            ("SELECT * FROM nowhere.db.orders", AnalysisException, "catalog nowhere does not exist"),
+            (
+                "SELECT * FROM nowhere.db.orders",
+                AnalysisException,
+                "catalog nowhere does not exist|SINGLE_PART_NAMESPACE",
+            ),
             ("SELECT * FROM paimon.x.db.orders", AnalysisException, "Paimon only support single namespace"),
             ("MSCK REPAIR TABLE db.orders", UnsupportedError, "MSCK on a lake table"),
             ("LOAD DATA INPATH '/x' INTO TABLE db.orders", UnsupportedError, "LOAD on a lake table"),

@@ -2,71 +2,25 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, SparkRuntimeException
-from tests.profile import SOAK, first
+from tests.profile import SOAK
+from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, Row, content, made, view
 
-from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
-from bucketlake.ops.commit.commit import Commit
-from bucketlake.spark.merge import held
-from bucketlake.spark.read import reader
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.spark.write import tasks
 
 pytestmark = pytest.mark.spark
-
-Row = tuple[object, ...]
-KINDS = {
-    "keyed": "'primary-key' = 'a', 'bucket' = '2'",
-    "append": "'bucket' = '-1'",
-    "dynamic": "'primary-key' = 'a', 'bucket' = '-1'",
-    "marked": "'deletion-vectors.enabled' = 'true'",
-    "postpone": "'primary-key' = 'a', 'bucket' = '-2'",
-    "bucketed": "'bucket' = '2', 'bucket-key' = 'a'",
-    "keyed marked": "'primary-key' = 'a', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'",
-}
-TWO = [(1, 10, "c1"), (2, 20, "c2")]
-FIVE = [(1, 10, "c1"), (2, 20, "c2"), (3, 30, "c3"), (4, 40, "c4"), (5, 50, "c5")]
-CHANGES = [(1, 100, "c11"), (3, 300, "c33")]
-NINE = [(1, 100, "c11"), (3, 300, "c33"), (5, 500, "c55"), (7, 700, "c77"), (9, 900, "c99")]
-
-
-def content(lake: Lake, table: str = "db.t") -> list[Row]:
-    return sorted((tuple(row) for row in lake.sql(f"SELECT * FROM {table}").collect()), key=repr)
-
-
-def made(
-    lake: Lake, kind: str, rows: list[Row] | None = None, columns: str = "a INT, b INT, c STRING", name: str = "db.t"
-) -> None:
-    lake.sql(f"CREATE TABLE {name} ({columns}) TBLPROPERTIES ({KINDS[kind]})")
-    if rows:
-        lake.table(name).write(lake.spark.createDataFrame(rows, lake.table(name).read().schema))
-
-
-def view(lake: Lake, rows: list[Row], columns: str = "a int, b int, c string", name: str = "source") -> None:
-    lake.spark.createDataFrame(rows, columns).createOrReplaceTempView(name)
-
 
 CASES: list[tuple[str, list[Row], list[Row], str, list[Row]]] = [
     (
         "all clauses in order",
         FIVE,
         NINE,
-        """
-        WHEN MATCHED AND t.a = 5 THEN UPDATE SET b = source.b + t.b
-        WHEN MATCHED AND source.c > 'c2' THEN UPDATE SET *
-        WHEN MATCHED THEN DELETE
-        WHEN NOT MATCHED AND c > 'c9' THEN INSERT (a, b, c) VALUES (a, b * 1.1, c)
-        WHEN NOT MATCHED THEN INSERT *
-        WHEN NOT MATCHED BY SOURCE AND a = 2 THEN UPDATE SET b = b * 10
-        WHEN NOT MATCHED BY SOURCE THEN DELETE
-        """,
-        [(2, 200, "c2"), (3, 300, "c33"), (5, 550, "c5"), (7, 700, "c77"), (9, 990, "c99")],
+        ALL_CLAUSES,
+        AFTER_ALL,
     ),
     (
         "update",
@@ -350,32 +304,6 @@ def test_the_primary_key_stays(classic: Lake) -> None:
     assert content(classic) == [(1, 10, "c111"), (103, 30, "c333"), (2, 20, "c2")]
 
 
-def test_an_upsert_reads_nothing_of_the_table(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(classic, "keyed", TWO)
-    view(classic, CHANGES)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("the table was read")
-
-    monkeypatch.setattr(reader, "pruned", refuse)
-    upsert = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-    classic.sql(f"MERGE INTO db.t USING (SELECT * FROM source) s ON s.a = t.a {upsert}")
-    others = [
-        "MERGE INTO db.t USING source s ON s.a = t.a AND s.b > t.b " + upsert,
-        "MERGE INTO db.t USING (SELECT a + 0L AS a, b, c FROM source) s ON s.a = t.a " + upsert,
-        "MERGE INTO db.t USING (SELECT * FROM source UNION ALL SELECT 1, 2, 'x') s ON s.a = t.a " + upsert,
-        "MERGE INTO db.t USING (SELECT nullif(a, 3) a, b, c FROM source) s ON s.a = t.a " + upsert,
-        "MERGE INTO db.t USING source s ON s.a = t.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND b > 0 THEN INSERT *",
-        "MERGE INTO db.t USING source s ON s.a = t.a WHEN MATCHED THEN UPDATE SET *",
-        "MERGE INTO db.t USING source s ON s.b = t.b WHEN NOT MATCHED THEN INSERT *",
-    ]
-    for statement in others:
-        with pytest.raises(AssertionError, match="was read"):
-            classic.sql(statement)
-    monkeypatch.undo()
-    assert content(classic) == [(1, 100, "c11"), (2, 20, "c2"), (3, 300, "c33")]
-
-
 def test_rows_move_to_other_partitions(classic: Lake) -> None:
     for more, partitions in (("'bucket' = '-1', 'primary-key' = 'a'", "dt"), ("'bucket' = '-1'", "dt")):
         classic.sql(f"CREATE TABLE db.p (a INT, b INT, dt STRING) PARTITIONED BY ({partitions}) TBLPROPERTIES ({more})")
@@ -406,244 +334,6 @@ def test_rows_that_no_source_row_can_match_are_still_not_matched_by_it(classic: 
     assert content(classic, "db.p") == [(1, 100, "c1", "p1"), *stale]
 
 
-def test_files_that_cannot_match_are_not_opened(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("keyed", "append"):
-        columns = "CREATE TABLE db.p (a INT, b INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES "
-        more = "('primary-key' = 'a,pt', 'bucket' = '1')" if kind == "keyed" else "('bucket' = '-1')"
-        classic.sql(columns + more)
-        classic.sql("INSERT INTO db.p VALUES (1, 10, 'p1'), (2, 20, 'p2'), (3, 30, 'p3')")
-        table = classic.table("db.p").table
-        for file in table.files("pt = 'p2'"):
-            (table.store.env.storage).delete(file.path)
-        view(classic, [(1, 100, "p1"), (3, 300, "p3")], "a int, b int, pt string")
-        on = "t.a = s.a AND t.pt = s.pt" if kind == "keyed" else "t.a = s.a AND t.pt IN ('p1', 'p3')"
-        classic.sql(f"MERGE INTO db.p t USING source s ON {on} WHEN MATCHED THEN UPDATE SET b = s.b")
-        rows = classic.sql("SELECT a, b FROM db.p WHERE pt <> 'p2'").collect()
-        assert sorted(tuple(row) for row in rows) == [(1, 100), (3, 300)]
-        classic.sql("DROP TABLE db.p")
-
-
-def test_a_source_made_by_chance_is_evaluated_once(classic: Lake) -> None:
-    for kind in ("keyed", "append"):
-        made(classic, kind, [(number, 0, "old") for number in range(50)])
-        classic.sql(
-            """MERGE INTO db.t USING (SELECT id AS a, rand() AS r FROM range(100) WHERE rand() < 0.5) s ON t.a = s.a
-            WHEN MATCHED AND r >= 0 THEN UPDATE SET c = 'seen' WHEN NOT MATCHED THEN INSERT (a, c) VALUES (s.a, 'new')
-            WHEN NOT MATCHED BY SOURCE THEN UPDATE SET c = 'unseen'"""
-        )
-        rows = classic.sql("SELECT c, count(*), count(DISTINCT a), min(a), max(a) FROM db.t GROUP BY c").collect()
-        counts = {row[0]: row[1] for row in rows}
-        assert "old" not in counts and counts["seen"] + counts["unseen"] == 50 and all(row[1] == row[2] for row in rows)
-        classic.sql("DROP TABLE db.t")
-
-
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is small enough for the driver."""
-    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
-    monkeypatch.setattr(reader, "SMALL_BYTES", 0)
-    monkeypatch.setattr(held, "FEW_ROWS", 0)
-    monkeypatch.setattr(tasks, "SMALL_ROWS", 0)
-    yield
-
-
-@pytest.mark.parametrize("kind", first(["keyed", "append", "marked", "bucketed"], 1))
-def test_large_changes_are_made_by_tasks(classic: Lake, large: None, kind: str) -> None:
-    made(classic, kind, FIVE)
-    view(classic, NINE)
-    classic.sql(f"MERGE INTO db.t USING source ON t.a = source.a {CASES[0][3]}")
-    assert content(classic) == CASES[0][4]
-    with pytest.raises(InvalidError, match="MERGE_CARDINALITY_VIOLATION"):
-        classic.sql(
-            "MERGE INTO db.t USING (SELECT 2 AS a FROM range(2)) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 1"
-        )
-    classic.sql("UPDATE db.t SET b = b + 1 WHERE a > 4")
-    classic.sql("DELETE FROM db.t WHERE abs(a) = 2")
-    rows = [(3, 300, "c33"), (5, 551, "c5"), (7, 701, "c77"), (9, 991, "c99")]
-    assert content(classic) == rows
-    classic.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED AND t.a = 9 THEN DELETE")
-    assert content(classic) == rows[:-1]
-
-
-@pytest.mark.parametrize("kind", first(["keyed", "append", "marked"], 2))
-def test_others_change_the_rows_meanwhile(classic: Lake, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(classic, kind, TWO)
-    view(classic, CHANGES)
-    publish, done = Commit.commit, []
-
-    def late(self: Commit, *args: object, **more: object) -> object:
-        if not done:
-            done.append(True)
-            classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (a, 1)")
-            classic.sql("UPDATE db.t SET b = 11 WHERE a = 1")
-        return publish(self, *args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Commit, "commit", late)
-    classic.sql(
-        """MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = t.b + s.b
-        WHEN NOT MATCHED THEN INSERT *"""
-    )
-    assert content(classic) == [(1, 111, "c1"), (2, 20, "c2"), (3, 301, None)]
-
-
-@pytest.mark.parametrize("kind", ["keyed", "append"])
-def test_a_table_that_was_empty_is_merged_into_twice(classic: Lake, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(classic, kind)
-    view(classic, CHANGES)
-    publish, done = Commit.commit, []
-    statement = """MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = t.b + 1
-        WHEN NOT MATCHED THEN INSERT *"""
-
-    def late(self: Commit, *args: object, **more: object) -> object:
-        if not done:
-            done.append(True)
-            classic.sql(statement)
-        return publish(self, *args, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Commit, "commit", late)
-    classic.sql(statement)
-    assert content(classic) == [(1, 101, "c11"), (3, 301, "c33")]
-
-
-def test_a_failed_merge_leaves_no_file(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(classic, "append", FIVE)
-    view(classic, NINE)
-    store = classic.table("db.t").table.store
-
-    def files() -> set[str]:
-        return {str(path) for path in Path(store.paths.root).rglob("*") if "bucket-" in str(path)}
-
-    before = files()
-
-    def fail(self: Commit, *args: object, **more: object) -> None:
-        raise ConflictError("lost")
-
-    monkeypatch.setattr(Commit, "commit", fail)
-    monkeypatch.setattr("bucketlake.ops.change.append_rows.ATTEMPTS", 2)
-    with pytest.raises(ConflictError):
-        classic.sql(f"MERGE INTO db.t USING source ON t.a = source.a {CASES[0][3]}")
-    assert files() == before
-
-
-def test_merges_in_sequence_equal_a_model(classic: Lake) -> None:
-    chance = random.Random(11)
-    for kind in ("keyed", "marked"):
-        made(classic, kind, FIVE)
-        model = {row[0]: row for row in FIVE}
-        for _ in range(8 if SOAK else 3):
-            keys = chance.sample(range(1, 9), 4)
-            rows = [(key, chance.randrange(100), f"s{key}") for key in keys]
-            view(classic, rows)
-            limit = chance.randrange(100)
-            classic.sql(
-                f"""MERGE INTO db.t USING source s ON t.a = s.a
-                WHEN MATCHED AND s.b < {limit} THEN DELETE WHEN MATCHED THEN UPDATE SET b = s.b + t.b
-                WHEN NOT MATCHED AND s.b >= {limit} THEN INSERT *
-                WHEN NOT MATCHED BY SOURCE AND t.b % 2 = 0 THEN UPDATE SET c = concat(c, '-')"""
-            )
-            given, before = {row[0]: row for row in rows}, set(model)
-            for key, old in list(model.items()):
-                if key in given and given[key][1] < limit:
-                    del model[key]
-                elif key in given:
-                    model[key] = (key, given[key][1] + old[1], old[2])
-                elif old[1] % 2 == 0:
-                    model[key] = (key, old[1], f"{old[2]}-")
-            model.update({key: row for key, row in given.items() if key not in before and row[1] >= limit})
-        assert content(classic) == sorted(model.values(), key=repr)
-        classic.sql("DROP TABLE db.t")
-
-
 def test_errors_are_known(classic: Lake) -> None:
     with pytest.raises(BucketlakeError):
         classic.sql("MERGE INTO db.nowhere USING source ON true WHEN MATCHED THEN DELETE")
-
-
-@pytest.fixture
-def evolving(classic: Lake) -> Iterator[Lake]:
-    """Sessions in which writes bring columns."""
-    classic.spark.conf.set("spark.paimon.write.merge-schema", "true")
-    yield classic
-    classic.spark.conf.unset("spark.paimon.write.merge-schema")
-
-
-BROUGHT = [
-    (
-        "WHEN MATCHED THEN UPDATE SET b = source.b WHEN NOT MATCHED THEN INSERT (a, b) VALUES (source.a, source.b)",
-        [(1, "u1"), (2, "v2"), (3, "u3")],
-    ),
-    (
-        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT (a, b) VALUES (source.a, source.b)",
-        [(1, "u1", 10), (2, "v2", None), (3, "u3", None)],
-    ),
-    (
-        "WHEN MATCHED THEN UPDATE SET b = source.b WHEN NOT MATCHED THEN INSERT *",
-        [(1, "u1", None), (2, "v2", None), (3, "u3", 30)],
-    ),
-    (
-        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-        [(1, "u1", 10), (2, "v2", None), (3, "u3", 30)],
-    ),
-    (
-        "WHEN MATCHED THEN UPDATE SET t.C = source.c + 1 WHEN NOT MATCHED BY SOURCE THEN UPDATE SET b = 'kept'",
-        [(1, "v1", 11), (2, "kept", None)],
-    ),
-    ("WHEN NOT MATCHED THEN INSERT (a, c) VALUES (a, c)", [(1, "v1", None), (2, "v2", None), (3, None, 30)]),
-]
-
-
-def test_columns_that_the_source_brings(evolving: Lake) -> None:
-    view(evolving, [(1, "u1", 10), (3, "u3", 30)], "a int, b string, c int")
-    for (clauses, expected), kind in zip(BROUGHT, cycle(("keyed", "append", "marked")), strict=False):
-        made(evolving, kind, [(1, "v1"), (2, "v2")], "a INT, b STRING")
-        evolving.sql(f"MERGE INTO db.t USING source ON t.a = source.a {clauses}")
-        assert content(evolving) == expected, clauses
-        evolving.sql("DROP TABLE db.t")
-    made(evolving, "keyed", [(1, "v1")], "a INT, b STRING")
-    with pytest.raises(InvalidError, match="nope"):
-        evolving.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET nope = 1")
-    evolving.spark.conf.set("spark.paimon.write.merge-schema", "false")
-    evolving.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN NOT MATCHED THEN INSERT *")
-    assert content(evolving) == [(1, "v1"), (3, "u3")]
-    evolving.sql("MERGE WITH SCHEMA EVOLUTION INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET *")
-    assert content(evolving) == [(1, "u1", 10), (3, "u3", 30)]
-
-
-def test_columns_that_the_source_lacks(evolving: Lake) -> None:
-    for kind in ("keyed", "append"):
-        made(evolving, kind, TWO)
-        view(evolving, [(1, "c11"), (3, "c33")], "A int, c string")
-        evolving.sql(
-            "MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
-        assert content(evolving) == [(1, 10, "c11"), (2, 20, "c2"), (3, None, "c33")]
-        evolving.sql("DROP TABLE db.t")
-
-
-def test_members_that_the_source_brings_and_lacks(evolving: Lake) -> None:
-    for kind in ("keyed", "append"):
-        made(
-            evolving,
-            kind,
-            [(1, ("a", ("c", "d"))), (2, ("x", None)), (4, None)],
-            "a INT, i STRUCT<p: STRING, q: STRUCT<c: STRING, d: STRING>>",
-        )
-        view(
-            evolving,
-            [(1, (("C", "N"), "A"), 7), (2, None, 8), (3, (("n", "m"), "P"), 9), (4, None, 9)],
-            "a int, i struct<q: struct<c: string, n: string>, P: string>, more int",
-        )
-        evolving.sql(
-            "MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
-        assert content(evolving) == [
-            (1, ("A", ("C", "d", "N")), 7),
-            (2, (None, None), 8),
-            (3, ("P", ("n", None, "m")), 9),
-            (4, None, 9),
-        ]
-        evolving.sql("DROP TABLE db.t")
-    made(evolving, "keyed", [(1, ("a", "b"))], "a INT, i STRUCT<p: STRING, q: STRING>")
-    view(evolving, [(1, None)], "a int, i struct<p: string, q: string>")
-    evolving.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED THEN UPDATE SET *")
-    assert content(evolving) == [(1, None)]

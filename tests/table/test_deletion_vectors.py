@@ -439,3 +439,29 @@ def test_any_sequence_of_steps_equals_a_list(
         assert (found is None) == (not hits)
     assert rows(made) == sorted(model, key=str)
     assert pc.sum(pa.array(np.array([row[1] for row in model] or [0]))).as_py() == sum(keys(made))
+
+
+def test_files_are_rewritten_in_as_many_parts_as_run_at_once(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(catalog, "rewrite", "unaware")
+    for start in range(0, 600, 100):
+        made.write_arrow(data(start, start + 100))
+    asked: list[list[int]] = []
+
+    def rewrite(store: Any, parts: Any) -> Any:
+        asked.append([len(part) for part in parts])
+        return delete_module.rewritten_here(store, parts)
+
+    where = parse_where("k IN (7, 107, 207, 307, 407, 507)", made.schema.fields)
+    find = delete_module.found_here(where)
+    delete_module.change_rows(made.store, where, delete_module.Means(find, rewrite=rewrite, width=2), "DELETE")
+    assert asked == [[6]]  # small files become one
+    assert len(made.files()) == 1
+    for start in range(600, 1000, 100):
+        made.write_arrow(data(start, start + 100))
+    monkeypatch.setattr(delete_module, "LEAST_PART", 1)
+    where = parse_where("k IN (8, 608, 708, 808, 908)", made.schema.fields)
+    find = delete_module.found_here(where)
+    delete_module.change_rows(made.store, where, delete_module.Means(find, rewrite=rewrite, width=2), "DELETE")
+    assert len(asked[1]) == 2
+    assert sum(asked[1]) == 5
+    assert keys(made) == [k for k in range(1000) if k not in (7, 107, 207, 307, 407, 507, 8, 608, 708, 808, 908)]

@@ -8,7 +8,7 @@ from importlib import import_module
 
 __all__ = ["main"]
 
-NEEDED = ("typer", "rich")
+NEEDED = ("click",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,10 +13,19 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any
 
-import typer
-
 import bucketlake
+from bucketlake.cli import completion
 from bucketlake.cli.answer import document
+from bucketlake.cli.grammar import (
+    Abort,
+    ClickException,
+    Exit,
+    Group,
+    NoArgsIsHelpError,
+    Option,
+    get_current_context,
+    parameter,
+)
 from bucketlake.cli.output import DONE, FAILED, INTERRUPTED, PIPE, USAGE
 from bucketlake.cli.text import clean, look_of
 
@@ -25,7 +34,6 @@ __all__ = ["FAMILIES", "build", "run"]
 PROGRAM = "bucketlake"
 # family: the words by which it is asked for. Others are found by loading all.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "demo": ("demo",),
     "look": ("databases", "tables", "describe", "schemas", "options", "partitions"),
     "state": ("files", "snapshots", "tags", "branches", "consumers", "usage", "plan"),
     "read": ("cat", "diff", "export"),
@@ -34,49 +42,36 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "maintain": ("compact", "rescale", "cluster", "expire", "orphans"),
     "check": ("fsck", "advise"),
     "watch": ("watch",),
-    "setup": ("config", "completion"),
+    "cdc": ("cdc",),
     "sql": ("sql",),
     "ui": ("ui",),
-    "cdc": ("cdc",),
+    "demo": ("demo",),
+    "setup": ("config", "completion"),
 }
-ClickError: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 HELP = """Tables of Apache Paimon's format from the command line, without Spark where none is needed.
 
 Which warehouse: --warehouse, else $BUCKETLAKE_WAREHOUSE, else the default of `bucketlake config`."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+WAREHOUSE = Annotated[str | None, Option("--warehouse", "-w", metavar="PLACE", help="Folder, URI or configured name.")]
+VERSION = Annotated[bool, Option("--version", help="The version, and nothing else.")]
+
+
+def _common(warehouse: str | None, version: bool) -> None:
+    context = get_current_context()
+    if version:
         print(f"{PROGRAM} {bucketlake.__version__}")
-        raise typer.Exit(DONE)
-
-
-def _common(
-    context: typer.Context,
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", "-w", metavar="PLACE", help="Folder, URI or configured name.")
-    ] = None,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version, and nothing else.")
-    ] = False,
-) -> None:
+        raise Exit(DONE)
     context.obj = {} if warehouse is None else {"warehouse": warehouse}
     if context.invoked_subcommand is None:
         print(context.get_help())
-        raise typer.Exit(USAGE)
+        raise Exit(USAGE)
 
 
-def build(words: Sequence[str] = ()) -> typer.Typer:
+def build(words: Sequence[str] = ()) -> Group:
     """The command line with the family that the words ask for, or with all."""
-    app = typer.Typer(
-        name=PROGRAM,
-        help=HELP,
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback(invoke_without_command=True)(_common)
+    common = [parameter("warehouse", WAREHOUSE, None), parameter("version", VERSION, False)]
+    app = Group(PROGRAM, HELP, parameters=common, run=_common)
     for family in _asked_for(words):
         name = f"bucketlake.cli.{family}"
         if find_spec(name) is not None:
@@ -105,11 +100,10 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    completing = bool(os.environ.get("_BUCKETLAKE_COMPLETE"))
     try:
-        if completing:
-            import_module("typer.completion").completion_init()
-        app = build(() if completing else arguments)
+        if os.environ.get(completion.VARIABLE):
+            return completion.answer(build, PROGRAM)
+        app = build(arguments)
         found: Any = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return found if isinstance(found, int) else DONE
@@ -118,17 +112,17 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Abort):
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
-    except ClickError as error:
+    except ClickException as error:
         return _misused(error, "--json" in arguments)
 
 
-def _misused(error: Any, as_json: bool) -> int:
+def _misused(error: ClickException, as_json: bool) -> int:
     """Say what is wrong with the call."""
     text, context = error.format_message(), getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
+    if isinstance(error, NoArgsIsHelpError):
         print(text, file=sys.stderr)
         return USAGE
     path = context.command_path if context is not None else PROGRAM

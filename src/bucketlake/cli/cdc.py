@@ -7,10 +7,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import UsageError, columns, document
 from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
 from bucketlake.lazy import lazy
@@ -26,46 +25,42 @@ else:
 class Sync(InWarehouse):
     """What both commands take."""
 
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="debezium-json, canal-json, maxwell-json, …")
-    ]
-    checkpoint: Annotated[str, typer.Option("--checkpoint", metavar="FOLDER", help="Keeps how far it is, its own.")]
-    kafka: Annotated[str | None, typer.Option("--kafka", metavar="SERVERS", help="host:port, with commas.")] = None
+    format: Annotated[str, Option("--format", metavar="FORMAT", help="debezium-json, canal-json, maxwell-json, …")]
+    checkpoint: Annotated[str, Option("--checkpoint", metavar="FOLDER", help="Keeps how far it is, its own.")]
+    kafka: Annotated[str | None, Option("--kafka", metavar="SERVERS", help="host:port, with commas.")] = None
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPICS", help="With commas, or pattern:REGULAR-EXPRESSION.")
+        str | None, Option("--topic", metavar="TOPICS", help="With commas, or pattern:REGULAR-EXPRESSION.")
     ] = None
-    files: Annotated[
-        str | None, typer.Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")
-    ] = None
-    registry: Annotated[str | None, typer.Option("--registry", metavar="URL", help="Of avro schemas.")] = None
+    files: Annotated[str | None, Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")] = None
+    registry: Annotated[str | None, Option("--registry", metavar="URL", help="Of avro schemas.")] = None
     source_option: Annotated[
-        list[str] | None, typer.Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
+        list[str] | None, Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
     ] = None
-    primary_keys: Annotated[str | None, typer.Option("--primary-keys", metavar="COLUMNS", help="Of new tables.")] = None
-    partition_keys: Annotated[str | None, typer.Option("--partition-keys", metavar="COLUMNS", help="The same.")] = None
+    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Of new tables.")] = None
+    partition_keys: Annotated[str | None, Option("--partition-keys", metavar="COLUMNS", help="The same.")] = None
     computed_column: Annotated[
-        list[str] | None, typer.Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="Again for more.")
+        list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="Again for more.")
     ] = None
     metadata_column: Annotated[
-        list[str] | None, typer.Option("--metadata-column", metavar="KIND", help="topic, offset, op_ts, …")
+        list[str] | None, Option("--metadata-column", metavar="KIND", help="topic, offset, op_ts, …")
     ] = None
     metadata_column_prefix: Annotated[
-        str | None, typer.Option("--metadata-column-prefix", metavar="TEXT", help="Before their names.")
+        str | None, Option("--metadata-column-prefix", metavar="TEXT", help="Before their names.")
     ] = None
-    type_mapping: Annotated[str | None, typer.Option("--type-mapping", metavar="MODES", help="to-string, …")] = None
+    type_mapping: Annotated[str | None, Option("--type-mapping", metavar="MODES", help="to-string, …")] = None
     table_option: Annotated[
-        list[str] | None, typer.Option("--table-option", metavar="KEY=VALUE", help="An option of the tables.")
+        list[str] | None, Option("--table-option", metavar="KEY=VALUE", help="An option of the tables.")
     ] = None
     including_tables: Annotated[
-        str | None, typer.Option("--including-tables", metavar="PATTERN", help="Source tables, whole names.")
+        str | None, Option("--including-tables", metavar="PATTERN", help="Source tables, whole names.")
     ] = None
-    excluding_tables: Annotated[str | None, typer.Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
-    on_error: Annotated[str | None, typer.Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
+    excluding_tables: Annotated[str | None, Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
+    on_error: Annotated[str | None, Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
     dead_letters: Annotated[
-        str | None, typer.Option("--dead-letters", metavar="TABLE", help="Where events go that are none.")
+        str | None, Option("--dead-letters", metavar="TABLE", help="Where events go that are none.")
     ] = None
-    every: Annotated[str, typer.Option("--every", metavar="TIME", help="A batch each.")] = "5 seconds"
-    once: Annotated[bool, typer.Option("--once", help="What is there now, then end.")] = False
+    every: Annotated[str, Option("--every", metavar="TIME", help="A batch each.")] = "5 seconds"
+    once: Annotated[bool, Option("--once", help="What is there now, then end.")] = False
 
     def kept(self) -> str:
         """Batches that are committed stay; the checkpoint goes on from there."""
@@ -101,19 +96,19 @@ class Sync(InWarehouse):
 class SyncTable(Sync):
     """What `cdc table` takes."""
 
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="db.table, or table of the database default.")]
+    table: Annotated[str, Argument(metavar="TABLE", help="db.table, or table of the database default.")]
 
 
 class SyncDatabase(Sync):
     """What `cdc database` takes."""
 
-    database: Annotated[str, typer.Argument(metavar="DATABASE", help="Of the lake; it has to be there.")]
-    table_prefix: Annotated[str | None, typer.Option("--table-prefix", metavar="TEXT", help="Of names here.")] = None
-    table_suffix: Annotated[str | None, typer.Option("--table-suffix", metavar="TEXT", help="The same.")] = None
+    database: Annotated[str, Argument(metavar="DATABASE", help="Of the lake; it has to be there.")]
+    table_prefix: Annotated[str | None, Option("--table-prefix", metavar="TEXT", help="Of names here.")] = None
+    table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="The same.")] = None
     table_map: Annotated[
-        list[str] | None, typer.Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
+        list[str] | None, Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
     ] = None
-    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="combined or divided.")] = None
+    mode: Annotated[str | None, Option("--mode", metavar="MODE", help="combined or divided.")] = None
 
     def _names(self) -> Sequence[str]:
         return (*super()._names(), "table_prefix", "table_suffix", "mode")
@@ -181,11 +176,9 @@ def _line(done: SyncDone) -> str:
     )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
-    group = typer.Typer(
-        help="A source database's changes into tables that follow it.", rich_markup_mode=None, no_args_is_help=True
-    )
+    group = Group("cdc", "A source database's changes into tables that follow it.", CHANGING)
     batches = columns(
         batch="id: its number",
         events="count: what it held",
@@ -195,4 +188,4 @@ def register(app: typer.Typer) -> None:
     )
     add(group, table, answers=("rows", batches))
     add(group, database, answers=("rows", batches))
-    app.add_typer(group, name="cdc", rich_help_panel=CHANGING)
+    app.add_command(group)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, Arguments, add
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
@@ -28,13 +27,13 @@ else:
 class Asking(Arguments):
     """A command that asks before it takes something away."""
 
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
 
 class Rehearsing(Asking):
     """A command that can be rehearsed."""
 
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False
 
 
 # ---- tables
@@ -43,17 +42,17 @@ class Rehearsing(Asking):
 class Create(InWarehouse):
     """What `create` takes."""
 
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="db.table; its database is made if it is missing.")]
+    name: Annotated[str, Argument(metavar="TABLE", help="db.table; its database is made if it is missing.")]
     columns: Annotated[
-        str, typer.Option("--columns", "-c", metavar="LIST", help="As SQL: 'id BIGINT NOT NULL, name STRING'.")
+        str, Option("--columns", "-c", metavar="LIST", help="As SQL: 'id BIGINT NOT NULL, name STRING'.")
     ]
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="COLUMNS", help="Primary key.")] = None
+    key: Annotated[str | None, Option("--key", "-k", metavar="COLUMNS", help="Primary key.")] = None
     partition_by: Annotated[
-        str | None, typer.Option("--partition-by", "-p", metavar="COLUMNS", help="Partition columns.")
+        str | None, Option("--partition-by", "-p", metavar="COLUMNS", help="Partition columns.")
     ] = None
-    option: Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option.")] = None
-    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="A comment.")] = None
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Fine if it is there.")] = False
+    option: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="An option.")] = None
+    comment: Annotated[str | None, Option("--comment", metavar="TEXT", help="A comment.")] = None
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Fine if it is there.")] = False
 
 
 def create(given: Create) -> Facts:
@@ -87,7 +86,7 @@ def _listed(text: str | None) -> list[str]:
 class Drop(OfTable, Rehearsing):
     """What `drop` takes."""
 
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Fine if it is not there.")] = False
+    if_exists: Annotated[bool, Option("--if-exists", help="Fine if it is not there.")] = False
 
 
 def drop(given: Drop) -> Facts:
@@ -117,14 +116,12 @@ def drop(given: Drop) -> Facts:
 class Rollback(Changing, Rehearsing):
     """What `rollback` takes."""
 
-    to: Annotated[
-        str | None, typer.Argument(metavar="[TO]", help="A snapshot's id or a tag's name; or give --as-of.")
-    ] = None
+    to: Annotated[str | None, Argument(metavar="[TO]", help="A snapshot's id or a tag's name; or give --as-of.")] = None
     as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="TIME", help="To the newest snapshot that is not later.")
+        str | None, Option("--as-of", metavar="TIME", help="To the newest snapshot that is not later.")
     ] = None
     as_latest: Annotated[
-        bool, typer.Option("--as-latest", help="As a new snapshot, that holds what the old one held: nothing goes.")
+        bool, Option("--as-latest", help="As a new snapshot, that holds what the old one held: nothing goes.")
     ] = False
 
 
@@ -171,17 +168,17 @@ def _target(store: Store, given: Rollback) -> Snapshot | None:
 class OfTag(OfTable):
     """A command about a tag."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The tag's name.")]
+    name: Annotated[str, Argument(metavar="NAME", help="The tag's name.")]
 
 
 class TagCreate(OfTag):
     """What `tag create` takes."""
 
     snapshot: Annotated[
-        int | None, typer.Option("--snapshot", metavar="ID", help="What it holds; the newest by default.")
+        int | None, Option("--snapshot", metavar="ID", help="What it holds; the newest by default.")
     ] = None
-    keep: Annotated[str | None, typer.Option("--keep", metavar="TIME", help="For so long: '7 d'.")] = None
-    replace: Annotated[bool, typer.Option("--replace", help="Let a tag that is there hold it.")] = False
+    keep: Annotated[str | None, Option("--keep", metavar="TIME", help="For so long: '7 d'.")] = None
+    replace: Annotated[bool, Option("--replace", help="Let a tag that is there hold it.")] = False
 
 
 def tag_create(given: TagCreate) -> Facts:
@@ -222,13 +219,13 @@ def tag_delete(given: TagDelete) -> Facts:
 class OfBranch(OfTable):
     """A command about a branch."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch's name.")]
+    name: Annotated[str, Argument(metavar="NAME", help="The branch's name.")]
 
 
 class BranchCreate(OfBranch):
     """What `branch create` takes."""
 
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="With what this tag holds.")] = None
+    tag: Annotated[str | None, Option("--tag", metavar="NAME", help="With what this tag holds.")] = None
 
 
 def branch_create(given: BranchCreate) -> Facts:
@@ -281,7 +278,7 @@ def _branched(found: Any, name: str, text: str) -> Facts:
     return Facts({"table": found.name, "branch": name}, text=[clean(text)])
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     table = {"table": "its full name"}
     made = columns(**table, created="flag: whether it was made now")
@@ -296,15 +293,14 @@ def register(app: typer.Typer) -> None:
         dry_run="flag: whether nothing was removed",
     )
     add(app, rollback, panel=CHANGING, answers=("facts", back))
-    plain = {"rich_markup_mode": None, "no_args_is_help": True}
-    tags = typer.Typer(help="Make and remove names of snapshots.", **plain)  # type: ignore[arg-type]
+    tags = Group("tag", "Make and remove names of snapshots.", CHANGING)
     tag = columns(**table, tag="its name", snapshot="id: the snapshot that it holds, or held")
     add(tags, tag_create, "create", answers=("facts", tag))
     add(tags, tag_delete, "delete", answers=("facts", tag))
-    app.add_typer(tags, name="tag", rich_help_panel=CHANGING)
-    branches = typer.Typer(help="Make, remove and take over branches.", **plain)  # type: ignore[arg-type]
+    app.add_command(tags)
+    branches = Group("branch", "Make, remove and take over branches.", CHANGING)
     branch = columns(**table, branch="its name")
     add(branches, branch_create, "create", answers=("facts", branch))
     add(branches, branch_delete, "delete", answers=("facts", branch))
     add(branches, fast_forward, "fast-forward", answers=("facts", branch))
-    app.add_typer(branches, name="branch", rich_help_panel=CHANGING)
+    app.add_command(branches)

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, Rows, UsageError, columns, plain
 from bucketlake.cli.command import CHANGING, WithFormat, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn, working
@@ -32,21 +31,19 @@ EXIT = "0 whole, or all mended; 1 something found or failed; 2 wrong usage"
 class Fsck(Changing):
     """What `fsck` takes."""
 
-    level: Annotated[str, typer.Option("--level", "-l", metavar="NAME", help=f"How deep: {', '.join(LEVELS)}.")] = (
-        "metadata"
-    )
+    level: Annotated[str, Option("--level", "-l", metavar="NAME", help=f"How deep: {', '.join(LEVELS)}.")] = "metadata"
     partition: Annotated[
         list[str] | None,
-        typer.Option("--partition", "-p", metavar="SPEC", help="Only of this partition: dt=2026-01-01,hour=5."),
+        Option("--partition", "-p", metavar="SPEC", help="Only of this partition: dt=2026-01-01,hour=5."),
     ] = None
-    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="Files of this snapshot.")] = None
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found, in one commit.")] = False
+    snapshot: Annotated[int | None, Option("--snapshot", metavar="ID", help="Files of this snapshot.")] = None
+    repair: Annotated[bool, Option("--repair", help="Mend what is found, in one commit.")] = False
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="CODE", help="Mend this too, though it loses rows or more."),
+        Option("--allow", metavar="CODE", help="Mend this too, though it loses rows or more."),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --repair: only say what would be done.")] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="With --repair: only say what would be done.")] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
 
 def fsck(given: Fsck) -> Facts:
@@ -138,7 +135,7 @@ CHECKED = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, fsck, panel=CHANGING, answers=("facts", CHECKED), exits=EXIT)
     advice = columns(

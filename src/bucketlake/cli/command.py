@@ -1,7 +1,7 @@
 """A command of the command line: what it takes, what it answers, and how it runs between the two.
 
     class Cat(OfTable):                                   what it takes: annotated class attributes, one an option
-        limit: Annotated[int, typer.Option(help=…)] = 20
+        limit: Annotated[int, Option(help=…)] = 20
     def cat(given: Cat) -> Rows: …                        what it does; its docstring is its help
     add(app, cat, panel=…, answers=columns(…))            registers it
 
@@ -10,19 +10,17 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-import typer
-from typer.models import ArgumentInfo
-
+from bucketlake.cli import grammar
 from bucketlake.cli.answer import Answer, Column, UsageError
+from bucketlake.cli.grammar import Abort, Exit, Option, get_current_context
 from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
 from bucketlake.errors import BucketlakeError
 from bucketlake.values import dataclass
@@ -43,14 +41,12 @@ __all__ = [
 READING, CHANGING, OTHER = "Look", "Change and maintain", "Other"
 EXIT = "0 done; 1 failed or refused; 2 wrong usage"
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
-Form = Annotated[
-    str | None, typer.Option("--format", help=f"How rows are written: {', '.join(FORMATS)}.", metavar="FORMAT")
-]
+Json = Annotated[bool, Option("--json", help="One JSON document instead of text.")]
+Form = Annotated[str | None, Option("--format", help=f"How rows are written: {', '.join(FORMATS)}.", metavar="FORMAT")]
 
 
 class Arguments:
-    """What a command takes. Each annotated attribute of a class below this one is an option or an argument of typer."""
+    """What a command takes. Each annotated attribute of a class below this one is an option or an argument."""
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
@@ -102,7 +98,7 @@ class Command:
 
 
 def add(
-    app: typer.Typer,
+    app: grammar.Group,
     run: Callable[[Any], Answer | None],
     name: str | None = None,
     *,
@@ -115,31 +111,30 @@ def add(
     takes = next(hint for key, hint in hints.items() if key != "return")
     named = name or run.__name__.rstrip("_").replace("_", "-")
     made = Command(named, run, takes, panel, answers[1], answers[0], exits)
-    parameters = _parameters(takes)
+    defaults = _defaults(takes)
 
-    def called(context: typer.Context, **values: Any) -> None:
-        given = takes(**{**_defaults(takes), **(context.obj or {}), **_set(values, context.obj or {})})
-        raise typer.Exit(perform(made, given))
+    def called(**values: Any) -> None:
+        above = get_current_context().obj or {}
+        given = {key: _taken(value, defaults.get(key)) for key, value in values.items()}
+        raise Exit(perform(made, takes(**{**defaults, **above, **_set(given, above)})))
 
-    own = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    called.__signature__ = inspect.Signature([own, *parameters])  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in (own, *parameters)}
     called.__doc__ = run.__doc__
-    called.__name__ = run.__name__
-    called.command = made  # type: ignore[attr-defined]
-    app.command(named, rich_help_panel=panel)(called)
+    app.add_command(grammar.Command(named, called, _parameters(takes), panel, made))
     return made
 
 
-def commands(app: typer.Typer, prefix: str = "") -> Iterator[tuple[str, Command | None, Callable[..., Any]]]:
-    """All commands that an app has: full name, what was registered by `add` (None by other ways), the function."""
-    for info in app.registered_commands:
-        if info.callback is not None:
-            name = info.name or info.callback.__name__.replace("_", "-")
-            yield f"{prefix}{name}", getattr(info.callback, "command", None), info.callback
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            yield from commands(group.typer_instance, f"{prefix}{group.name} ")
+def commands(group: grammar.Group, prefix: str = "") -> Iterator[tuple[str, Command, grammar.Command]]:
+    """All commands that a group has: full name, what was registered by `add`, the command itself."""
+    for name, one in group.commands.items():
+        if isinstance(one, grammar.Group):
+            yield from commands(one, f"{prefix}{name} ")
+        elif isinstance(one, grammar.Command):
+            yield f"{prefix}{name}", one.made, one
+
+
+def _taken(value: Any, default: Any) -> Any:
+    """A value as commands have it: many are a list, and none said is what holds otherwise."""
+    return (list(value) or default) if isinstance(value, tuple) else value
 
 
 def _set(values: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -148,26 +143,31 @@ def _set(values: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(takes: type[Arguments]) -> dict[str, Any]:
-    return {one.name: one.default for one in _parameters(takes) if one.default is not inspect.Parameter.empty}
+    return {name: getattr(takes, name) for name in _names(takes) if hasattr(takes, name)}
 
 
-def _parameters(takes: type[Arguments]) -> list[inspect.Parameter]:
-    """The command line of a class of arguments: arguments first, those of its bases before its own; then options, its
-    own before those of its bases."""
-    hints = get_type_hints(takes, include_extras=True)
-    order = [name for one in takes.__mro__ for name in vars(one).get("__annotations__", {})]
-    base_first = [name for one in takes.__mro__[::-1] for name in vars(one).get("__annotations__", {})]
-    positional = [name for name in base_first if _is_argument(hints[name])]
-    names = dict.fromkeys([*positional, *(name for name in order if name not in positional)])
-    kind = inspect.Parameter.KEYWORD_ONLY
-    empty = inspect.Parameter.empty
-    return [
-        inspect.Parameter(name, kind, annotation=hints[name], default=getattr(takes, name, empty)) for name in names
-    ]
+def _names(takes: type[Arguments]) -> Iterable[str]:
+    """The attributes that a class of arguments annotates: arguments first, those of its bases before its own; then
+    options, its own before those of its bases."""
+    orders = [[name for one in chain for name in _own_hints(one)] for chain in (takes.__mro__[::-1], takes.__mro__)]
+    hints = _hints(takes)
+    positional = [name for name in orders[0] if isinstance(grammar.said_of(hints[name]), grammar.Argument)]
+    return dict.fromkeys([*positional, *(name for name in orders[1] if name not in positional)])
 
 
-def _is_argument(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(isinstance(one, ArgumentInfo) for one in get_args(hint)[1:])
+def _hints(takes: type[Arguments]) -> dict[str, Any]:
+    return get_type_hints(takes, include_extras=True)
+
+
+def _own_hints(one: type) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = vars(one).get("__annotations__", {})
+    return found
+
+
+def _parameters(takes: type[Arguments]) -> list[Any]:
+    """What the command line of a class of arguments has, in the order of its names."""
+    hints, defaults = _hints(takes), _defaults(takes)
+    return [grammar.parameter(name, hints[name], defaults.get(name, grammar.REQUIRED)) for name in _names(takes)]
 
 
 def perform(command: Command, given: Arguments) -> int:
@@ -183,7 +183,7 @@ def perform(command: Command, given: Arguments) -> int:
         return _interrupted(given)
     except BucketlakeError as error:
         return _failed(console, error)
-    except (typer.Exit, typer.Abort):
+    except (Exit, Abort):
         raise
     except Exception as error:
         return _failed(console, error)

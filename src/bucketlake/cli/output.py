@@ -132,11 +132,20 @@ class Console:
         return status
 
 
+# Of what the system says, where the error itself does not know better.
+_REMEDIES = {
+    "Permission denied": "look at whose it is and who may read and write it",
+    "No such file or directory": "look at the path; a folder to write to has to be there",
+    "No space left on device": "make room, or write elsewhere",
+    "Read-only file system": "write elsewhere",
+}
+
+
 def told(error: BaseException) -> tuple[str, dict[str, Any], str | None]:
     """What happened, where, what to do; of errors that nobody expected too. No secrets."""
     if isinstance(error, BucketlakeError):
         place = {key: plain(value) for key, value in error.details.items() if value is not None}
-        return error.what, place, error.remedy
+        return error.what, place, error.remedy or _REMEDIES.get(str(place.get("reason")))
     text = redact(str(error)).strip() or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         place = {"path": redact(os.fsdecode(error.filename))} if isinstance(error.filename, (str, bytes)) else {}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
-import typer
 
 from bucketlake.cli import files
 from bucketlake.cli.answer import Facts, Streamed, columns
 from bucketlake.cli.command import READING, WithFormat, WithJson, add
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count, is_terminal, size
 from bucketlake.cli.warehouse import OfTable, Travel, Where
@@ -32,9 +32,9 @@ class Reading(OfTable, Where):
     """Which rows of a table, and which columns."""
 
     columns: Annotated[
-        str | None, typer.Option("--columns", "-c", metavar="NAMES", help="Only these, separated by commas.")
+        str | None, Option("--columns", "-c", metavar="NAMES", help="Only these, separated by commas.")
     ] = None
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many rows.")] = None
 
     def names(self) -> list[str] | None:
         """The columns asked for; None: all."""
@@ -46,9 +46,9 @@ class Cat(Reading, Travel, WithFormat):
 
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="To a file: .parquet, .csv, .json, .jsonl, .arrow."),
+        Option("--output", "-o", metavar="FILE", help="To a file: .parquet, .csv, .json, .jsonl, .arrow."),
     ] = None
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False
 
     def check(self) -> None:
         """As usual, but that files have formats of their own."""
@@ -104,10 +104,8 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
 class Diff(Reading, WithFormat):
     """What `diff` takes."""
 
-    start: Annotated[str, typer.Argument(metavar="FROM", help="A snapshot's id or a tag's name.")]
-    end: Annotated[str | None, typer.Argument(metavar="[TO]", help="A later one; the newest snapshot by default.")] = (
-        None
-    )
+    start: Annotated[str, Argument(metavar="FROM", help="A snapshot's id or a tag's name.")]
+    end: Annotated[str | None, Argument(metavar="[TO]", help="A later one; the newest snapshot by default.")] = None
 
 
 def diff(given: Diff) -> Streamed:
@@ -135,12 +133,12 @@ def diff(given: Diff) -> Streamed:
 class Export(Reading, Travel, WithJson):
     """What `export` takes."""
 
-    output: Annotated[str, typer.Argument(metavar="FILE", help="Where to: a path, a URI, or - for standard output.")]
+    output: Annotated[str, Argument(metavar="FILE", help="Where to: a path, a URI, or - for standard output.")]
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
+        Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
     ] = None
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False
 
     def kept(self) -> str:
         """Nothing stays of a file that is not whole."""
@@ -195,7 +193,7 @@ EXPORTED = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, cat, panel=READING, answers=("stream", EXPORTED))
     changed = columns(rowkind="+I inserted, -U before an update, +U after it, -D deleted; then the table's columns")

@@ -7,10 +7,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketlake.cli.answer import Answer, Facts, Rows, UsageError, columns
 from bucketlake.cli.command import OTHER, Arguments, WithFormat, WithJson, add
+from bucketlake.cli.completion import SCRIPTS
+from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, is_terminal
 from bucketlake.cli.warehouse import pairs_of
@@ -27,26 +27,6 @@ else:
     getpass = lazy("getpass")
     settings = lazy("bucketlake.cli.settings")
 
-SHELLS = {
-    "bash": """_bucketlake_completion() {
-    local IFS=$'\\n'
-    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \\
-        _BUCKETLAKE_COMPLETE=complete_bash "$1" 2>/dev/null ) )
-    case "${COMPREPLY[0]}" in *.) compopt -o nospace ;; esac
-    return 0
-}
-complete -o default -F _bucketlake_completion bucketlake""",
-    "zsh": """#compdef bucketlake
-_bucketlake_completion() {
-    eval $(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _BUCKETLAKE_COMPLETE=complete_zsh bucketlake 2>/dev/null)
-}
-compdef _bucketlake_completion bucketlake""",
-    "fish": "complete --command bucketlake --no-files --arguments "
-    '"(env _BUCKETLAKE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args '
-    '_TYPER_COMPLETE_ARGS=(commandline -cp) bucketlake)" --condition '
-    '"env _BUCKETLAKE_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args '
-    '_TYPER_COMPLETE_ARGS=(commandline -cp) bucketlake"',
-}
 INTO = {
     "bash": "~/.bashrc: source <(bucketlake completion bash)",
     "zsh": "~/.zshrc: source <(bucketlake completion zsh)",
@@ -57,15 +37,15 @@ INTO = {
 class Completion(Arguments):
     """What `completion` takes."""
 
-    shell: Annotated[str | None, typer.Argument(metavar="[SHELL]", help="bash, zsh or fish; yours by default.")] = None
+    shell: Annotated[str | None, Argument(metavar="[SHELL]", help="bash, zsh or fish; yours by default.")] = None
 
 
 def completion(given: Completion) -> None:
     """Print a script that completes commands and tables."""
     shell = given.shell or os.path.basename(os.environ.get("SHELL", ""))
-    if shell not in SHELLS:
+    if shell not in SCRIPTS:
         raise UsageError("no such shell", shell=shell, remedy="bash, zsh or fish")
-    given.console.write([SHELLS[shell]])
+    given.console.write([SCRIPTS[shell]])
     if is_terminal(sys.stdout):
         given.console.note(f"into {INTO[shell]}")
 
@@ -91,22 +71,22 @@ def _shown(one: Named) -> tuple[str, str, dict[str, str], dict[str, str]]:
 class OfName(WithJson):
     """A command about a named warehouse."""
 
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The warehouse's name.")]
+    name: Annotated[str, Argument(metavar="NAME", help="The warehouse's name.")]
 
 
 class Add(OfName):
     """What `config add` takes."""
 
-    place: Annotated[str, typer.Argument(metavar="PLACE", help="Its folder or URI, or what a REST server calls it.")]
+    place: Annotated[str, Argument(metavar="PLACE", help="Its folder or URI, or what a REST server calls it.")]
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option: s3.endpoint=https://…")
+        list[str] | None, Option("--option", metavar="KEY=VALUE", help="An option: s3.endpoint=https://…")
     ] = None
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", metavar="KEY=env:NAME", help="Where a secret is: env:NAME, or keyring."),
+        Option("--secret", metavar="KEY=env:NAME", help="Where a secret is: env:NAME, or keyring."),
     ] = None
-    default: Annotated[bool, typer.Option("--default", help="The one that is meant where none is said.")] = False
-    replace: Annotated[bool, typer.Option("--replace", help="In place of one of the name.")] = False
+    default: Annotated[bool, Option("--default", help="The one that is meant where none is said.")] = False
+    replace: Annotated[bool, Option("--replace", help="In place of one of the name.")] = False
 
 
 def add_(given: Add) -> Facts:
@@ -136,7 +116,7 @@ def _told(named: Named, default: str | None, text: str) -> Facts:
 def _named(name: str) -> Named:
     found = settings.load()
     if name not in found.warehouses:
-        known = ", ".join(sorted(found.warehouses)) or "there are none"
+        known = ", ".join(sorted(found.warehouses)) or "none yet: bucketlake config add NAME FOLDER"
         raise NotFoundError("no such warehouse in the configuration", name=name, remedy=f"names: {known}")
     return found.warehouses[name]
 
@@ -144,7 +124,7 @@ def _named(name: str) -> Named:
 class Remove(OfName):
     """What `config remove` takes."""
 
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False
 
 
 def remove(given: Remove) -> Facts:
@@ -175,7 +155,7 @@ def default_(given: Default) -> Facts:
 class Secret(OfName):
     """What `config secret` takes."""
 
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The option: s3.secret-key.")]
+    key: Annotated[str, Argument(metavar="KEY", help="The option: s3.secret-key.")]
 
 
 def secret(given: Secret) -> Facts:
@@ -203,11 +183,9 @@ def path(given: Path) -> Answer:
     return Facts({"path": settings.path()}, text=[clean(settings.path())])
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
-    group = typer.Typer(
-        help="Warehouses by name, with their storage options.", rich_markup_mode=None, no_args_is_help=True
-    )
+    group = Group("config", "Warehouses by name, with their storage options.", OTHER)
     named = columns(
         name="its name",
         warehouse="folder or URI",
@@ -221,5 +199,5 @@ def register(app: typer.Typer) -> None:
     add(group, default_, "default", answers=("facts", named))
     add(group, secret, answers=("facts", named))
     add(group, path, answers=("facts", columns(path="the file")))
-    app.add_typer(group, name="config", rich_help_panel=OTHER)
+    app.add_command(group)
     add(app, completion, panel=OTHER)

@@ -120,6 +120,8 @@ def told(source: Source) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         remedy = "name its encoding: --encoding latin-1" if "UTF8" in reason or "utf-8" in reason else "mend the file"
+        if source.shape.form in ("parquet", "arrow"):
+            remedy += ", or say what it is: --format csv"
         raise InvalidError("cannot read the file", path=source.path, reason=reason, remedy=remedy) from error
 
 
@@ -275,7 +277,7 @@ def _names(source: Source, dialect: Dialect) -> list[str]:
         if not file.read(1):
             raise InvalidError("the file is empty", path=source.path)
     how = _reading(source, dialect)
-    with told(source), source.opened() as file:
+    with told(source), _numbered(source, how), source.opened() as file:
         reader = pa_csv.open_csv(file, **how)
         given: list[str] = reader.schema.names
     if len(set(given)) < len(given):
@@ -286,5 +288,18 @@ def _names(source: Source, dialect: Dialect) -> list[str]:
 
 def _csv(source: Source, dialect: Dialect, names: list[str]) -> Iterator[pa.RecordBatch]:
     how = _reading(source, dialect, column_types=dict.fromkeys(names, pa.string()))
-    with told(source), source.opened() as file:
+    with told(source), _numbered(source, how), source.opened() as file:
         yield from pa_csv.open_csv(file, **how)
+
+
+@contextmanager
+def _numbered(source: Source, how: dict[str, Any]) -> Iterator[None]:
+    """In the block, what is wrong with a row is said with the row's number, which only one thread alone knows."""
+    try:
+        yield
+    except pa.ArrowInvalid:
+        how["read_options"].use_threads = False
+        with source.opened() as file:
+            for _ in pa_csv.open_csv(file, **how):
+                pass
+        raise

@@ -9,10 +9,9 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import OTHER, add
+from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.output import FORMATS
 from bucketlake.cli.text import is_terminal
 from bucketlake.cli.warehouse import WithWarehouse
@@ -31,24 +30,22 @@ class Sql(WithWarehouse):
     """What `sql` takes."""
 
     execute: Annotated[
-        list[str], typer.Option("--execute", "-e", metavar="TEXT", help="Run these statements and end; repeatable.")
+        list[str], Option("--execute", "-e", metavar="TEXT", help="Run these statements and end; repeatable.")
     ] = []  # noqa: RUF012
     file: Annotated[
-        list[str], typer.Option("--file", "-f", metavar="FILE", help="Run a file's statements and end; - is stdin.")
+        list[str], Option("--file", "-f", metavar="FILE", help="Run a file's statements and end; - is stdin.")
     ] = []  # noqa: RUF012
     database: Annotated[
-        str | None, typer.Option("--database", "-d", metavar="NAME", help="The database of names without one.")
+        str | None, Option("--database", "-d", metavar="NAME", help="The database of names without one.")
     ] = None
     format: Annotated[
-        str | None, typer.Option("--format", help=f"How rows are written: {', '.join(FORMATS)}.", metavar="FORMAT")
+        str | None, Option("--format", help=f"How rows are written: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = None
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many rows of a statement; at the prompt 1000.")
+        int | None, Option("--limit", min=1, help="At most so many rows of a statement; at the prompt 1000.")
     ] = None
-    conf: Annotated[
-        list[str], typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, repeatable.")
-    ] = []  # noqa: RUF012
-    verbose: Annotated[bool, typer.Option("--verbose", help="What Spark logs, and which Spark it is.")] = False
+    conf: Annotated[list[str], Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, repeatable.")] = []  # noqa: RUF012
+    verbose: Annotated[bool, Option("--verbose", help="What Spark logs, and which Spark it is.")] = False
 
     def _form(self) -> str:
         form = getattr(self, "format", None) or "table"
@@ -60,7 +57,7 @@ class Sql(WithWarehouse):
 
 
 def sql(given: Sql) -> None:
-    """Run SQL on the tables of a warehouse: a shell, or the statements of -e and -f.
+    """Run SQL: a shell, or the statements of -e and -f.
 
     Statements end with a semicolon. At the prompt, \\? lists what else there is.
     """
@@ -76,11 +73,11 @@ def sql(given: Sql) -> None:
     start = running.Start(given.warehouse, given.database, _settings(given.conf), given.verbose)
     runner = running.Runner(start, given.console, given.limit)
     if not scripts:
-        raise typer.Exit(prompt.talk(runner))
+        raise Exit(prompt.talk(runner))
     for name, text in scripts:
         status = runner.script(text, name)
         if status:
-            raise typer.Exit(status)
+            raise Exit(status)
 
 
 def _check(given: Sql) -> None:
@@ -107,6 +104,6 @@ def _settings(given: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, sql, panel=OTHER)

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import Facts, Rows, columns, local_millis, shown
 from bucketlake.cli.command import READING, WithFormat, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.text import aligned, look_of, table
 from bucketlake.cli.warehouse import OfTable, Travel, Where, partition_text
 from bucketlake.lazy import lazy
@@ -25,13 +24,13 @@ else:
 class Limited(WithFormat):
     """A list that may be cut."""
 
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many, the newest.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many, the newest.")] = None
 
 
 class Files(OfTable, Where, Travel, WithFormat):
     """What `files` takes."""
 
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many.")] = None
 
 
 def files(given: Files) -> Rows:
@@ -124,7 +123,7 @@ def usage(given: Usage) -> Rows:
 class Planning(OfTable, Where, Travel):
     """What `plan` takes."""
 
-    columns: Annotated[str | None, typer.Option(help="Columns that would be read, separated by commas.")] = None
+    columns: Annotated[str | None, Option(help="Columns that would be read, separated by commas.")] = None
 
 
 def plan(given: Planning) -> Facts:
@@ -200,7 +199,7 @@ SNAPSHOTS = columns(
 )
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     add(app, files, panel=READING, answers=("rows", FILES))
     add(app, snapshots, panel=READING, answers=("rows", SNAPSHOTS))

@@ -99,9 +99,15 @@ def _pad(text: str, width: int, right: bool) -> str:
 
 
 def _widths(cells: Sequence[Sequence[str]], limit: int | None) -> list[int]:
-    """The columns' widths: what their cells take, the widest shortened until the line fits."""
-    widths = [max(map(wide, column)) for column in zip(*cells, strict=True)]
+    """The columns' widths: what their cells take; where the line does not fit, heads are shortened before values, and
+    then the widest until it does."""
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(wide, column)) for column in columns]
     room = None if limit is None else limit - len(GAP) * (len(widths) - 1)
+    least = [max(min(LEAST, wide(head)), *map(wide, values), 0) for head, *values in columns]
+    while room is not None and sum(widths) > room and widths != least:
+        most = max(range(len(widths)), key=lambda place: widths[place] - least[place])
+        widths[most] -= 1
     while room is not None and sum(widths) > room and max(widths) > LEAST:
         most = max(widths)
         next_most = max([one for one in widths if one < most], default=LEAST)

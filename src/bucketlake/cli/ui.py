@@ -7,10 +7,9 @@ import webbrowser
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bucketlake.cli.answer import UsageError, document
 from bucketlake.cli.command import OTHER, add
+from bucketlake.cli.grammar import Group, Option
 from bucketlake.cli.warehouse import InWarehouse
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import lazy
@@ -27,21 +26,21 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class Ui(InWarehouse):
     """What `ui` takes."""
 
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others need a tunnel.")] = (
+    host: Annotated[str, Option("--host", metavar="ADDRESS", help="Where to listen; others need a tunnel.")] = (
         "127.0.0.1"
     )
     port: Annotated[
         int | None,
-        typer.Option("--port", metavar="N", min=0, max=65535, help="8765 or the next free one; 0: any."),
+        Option("--port", metavar="N", min=0, max=65535, help="8765 or the next free one; 0: any."),
     ] = None
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="HOST[:PORT]", help="Another name by which browsers reach it. Repeatable."),
+        Option("--name", metavar="HOST[:PORT]", help="Another name by which browsers reach it. Repeatable."),
     ] = None
     allow_maintenance: Annotated[
-        bool, typer.Option("--allow-maintenance", help="Let the page compact, expire and tag; it only looks otherwise.")
+        bool, Option("--allow-maintenance", help="Let the page compact, expire and tag; it only looks otherwise.")
     ] = False
-    open: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
+    open: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False
 
     def kept(self) -> str:
         """The page has changed nothing but what was asked for in it."""
@@ -49,9 +48,10 @@ class Ui(InWarehouse):
 
 
 def ui(given: Ui) -> None:
-    """Show a warehouse in the browser: history, buckets, levels, rows, schemas, advice.
+    """Show a warehouse in the browser, as a page.
 
-    Prints the address, whose token opens the page, and serves it until Ctrl-C. No Spark, no Java.
+    History, buckets, levels, rows, schemas, advice. Prints the address, whose token opens the page, and serves it
+    until Ctrl-C. No Spark, no Java.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -79,6 +79,6 @@ def ui(given: Ui) -> None:
     running.run()
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Add the command."""
     add(app, ui, panel=OTHER)

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import Arguments, WithJson
+from bucketlake.cli.grammar import Argument, Context, Option
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
@@ -72,7 +71,7 @@ def _known() -> str:
     return f" (there are {', '.join(names)})" if names else ""
 
 
-def table_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def table_names(ctx: Context, incomplete: str) -> list[str]:
     """Names of tables that begin like this, for the shell; never an error."""
     try:
         own = ctx.params.get("warehouse")
@@ -87,7 +86,7 @@ def table_names(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-def _completed(ctx: typer.Context, incomplete: str) -> list[str]:
+def _completed(ctx: Context, incomplete: str) -> list[str]:
     """Shells evaluate what they are given: a name that is more than letters, digits and `.-_` is not offered."""
     return [name for name in table_names(ctx, incomplete) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
@@ -97,9 +96,7 @@ class WithWarehouse(Arguments):
 
     warehouse: Annotated[
         str | None,
-        typer.Option(
-            "--warehouse", "-w", metavar="PLACE", help=f"Folder, URI or configured name; by default ${VARIABLE}."
-        ),
+        Option("--warehouse", "-w", metavar="PLACE", help=f"Folder, URI or configured name; by default ${VARIABLE}."),
     ] = None
 
     @property
@@ -120,11 +117,11 @@ class OfTable(InWarehouse):
 
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="db.table, or table of the database default.", autocompletion=_completed),
+        Argument(metavar="TABLE", help="db.table, or table of the database default.", completed=_completed),
     ]
 
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="A branch of the table, as TABLE$branch_NAME.")
+        str | None, Option("--branch", metavar="NAME", help="A branch of the table, as TABLE$branch_NAME.")
     ] = None
 
     def opened(self, options: Mapping[str, Any] | None = None) -> Table:
@@ -159,18 +156,18 @@ class Where(Arguments):
     """A command that takes a condition."""
 
     where: Annotated[
-        str | None, typer.Option("--where", metavar="CONDITION", help="A SQL condition: \"id > 3 AND city = 'Oslo'\".")
+        str | None, Option("--where", metavar="CONDITION", help="A SQL condition: \"id > 3 AND city = 'Oslo'\".")
     ] = None
 
 
 class Travel(Arguments):
     """A command that may read an older state."""
 
-    snapshot: Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="As of this snapshot.")] = None
-    tag: Annotated[str | None, typer.Option("--tag", metavar="NAME", help="As of this tag.")] = None
+    snapshot: Annotated[int | None, Option("--snapshot", metavar="ID", help="As of this snapshot.")] = None
+    tag: Annotated[str | None, Option("--tag", metavar="NAME", help="As of this tag.")] = None
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="As of a time: 2026-01-31, 2026-01-31 10:00:00, with a zone too."),
+        Option("--as-of", metavar="TIME", help="As of a time: 2026-01-31, 2026-01-31 10:00:00, with a zone too."),
     ] = None
 
     def travel(self) -> dict[str, str]:
@@ -193,7 +190,7 @@ def millis_of(text: str) -> int:
         moment = datetime.fromisoformat(told[:-1] + "+00:00" if told[-1:] in "zZ" else told)
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError("not a time", value=text, remedy="write 2026-01-31 10:00:00") from error
+        raise UsageError("not a time", value=text, remedy="write 2026-01-31, or 2026-01-31 10:00:00") from error
 
 
 def partition_text(partition: Mapping[str, str]) -> str:

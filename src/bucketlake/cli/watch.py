@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from bucketlake.cli.answer import UsageError, columns, document, plain
 from bucketlake.cli.command import CHANGING, add
+from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, span
 from bucketlake.cli.warehouse import InWarehouse
@@ -30,19 +29,17 @@ class Watch(InWarehouse):
     """What `watch` takes."""
 
     tables: Annotated[
-        str | None, typer.Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
+        str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
     ] = None
-    excluding: Annotated[
-        str | None, typer.Option("--excluding", metavar="PATTERN", help="None whose db.table matches.")
-    ] = None
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="ACTIONS", help="Of the usual rules those of these actions.")
-    ] = None
-    rules: Annotated[str | None, typer.Option("--rules", metavar="FILE", help="Rules as JSON: a list of objects.")] = (
+    excluding: Annotated[str | None, Option("--excluding", metavar="PATTERN", help="None whose db.table matches.")] = (
         None
     )
-    once: Annotated[bool, typer.Option("--once", help="One pass over everything, for a scheduler.")] = False
-    lease: Annotated[str, typer.Option("--lease", metavar="TIME", help="How long the leadership is taken.")] = "5 min"
+    only: Annotated[
+        str | None, Option("--only", metavar="ACTIONS", help="Of the usual rules those of these actions.")
+    ] = None
+    rules: Annotated[str | None, Option("--rules", metavar="FILE", help="Rules as JSON: a list of objects.")] = None
+    once: Annotated[bool, Option("--once", help="One pass over everything, for a scheduler.")] = False
+    lease: Annotated[str, Option("--lease", metavar="TIME", help="How long the leadership is taken.")] = "5 min"
 
 
 def watch(given: Watch) -> None:
@@ -64,7 +61,7 @@ def watch(given: Watch) -> None:
     made = service.Service(chosen, lease=given.lease, on_event=tell, on_progress=drawn)
     events = service.maintain(given.catalog, made, once=given.once)
     failed = given.once and any(event.kind == "failed" for event in events)
-    raise typer.Exit(1 if failed else 0)
+    raise Exit(1 if failed else 0)
 
 
 def _rules(given: Watch) -> tuple[Rule, ...]:
@@ -113,7 +110,7 @@ def _line(event: Event) -> str:
     return clean(told.get(event.kind, f"{event}{took}"))
 
 
-def register(app: typer.Typer) -> None:
+def register(app: Group) -> None:
     """Register the family."""
     event = columns(
         time="time: when it was told",

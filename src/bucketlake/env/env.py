@@ -20,12 +20,10 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
 from bucketlake.env.keeper import Keeper
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
+from bucketlake.lazy import np, npt
 from bucketlake.values import dataclass
 
 T = TypeVar("T")

@@ -19,10 +19,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import pyarrow as pa
-
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, StorageError
-from bucketlake.lazy import fastavro, pl
+from bucketlake.lazy import fastavro, pa, pl
 
 _BROKEN: tuple[type[BaseException], ...] = (
     ValueError,
@@ -38,7 +36,6 @@ _BROKEN: tuple[type[BaseException], ...] = (
     OSError,
     struct.error,
     zlib.error,
-    pa.ArrowException,
 )
 LARGEST_LONG = (1 << 63) - 1
 _SHOWN = 300
@@ -68,7 +65,7 @@ def decoding(what: str, path: str | None, remedy: str | None = None, **details: 
 def _of_libraries() -> tuple[type[BaseException], ...]:
     """What decoders raise that is none of `_BROKEN`; asked only when something was raised."""
     codecs = fastavro.schema.SchemaParseException, fastavro.schema.UnknownType
-    return *codecs, pl.exceptions.PolarsError, pl.exceptions.PanicException
+    return *codecs, pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException
 
 
 def _known(error: BucketlakeError) -> dict[str, Any]:

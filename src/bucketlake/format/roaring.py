@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
+from bucketlake.lazy import np, npt
+
+Bytes = npt.NDArray["np.uint8"]
+Ints = npt.NDArray["np.int64"]
 
 PLAIN_COOKIE = 12346
 RUN_COOKIE = 12347

@@ -13,13 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError
 from bucketlake.frames import outputs
-from bucketlake.ops.rows.read import column_names, first_rows
+from bucketlake.lazy import lazy
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -30,6 +30,11 @@ from bucketlake.predicate.tree import Predicate, conjunction
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.ops.rows import read as reading
+else:
+    reading = lazy("bucketlake.ops.rows.read")
 
 THREADS = max(2, min(pa.cpu_count(), 16))
 
@@ -146,7 +151,7 @@ class TableScan:
     ) -> TableScan:
         """Fewer of these rows: of columns, matching rows, at most so many. With a limit of its own, or one here, no
         condition can be laid over: which rows come first is decided without it, and the caller filters them."""
-        names = self.columns if columns is None else tuple(column_names(self.table.schema, columns))
+        names = self.columns if columns is None else tuple(reading.column_names(self.table.schema, columns))
         if limit is None and self.limit is None:
             return replace(self, columns=names, where=conjunction([self.where, where]), plan=None)
         most = min(one for one in (limit, self.limit) if one is not None)
@@ -192,7 +197,11 @@ class TableScan:
         """The rows at once, splits read by several threads; with a limit one after the other, as far as needed."""
         if self.limit is not None or isinstance(self.table.view, SystemTable):
             rows = self.scan_batches()
-            return first_rows(rows, self.schema, self.limit) if self.limit is not None else self.to_reader().read_all()
+            return (
+                reading.first_rows(rows, self.schema, self.limit)
+                if self.limit is not None
+                else self.to_reader().read_all()
+            )
         parts = parallel(lambda split: list(split.scan_batches()), self._splits(), THREADS)
         return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 

@@ -12,22 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.format.index.key_index import KeyIndexFile
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.format.row.hashing import hash_rows
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.lsm.words import integers_of
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
-Places = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-KeyHashes = npt.NDArray[np.uint32]
+Places = npt.NDArray["np.int32"]
+Rows = npt.NDArray["np.int64"]
+Mask = npt.NDArray["np.bool_"]
+KeyHashes = npt.NDArray["np.uint32"]
 ABSENT, GONE = -1, -2  # not known; known to lie nowhere
 WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.TIME}
 

@@ -22,11 +22,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import np, npt, pa
 from bucketlake.lsm.words import (
     Indices,
     Values,
@@ -43,7 +40,7 @@ from bucketlake.types.model import DataField
 __all__ = ["Bound", "KeyOrder", "KeyView", "ranks"]
 
 Bound = tuple[Any, ...]  # ints and bytes, one or two per key column: compares as the key does
-Flags = npt.NDArray[np.bool_]
+Flags = npt.NDArray["np.bool_"]
 
 _PACKED_BITS = 63
 

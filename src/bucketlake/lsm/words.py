@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
+from bucketlake.lazy import np, npt, pa
 from bucketlake.values import dataclass
 
-Indices = npt.NDArray[np.int64]
+Indices = npt.NDArray["np.int64"]
 Values = npt.NDArray[Any]  # int64 or uint64
 
-_EIGHT = np.dtype(">u8")
+_EIGHT = ">u8"
 
 
 @dataclass(frozen=True, slots=True)

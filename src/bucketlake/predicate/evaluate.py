@@ -14,12 +14,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.predicate.numbers import Beyond, compare_number, number_in, number_of
 from bucketlake.predicate.tree import (
     And,

@@ -157,7 +157,10 @@ class _Reader:
                 "cannot parse the condition",
                 condition=shortened(self.words.text),
                 position=within[-1][1],
-                reason=first.get("description") or (str(error).splitlines() or [""])[0],
+                reason=_UNNAMED.sub(
+                    "something is missing", first.get("description") or (str(error).splitlines() or [""])[0]
+                ),
+                remedy="write it as in SQL: id > 3 AND city = 'Oslo'",
             ) from error
         tree = statements[0] if len(statements) == 1 else None
         where = tree.args.get("where") if isinstance(tree, exp.Select) else None
@@ -439,6 +442,7 @@ _OPERATORS: dict[str, Operator] = {
     "NullSafeEQ": "<=>",
 }
 _HEAD = "SELECT 1 WHERE "
+_UNNAMED = re.compile(r"Required keyword: .* missing for <class .*>")
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate", "table", "db", "catalog"}
 _FLIPPED: dict[Operator, Operator] = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONSTANTS = ("", "NOT", "NULL", "TRUE", "FALSE")

@@ -14,10 +14,8 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
-from bucketlake.lazy import exp, spark_dialect, sqlglot, sqlglot_errors, sqlglot_tokens
+from bucketlake.lazy import exp, pa, spark_dialect, sqlglot, sqlglot_errors, sqlglot_tokens
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING, DataType, Root
 from bucketlake.values import dataclass

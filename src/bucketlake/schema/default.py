@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.lazy import pa
 from bucketlake.schema.constant import Pairs, Struct, constant, looks_computed
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import MAX_LENGTH, STRING, DataField, DataType, Root, arrow_type, type_text
@@ -27,7 +26,7 @@ _TEXT = (Root.CHAR, Root.VARCHAR)
 _BYTES = (Root.BINARY, Root.VARBINARY)
 _NESTED = (Root.ARRAY, Root.MAP, Root.ROW)
 _BRACKETS = {Root.ARRAY: ("[", "]", "array"), Root.MAP: ("{", "}", "map"), Root.ROW: ("{", "}", "struct")}
-_NO_VALUE = (BucketlakeError, pa.ArrowInvalid, pa.ArrowTypeError, ValueError, ArithmeticError, RecursionError)
+_NO_VALUE = (BucketlakeError, ValueError, ArithmeticError, RecursionError)  # pa.ArrowInvalid is a ValueError
 _OPENING, _CLOSING = "([{<", ")]}>"
 
 
@@ -44,7 +43,7 @@ def default_scalar(field: DataField) -> pa.Scalar:
         return pa.scalar(_read(text, field.type), arrow_type(field.type))
     except UnsupportedError:
         raise
-    except _NO_VALUE as error:
+    except (*_NO_VALUE, pa.ArrowTypeError) as error:
         raise InvalidError(
             f"Unsupported default value `{text[:200]}` for type {type_text(field.type)}",
             column=field.name,
@@ -68,7 +67,7 @@ def stored_default(text: str, field: DataField) -> str | None:
     """
     try:
         value = _assigned(constant(text), field.type)
-    except _NO_VALUE as error:
+    except (*_NO_VALUE, pa.ArrowTypeError) as error:
         kind = UnsupportedError if isinstance(error, UnsupportedError) else InvalidError
         raise kind(
             f"Unsupported default value `{text[:200]}` for type {type_text(field.type)}",

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
+from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, list_offsets
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
 from bucketlake.types.wall_clock import wall_clock

@@ -39,6 +39,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.read import reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -136,7 +137,8 @@ def delete_places(
         refuse_merging(store, base, splits)
         return find(store, splits, base)
 
-    means = files.Means(unmerged if table.schema.primary_keys else find, rewrite=rewriter(spark))
+    found = unmerged if table.schema.primary_keys else find
+    means = files.Means(found, rewrite=rewriter(spark), width=parallelism(spark))
     return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
@@ -224,7 +226,7 @@ def update_places(
         found, store = hits(touched), tracked(store)
         return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found, extra)), is_few(found))
 
-    means = files.Means(finder(spark, choose, extra), write, rewriter(spark))
+    means = files.Means(finder(spark, choose, extra), write, rewriter(spark), width=parallelism(spark))
     return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 

@@ -19,7 +19,7 @@ from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
-from bucketlake.types.arrow import VARIANT, filled_table
+from bucketlake.types.arrow import filled_table, variant_type
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 MICROSECONDS = 6  # digits that Spark's timestamps have
@@ -145,7 +145,7 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
-    spaced = any(_has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
+    spaced = any(has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
@@ -157,13 +157,14 @@ def conform(
     return frame.select(*columns, *[F.col(quoted(name)) for name in extra])
 
 
-def _has_length(kind: DataType) -> bool:
+def has_length(kind: DataType) -> bool:
+    """Whether it is text that Spark pads or cuts."""
     return kind.root in (Root.CHAR, Root.VARCHAR) and kind.length not in (None, MAX_LENGTH)
 
 
 def _spaced(column: Column, kind: DataType) -> Column:
     """Text as Spark stores it in CHAR(n) and VARCHAR(n): padded, and without spaces beyond the length."""
-    if not _has_length(kind):
+    if not has_length(kind):
         return column
     cut = F.when(F.char_length(F.rtrim(column)) <= kind.length, F.rpad(F.rtrim(column), kind.length, " "))
     if kind.root is Root.VARCHAR:
@@ -317,8 +318,8 @@ def collected(frame: DataFrame) -> pa.Table:
 def _marked(array: pa.Array, t: DataType) -> pa.Array:
     if t.root is not Root.VARIANT:
         return array
-    parts = [pc.fill_null(array.field(item.name), b"") for item in VARIANT.fields]
-    return pa.StructArray.from_arrays(parts, fields=list(VARIANT.fields), mask=array.is_null())
+    parts = [pc.fill_null(array.field(item.name), b"") for item in variant_type().fields]
+    return pa.StructArray.from_arrays(parts, fields=list(variant_type().fields), mask=array.is_null())
 
 
 _PARTS = T.StructType([T.StructField("value", T.BinaryType(), True), T.StructField("metadata", T.BinaryType(), True)])

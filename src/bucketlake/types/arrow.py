@@ -9,20 +9,24 @@ Spec: docs/spec/types.md#arrow
 
 from __future__ import annotations
 
-import pyarrow as pa
+from functools import cache
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
+from bucketlake.lazy import pa, pc
 
 _MILLIS_OF_DAY = 86_400_000
 _OF_VARIANT = {b"variant": b"true"}  # as Spark marks them, so that they are VARIANT there too
-VARIANT = pa.struct(
-    [
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("metadata", pa.binary(), nullable=False, metadata=_OF_VARIANT),
-    ]
-)
-"""A VARIANT: its two binary parts, the second with the mark that tells it from a ROW of two columns."""
+
+
+@cache
+def variant_type() -> pa.StructType:
+    """That of VARIANT: its two binary parts, the second with the mark that tells it from a ROW of two columns."""
+    return pa.struct(
+        [
+            pa.field("value", pa.binary(), nullable=False),
+            pa.field("metadata", pa.binary(), nullable=False, metadata=_OF_VARIANT),
+        ]
+    )
 
 
 def is_variant(kind: pa.DataType) -> bool:
@@ -181,17 +185,11 @@ def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-_LISTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
+_LISTS = ("is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
 
 
 def _list(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa.Array:
-    if not any(test(array.type) for test in _LISTS):
+    if not any(getattr(pa.types, test)(array.type) for test in _LISTS):
         raise _misfit(array, target, column, None)
     values = canonical_array(array.flatten(), target.value_field, f"{column}.element", trusted=trusted)
     return pa.ListArray.from_arrays(list_offsets(array), values, type=target, mask=_nulls(array))

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from typing import Any, Literal
 
-import pyarrow as pa
-
-from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
-from bucketlake.types.arrow import VARIANT, canonical_array, is_variant
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
+from bucketlake.lazy import pa, pc
+from bucketlake.types.arrow import canonical_array, is_variant, variant_type
 from bucketlake.values import dataclass
 
 
@@ -264,10 +263,10 @@ class _TypeText:
             self.tokens.append((found[found.lastindex or 0], found.start(found.lastindex or 0)))
             cursor = found.end()
 
-    def error(self, what: str, position: int | None = None) -> InvalidError:
-        if position is None:
-            position = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
-        return InvalidError(f"cannot parse type: {what}", type=self.sql[:SHOWN], position=position)
+    def error(self, what: str, position: int | None = None, remedy: str | None = None) -> InvalidError:
+        at = self.tokens[self.at][1] if self.at < len(self.tokens) else len(self.sql)
+        place = {"type": self.sql[:SHOWN], "position": at if position is None else position}
+        return InvalidError(f"cannot parse type: {what}", remedy=remedy, **place)
 
     def peek(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else ""
@@ -339,7 +338,8 @@ class _TypeText:
             root = _NAMES.get(word) or Root(word)
         except ValueError:
             self.at = start
-            raise self.error(f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep") from None
+            what = f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep"
+            raise self.error(what, None, did_you_mean(word, [*_NAMES, *(str(one.value) for one in Root)])) from None
         if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
             if root is Root.DOUBLE:
                 self.accept("PRECISION")
@@ -450,24 +450,22 @@ def refuse_type(t: DataType) -> None:
             refuse_type(part)
 
 
-# ---------------------------------------------------------------------------------------------- Arrow types
-
-_ARROW: dict[Root, pa.DataType] = {
-    Root.BOOLEAN: pa.bool_(),
-    Root.TINYINT: pa.int8(),
-    Root.SMALLINT: pa.int16(),
-    Root.INT: pa.int32(),
-    Root.BIGINT: pa.int64(),
-    Root.FLOAT: pa.float32(),
-    Root.DOUBLE: pa.float64(),
-    Root.CHAR: pa.string(),
-    Root.VARCHAR: pa.string(),
-    Root.BINARY: pa.binary(),
-    Root.VARBINARY: pa.binary(),
-    Root.DATE: pa.date32(),
-    Root.TIME: pa.time32("ms"),
-    Root.VARIANT: VARIANT,
-}
+@cache
+def _arrow_types() -> dict[Root, pa.DataType]:
+    return {
+        Root.BOOLEAN: pa.bool_(),
+        Root.TINYINT: pa.int8(),
+        Root.SMALLINT: pa.int16(),
+        Root.INT: pa.int32(),
+        Root.BIGINT: pa.int64(),
+        Root.FLOAT: pa.float32(),
+        Root.DOUBLE: pa.float64(),
+        **dict.fromkeys((Root.CHAR, Root.VARCHAR), pa.string()),
+        **dict.fromkeys((Root.BINARY, Root.VARBINARY), pa.binary()),
+        Root.DATE: pa.date32(),
+        Root.TIME: pa.time32("ms"),
+        Root.VARIANT: variant_type(),
+    }
 
 
 def arrow_type(t: DataType) -> pa.DataType:
@@ -476,7 +474,7 @@ def arrow_type(t: DataType) -> pa.DataType:
     Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
     Spec: docs/spec/types.md#arrow
     """
-    plain = _ARROW.get(t.root)
+    plain = _arrow_types().get(t.root)
     if plain is not None:
         return plain
     refuse_type(t)

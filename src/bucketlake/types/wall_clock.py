@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from bucketlake.lazy import np, npt, pa
 
 _DAY = 86_400
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -11,15 +11,15 @@ import os
 import pydoc
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from bucketlake.cli.answer import Streamed
 from bucketlake.cli.output import DONE, FAILED, Console
+from bucketlake.cli.shell.cancelling import cancelled_with_us
 from bucketlake.cli.text import clean, count, is_terminal, look_of, span
 from bucketlake.cli.warehouse import open_warehouse
 from bucketlake.env.env import SystemClock
@@ -115,7 +115,7 @@ class Runner:
     def _run(self, statement: str) -> None:
         lake = self._lake()
         began = self._clock.now_millis()
-        with _cancelled_with_us(lake.spark, f"bucketlake-{self._clock.new_uuid()}"):
+        with cancelled_with_us(lake.spark, f"bucketlake-{self._clock.new_uuid()}"):
             frame = lake.sql(statement)
             if not frame.columns:
                 found, more = None, False
@@ -126,7 +126,7 @@ class Runner:
         self._summary(found, more, self._clock.now_millis() - began)
 
     def _lake(self) -> Lake:
-        if not self.start.is_ready and self.is_paged:
+        if not self.start.is_ready and (self.is_paged or is_terminal(sys.stderr)):
             self.console.note("starting Spark …")
         lake = self.start.lake()
         if self.is_paged and not self._is_told:
@@ -183,21 +183,6 @@ class Runner:
         lines = [clean(line) if "\t" not in line else line for line in message(error).splitlines()]
         print("\n".join([f"{look.style('error:', '1;31')} {lines[0]}", *lines[1:]]), file=sys.stderr)
         return FAILED
-
-
-@contextmanager
-def _cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
-    """While a statement runs its jobs have a tag; Ctrl-C cancels what has it, and goes on up."""
-    spark.addTag(tag)
-    try:
-        yield
-    except KeyboardInterrupt:
-        with suppress(Exception):  # what is not to be cancelled ends by itself
-            spark.interruptTag(tag)
-        raise
-    finally:
-        with suppress(Exception):
-            spark.removeTag(tag)
 
 
 def _distinct(names: list[str]) -> list[str]:

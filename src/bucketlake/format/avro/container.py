@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, BinaryIO
 
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.lazy import pa
 from bucketlake.values import dataclass
 
 MAGIC = b"Obj\x01"

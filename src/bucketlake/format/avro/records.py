@@ -77,25 +77,29 @@ def decode_records(data: bytes, source: str, kind: Kind, make: Callable[[Mapping
     """`make` of every record of an object file. UnsupportedError for a `_VERSION` that is not known, CorruptError
     for what is no such file; both name `source`."""
     with decoding(f"not {kind.what}", source):
-        plain, header = unpacked(data)
-        rows: list[Any] = list(fastavro.reader(io.BytesIO(plain)))
-        for row in rows:
-            if row["_VERSION"] not in kind.versions:
-                raise UnsupportedError(
-                    "metadata file of another format version",
-                    version=row["_VERSION"],
-                    supported=list(kind.versions),
-                    remedy="upgrade bucketlake",
-                )
-        check_types(header.schema, kind.schema)
-        for row in rows:
-            _check_ranges(row, kind)
-        return [make(row) for row in rows]
+        return records_of(*unpacked(data), kind, make)
+
+
+def records_of(plain: bytes, header: Header, kind: Kind, make: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    """As `decode_records`, of a file that is `unpacked`; errors name no source."""
+    rows: list[Any] = list(fastavro.reader(io.BytesIO(plain)))
+    for row in rows:
+        if row["_VERSION"] not in kind.versions:
+            raise UnsupportedError(
+                "metadata file of another format version",
+                version=row["_VERSION"],
+                supported=list(kind.versions),
+                remedy="upgrade bucketlake",
+            )
+    check_types(header.schema, kind.schema)
+    for row in rows:
+        _check_ranges(row, kind)
+    return [make(row) for row in rows]
 
 
 def unpacked(data: bytes) -> tuple[bytes, Header]:
-    """The same object file with codec null, and its header. No more records than bytes, and bounded as `total_limit`
-    says. Raises: CorruptError."""
+    """The same object file with codec null, and its header with the number of records as counted. No more records than
+    bytes, and bounded as `total_limit` says. Raises: CorruptError."""
     file = io.BytesIO(data)
     packed = read_header(file)
     header = Header(packed.schema, "null", packed.sync)
@@ -106,7 +110,7 @@ def unpacked(data: bytes) -> tuple[bytes, Header]:
         size, records = size + len(block.data), records + block.rows
         if size > limit or records > len(data):
             raise CorruptError("it unpacks to too much", size=len(data), unpacked=size, records=records)
-    return b"".join(parts), packed
+    return b"".join(parts), Header(packed.schema, packed.codec, packed.sync, records)
 
 
 def total_limit(size: int) -> int:

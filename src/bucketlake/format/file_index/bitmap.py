@@ -18,16 +18,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.format.file_index.keys import Keys, distinct, places, read_key, records
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap, serialize_bitmaps
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataType
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray["np.int64"]
 
 
 def encode_bitmap(chunks: Sequence[pa.Array], kind: DataType, version: int, block_size: int) -> bytes:

@@ -15,18 +15,15 @@ import math
 import struct
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.format.file_index.keys import FLOATS, TEXTS, float_bits, literal_array, text_buffers, whole_numbers
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataType, Root
 
-Hashes = npt.NDArray[np.int64]
+Hashes = npt.NDArray["np.int64"]
 _BYTES = (*TEXTS, Root.BINARY, Root.VARBINARY)
-_U = np.uint64
-_P1, _P2, _P3 = _U(0x9E3779B185EBCA87), _U(0xC2B2AE3D27D4EB4F), _U(0x165667B19E3779F9)
-_P4, _P5 = _U(0x85EBCA77C2B2AE63), _U(0x27D4EB2F165667C5)
+_ALL = (1 << 64) - 1
+_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _STRIPE = 32
 MOST_FUNCTIONS = 1 << 12
 CHUNK = 1 << 16  # hashes that are spread over the bits at once
@@ -129,18 +126,18 @@ def xxhash64(data: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64]) -> npt.
             result[rows] = _rotated(mixed, 27) * _P1 + _P4
             at[rows] += 8
         rows = np.flatnonzero(end - at >= 4)
-        word = eights[at[rows]] & _U(0xFFFFFFFF)
+        word = eights[at[rows]] & 0xFFFFFFFF
         result[rows] = _rotated(result[rows] ^ (word * _P1), 23) * _P2 + _P3
         at[rows] += 4
         for _ in range(3):
             rows = np.flatnonzero(end > at)
             result[rows] = _rotated(result[rows] ^ (padded[at[rows]].astype(np.uint64) * _P5), 11) * _P1
             at[rows] += 1
-        result ^= result >> _U(33)
+        result ^= result >> 33
         result *= _P2
-        result ^= result >> _U(29)
+        result ^= result >> 29
         result *= _P3
-        result ^= result >> _U(32)
+        result ^= result >> 32
     return result
 
 
@@ -152,7 +149,7 @@ def _stripes(eights: Any, starts: Any, lengths: Any) -> npt.NDArray[np.uint64]:
         return result
     long = long[np.argsort(-lengths[long], kind="stable")]
     stripes = lengths[long] // _STRIPE
-    lanes = [np.full(len(long), first, np.uint64) for first in (_P1 + _P2, _P2, _U(0), _U(0) - _P1)]
+    lanes = [np.full(len(long), first, np.uint64) for first in ((_P1 + _P2) & _ALL, _P2, 0, -_P1 & _ALL)]
     active = len(long)
     for stripe in range(int(stripes[0])):
         active = int(np.searchsorted(-stripes[:active], -stripe, side="left"))
@@ -171,4 +168,4 @@ def _round(lane: npt.NDArray[np.uint64], word: npt.NDArray[np.uint64]) -> npt.ND
 
 
 def _rotated(values: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
-    return (values << _U(by)) | (values >> _U(64 - by))
+    return (values << np.uint64(by)) | (values >> np.uint64(64 - by))

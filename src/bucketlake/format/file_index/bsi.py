@@ -15,17 +15,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.file_index.keys import places, whole_numbers
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataType
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray["np.int64"]
 _LEAST = -(1 << 63)
 
 

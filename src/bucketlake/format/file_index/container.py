@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
@@ -26,7 +25,7 @@ from bucketlake.format.file_index.bsi import BitSliced, encode_bsi
 from bucketlake.format.file_index.keys import STAMPS, TEXTS
 from bucketlake.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
 from bucketlake.format.guard import decoding
-from bucketlake.lazy import pc
+from bucketlake.lazy import pa, pc
 from bucketlake.predicate.tree import And, Compare, In, IsNotNull, IsNull, Not, Or, Predicate
 from bucketlake.schema.file_indexes import (
     BITMAP,

@@ -16,17 +16,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.types.model import DataType, Root, arrow_type
 from bucketlake.values import dataclass
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray["np.uint8"]
+Ints = npt.NDArray["np.int64"]
 
 TEXTS = (Root.CHAR, Root.VARCHAR)
 FLOATS = (Root.FLOAT, Root.DOUBLE)

@@ -22,16 +22,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 from pyroaring import BitMap
 
 from bucketlake.format.file_index.keys import Keys, distinct, key_width, places, read_key, records
 from bucketlake.format.roaring import read_bitmap, serialize_bitmap
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataType, Root
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray["np.int64"]
 DEFAULT_CHUNK = 16 << 10
 _UNCHUNKED = (Root.BOOLEAN, Root.TINYINT, Root.SMALLINT)
 _VERSION = b"\x01"

@@ -23,12 +23,9 @@ from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError
 from bucketlake.file_names import check_names
+from bucketlake.lazy import np, npt, pa
 from bucketlake.values import dataclass
 
 VERSION = 2
@@ -37,9 +34,9 @@ KEY_BYTES = 16  # of a key in a block, less the bytes that it may have
 _ENTRY_BYTES = 16  # of a block in a directory
 _WORD = 8
 
-U32 = npt.NDArray[np.uint32]
-I32 = npt.NDArray[np.int32]
-I64 = npt.NDArray[np.int64]
+U32 = npt.NDArray["np.uint32"]
+I32 = npt.NDArray["np.int32"]
+I64 = npt.NDArray["np.int64"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from enum import IntEnum
 from typing import Any
 
 from bucketlake.errors import CorruptError
-from bucketlake.format.avro.records import Kind, decode_records, encode_records, millis, optional, record
+from bucketlake.format.avro.container import Header
+from bucketlake.format.avro.records import Kind, decode_records, encode_records, millis, optional, record, records_of
 from bucketlake.values import dataclass
 
 
@@ -224,6 +225,11 @@ def encode_manifest(entries: Iterable[ManifestEntry], compression: str = "zstd")
 def decode_manifest(data: bytes, source: str = "manifest") -> list[ManifestEntry]:
     """The entries of a manifest, in order. UnsupportedError for another version, CorruptError naming `source`."""
     return decode_records(data, source, MANIFEST, _entry)
+
+
+def entries_of(plain: bytes, header: Header) -> list[ManifestEntry]:
+    """As `decode_manifest`, of a file that is `unpacked`."""
+    return records_of(plain, header, MANIFEST, _entry)
 
 
 def encode_manifest_list(manifests: Iterable[ManifestFile], compression: str = "zstd") -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from bucketlake.errors import CorruptError
+from bucketlake.format.avro.container import Header
 from bucketlake.format.avro.records import check_types, unpacked
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.manifest import (
@@ -25,11 +26,13 @@ from bucketlake.format.metadata.manifest import (
     FileSource,
     ManifestEntry,
     SimpleStats,
+    entries_of,
 )
 from bucketlake.lazy import pl
 
 _KINDS = {0: FileKind.ADD, 1: FileKind.DELETE}
 _SOURCES = {None: None, 0: FileSource.APPEND, 1: FileSource.COMPACT}
+FEW = 16  # records of a manifest that are sooner read one by one, without loading polars
 _ENTRY = ("_VERSION", "_KIND", "_PARTITION", "_BUCKET", "_TOTAL_BUCKETS", "_FILE")
 _REQUIRED = (
     "_FILE_NAME",
@@ -62,7 +65,10 @@ def decode_columns(data: bytes, source: str = "manifest") -> list[ManifestEntry]
     """The entries of a manifest, or None where it has to be read record by record. Raises: CorruptError naming
     `source`."""
     with decoding("not a manifest", source):
-        opened = _opened(data)
+        plain, header = unpacked(data)
+        if header.records is not None and header.records <= FEW:
+            return entries_of(plain, header)
+        opened = _opened(plain, header)
         if opened is None:
             return None
         frame, file = opened
@@ -76,7 +82,7 @@ def decode_columns(data: bytes, source: str = "manifest") -> list[ManifestEntry]
 def decode_refs(data: bytes, source: str = "manifest") -> list[FileRef] | None:
     """As `decode_columns`, but only what finds the files."""
     with decoding("not a manifest", source):
-        opened = _opened(data)
+        opened = _opened(*unpacked(data))
         if opened is None:
             return None
         frame, file = opened
@@ -91,7 +97,7 @@ def decode_frame(data: bytes, source: str = "manifest") -> pl.DataFrame | None:
     """As `decode_columns`, as columns named as in `FRAME`, for counts and sums over many files; None where the manifest
     has to be read record by record."""
     with decoding("not a manifest", source):
-        opened = _opened(data)
+        opened = _opened(*unpacked(data))
         if opened is None:
             return None
         frame, file = opened
@@ -149,9 +155,8 @@ def _frame_type(name: str) -> pl.DataType:
     return pl.String() if name in ("file_name", "external_path") else pl.Int64()
 
 
-def _opened(data: bytes) -> tuple[pl.DataFrame, pl.DataFrame | None] | None:
+def _opened(plain: bytes, header: Header) -> tuple[pl.DataFrame, pl.DataFrame | None] | None:
     """The records and their files as columns, without files where there are no records; None for an unusual one."""
-    plain, header = unpacked(data)
     if header.records == 0:
         return pl.DataFrame(), None
     try:

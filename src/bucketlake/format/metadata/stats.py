@@ -15,12 +15,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import SimpleStats
 from bucketlake.format.row.binary_row import EMPTY_ROW, decode_columns, from_serialized, serialized, typed_value
-from bucketlake.lazy import pc
+from bucketlake.lazy import pa, pc
 from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
 

@@ -6,11 +6,8 @@ Spec: docs/spec/binary_row.md
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.row.layout import (
@@ -27,13 +24,14 @@ from bucketlake.format.row.layout import (
     reserved_bytes,
     shape_of,
 )
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataType, Root, arrow_type, type_text
 from bucketlake.values import dataclass
 
-Bytes = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Bytes = npt.NDArray["np.uint8"]
+Words = npt.NDArray["np.uint64"]
+Ints = npt.NDArray["np.int64"]
+Mask = npt.NDArray["np.bool_"]
 
 NANOS_IN_MILLI = 1_000_000
 
@@ -223,11 +221,13 @@ def unaligned_words(data: Bytes) -> Words:
     return np.ndarray((len(data) - 7,), "<u8", buffer=data.data, strides=(1,))
 
 
-_LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+@cache
+def _masks() -> Words:
+    return np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 def _low_bytes(lengths: Ints) -> Words:
-    return _LOW_BYTES[lengths]
+    return _masks()[lengths]
 
 
 def _copy_words(source: Words, begins: Ints, lengths: Ints, target: Words, places: Ints) -> None:

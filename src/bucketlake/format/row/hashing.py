@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.row.binary_row import BinaryRows, encode_rows
+from bucketlake.lazy import np, npt, pa
 from bucketlake.types.model import DataField, Root, type_text
 
-Hashes = npt.NDArray[np.int32]
+Hashes = npt.NDArray["np.int32"]
 SEED = 42
 CHUNK = 1 << 14  # rows hashed at once, few enough that what lies between stays in the cache
 

@@ -11,13 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-import numpy as np
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.rows.assign import partition_codes
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions

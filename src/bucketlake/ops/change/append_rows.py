@@ -68,6 +68,7 @@ __all__ = [
 ]
 
 ATTEMPTS = 20
+LEAST_PART = 16 << 20  # bytes that are rewritten together rather than at once with others
 Find = Callable[[Store, Sequence[Split], "Snapshot | None"], Mapping[str, Vector]]
 """Positions of the rows wanted in files of raw splits of a snapshot, by `path_of`; rows that vectors name may be among
 them."""
@@ -100,12 +101,13 @@ Rewrite = Callable[[Store, Sequence[Sequence[Touched]]], list[list[DataFile]]]
 @dataclass(frozen=True, slots=True)
 class Means:
     """Who does the work of a change. `anew`: what is found depends on all files, not on each alone: every attempt finds
-    it again, and an empty table has rows to write, too."""
+    it again, and an empty table has rows to write, too. `width`: how many groups of files are rewritten at once."""
 
     find: Find
     write: Write | None = None
     rewrite: Rewrite | None = None
     anew: bool = False
+    width: int = 1
     check: Callable[[Snapshot | None], Check] | None = None
 
 
@@ -245,7 +247,7 @@ class _Change:
         for item in touched:
             buckets.setdefault((item.split.partition, item.split.bucket), []).append(item)
         marks = bool(self.store.options.get("deletion-vectors.enabled"))
-        parts = [] if marks else [part for group in buckets.values() for part in _parts(self.store, group)]
+        parts = [] if marks else self._parts(list(buckets.values()))
         written = (self.means.rewrite or rewritten_here)(self.store, parts) if parts else []
         new: dict[BucketKey, list[DataFile]] = {}
         for part, files in zip(parts, written, strict=True):
@@ -258,6 +260,12 @@ class _Change:
             for place, files in new.items():
                 remove_files(self.store, *place, files)
             raise
+
+    def _parts(self, groups: Sequence[Sequence[Touched]]) -> list[list[Touched]]:
+        """The files to rewrite, in groups of which each becomes new files."""
+        total = sum(touched.file.file_size for group in groups for touched in group if touched.survives)
+        share = max(LEAST_PART, total // self.means.width)
+        return [part for group in groups for part in _parts(self.store, group, share)]
 
     def _touched(self, splits: Sequence[Split], base: Snapshot | None) -> list[Touched]:
         if self.means.anew:
@@ -358,22 +366,18 @@ def replaced_vectors(
     return added, [entry.file for entry in entries]
 
 
-def _parts(store: Store, group: Sequence[Touched]) -> list[list[Touched]]:
+def _parts(store: Store, group: Sequence[Touched], share: int) -> list[list[Touched]]:
     """The files of a bucket to rewrite, in groups of which each becomes new files: in bucketed tables every file by
-    itself, else those that are read together."""
+    itself, else neighbours, of about `share` bytes or what a file may have, all groups of much the same size."""
     group = [touched for touched in group if touched.survives]
     if store.schema.bucket_mode is not BucketMode.UNAWARE:
         return [[touched] for touched in group]
-    target = store.options.get("target-file-size") or TARGET_APPEND
-    parts: list[list[Touched]] = []
-    filled = target
-    for touched in group:
-        if filled >= target:
-            parts.append([])
-            filled = 0
-        parts[-1].append(touched)
-        filled += touched.file.file_size
-    return parts
+    sizes = np.array([touched.file.file_size for touched in group], np.int64)
+    size = min(share, store.options.get("target-file-size") or TARGET_APPEND)
+    count = max(1, round(int(sizes.sum()) / size))
+    middle = np.cumsum(sizes) - sizes / 2
+    places = np.minimum(middle * count // max(int(sizes.sum()), 1), count - 1).astype(np.int64)
+    return [[group[at] for at in np.flatnonzero(places == place)] for place in np.unique(places)]
 
 
 def rewritten_here(store: Store, parts: Sequence[Sequence[Touched]]) -> list[list[DataFile]]:

@@ -9,14 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import encode_row, encode_rows, with_arity_header
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
@@ -24,7 +20,7 @@ from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, canonical_batch
 from bucketlake.values import dataclass
 
-Codes = npt.NDArray[np.int64]
+Codes = npt.NDArray["np.int64"]
 EMPTY_PARTITION = with_arity_header(encode_row((), ()), 0)
 
 

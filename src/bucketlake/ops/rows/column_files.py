@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.lazy import pa
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.types.model import DataField

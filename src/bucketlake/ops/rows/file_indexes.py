@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from bucketlake.errors import CorruptError
 from bucketlake.format.file_index.container import FileIndex
 from bucketlake.format.metadata.manifest import ManifestEntry
+from bucketlake.lazy import np, npt
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import FILE_INDEX_SUFFIX
 from bucketlake.predicate.tree import Predicate, columns_of, rename, restrict
 
-Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray["np.bool_"]
 MOST_BESIDE = 1000  # indexes beside data files that one plan reads
 FRONT = 8 << 10  # bytes of such an index that are read at once: its head, and small indexes whole
 

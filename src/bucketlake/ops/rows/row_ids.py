@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import Bounds
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema

@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.file_names import is_own
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.ops.rows.file_indexes import may_match_by_index
 from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
@@ -27,7 +23,7 @@ from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
-Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray["np.bool_"]
 MANY_VERSIONS = ("partial-update", "aggregation")
 
 

@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.row.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.format.row.layout import STAMPS
+from bucketlake.lazy import np, pa
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate

@@ -18,21 +18,24 @@ from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.merge.keyed import TakeSource
-from bucketlake.spark.merge.outcome import Scope
-from bucketlake.spark.merge.pruning import extra_columns
+from bucketlake.spark.merge.outcome import Scope, is_final
+from bucketlake.spark.merge.pruning import extra_columns, matching
 from bucketlake.spark.merge.stages import Rows, Stages, violation
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.read.row_places import is_small, live, positions_in, rows_with_places
+from bucketlake.spark.read.row_places import Places, is_small, live, positions_in, positions_of_rows, rows_with_places
 from bucketlake.spark.types import quoted
-from bucketlake.spark.write.append_changes import rewriter, write_rows
+from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -52,13 +55,24 @@ class AppendedMerge:
         known of the rows that matter before the source is looked at."""
 
         def find(store: Store, splits: Sequence[Split], base: Snapshot | None) -> dict[str, Vector]:
-            return self._find(store, splits, take(base))
+            source = take(base)
+            closer = matching(self.merge, store.schema, source, prune)
+            if base is not None and closer is not None and closer != prune:
+                splits = plan(store, Scan(closer, Selection(base))).splits
+            return self._find(store, splits, source)
 
         def check(base: Snapshot | None) -> Check:
             return MergeRead(self.table.store, base).check
 
         inserting = bool(self.merge.of(Side.NOT_MATCHED))
-        means = Means(find, self._write, rewriter(self.spark), anew=True, check=check if inserting else None)
+        means = Means(
+            find,
+            self._write,
+            rewriter(self.spark),
+            anew=True,
+            width=parallelism(self.spark),
+            check=check if inserting else None,
+        )
         store = self.table.store
         return after_change(store, change_rows(store, prune, means, "MERGE"))
 
@@ -78,13 +92,10 @@ class AppendedMerge:
         absent = {name: F.lit(None).cast("long") for name in (FILE, ROW_INDEX)}
         self._rows = rows = Stages(self.spark, self.merge, scope, absent, is_small(files)).rows(target, source)
         if rows.pairs is not None and self.merge.counts_matches:
-            pairs = positions_in(self.spark, rows.pairs.frame.select(FILE, ROW_INDEX), rows.pairs.few)
+            pairs = _pairs(self.spark, rows.pairs)
             if any(count > len(named) for named, count in pairs.values()):
                 raise violation()
-        frame = rows.frame(UPDATE, DELETE)
-        if frame is None:
-            return {}
-        gone = positions_in(self.spark, frame.where(F.col(FILE).isNotNull()).select(FILE, ROW_INDEX), rows.few)
+        gone = _gone(self.spark, rows)
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in gone.items()}
 
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
@@ -92,9 +103,29 @@ class AppendedMerge:
         kinds: list[tuple[Store, tuple[int, ...]]] = [(store, (INSERT, UPDATE))]
         if store.schema.tracks_rows:
             kinds = [(store, (INSERT,)), (tracked(store), (UPDATE,))]
+        rows = self._rows
         for place, wanted in kinds:
-            own = any(clause.kind in wanted for clause in self.merge.clauses)
-            frame = self._rows.frame(*wanted) if own and self._rows is not None else None
-            if frame is not None and self._rows is not None:
-                rows = frame.select(*map(quoted, place.schema.field_names))
-                yield from write_rows(self.spark, place, snapshot, rows, self._rows.few)
+            if rows is None or not any(clause.kind in wanted for clause in self.merge.clauses):
+                continue
+            data = rows.data(*wanted) if is_final(place.schema) else None
+            if data is not None:
+                yield from write_given(self.spark, place, snapshot, data.select(place.schema.field_names))
+            elif (frame := rows.frame(*wanted)) is not None:
+                own = frame.select(*map(quoted, place.schema.field_names))
+                yield from write_rows(self.spark, place, snapshot, own, rows.few)
+
+
+def _pairs(spark: SparkSession, pairs: Held) -> Places:
+    """Where the rows of the target lie that are in pairs, and how often each file's are."""
+    if pairs.data is not None:
+        return positions_of_rows(pairs.data)
+    return positions_in(spark, pairs.frame.select(FILE, ROW_INDEX), pairs.few)
+
+
+def _gone(spark: SparkSession, rows: Rows) -> Places:
+    """Where the rows lie that are deleted or replaced."""
+    data = rows.data(UPDATE, DELETE)
+    if data is not None:
+        return positions_of_rows(data)
+    frame = rows.frame(UPDATE, DELETE)
+    return {} if frame is None else positions_in(spark, frame.select(FILE, ROW_INDEX), rows.few)

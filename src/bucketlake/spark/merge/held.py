@@ -6,6 +6,9 @@ made by chance come out otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,19 +19,26 @@ from bucketlake.lazy import pc
 from bucketlake.spark.types import collected, field_types, framed
 from bucketlake.values import dataclass
 
-FEW_ROWS = 20_000
-FEW_BYTES = 8 << 20
+FEW_ROWS = 1 << 16
+FEW_BYTES = 32 << 20
 BROADCAST_BYTES = 64 << 20
 NUMBER = "__bucketlake_number"  # of a row, among those held
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Held:
-    """Rows, each with a `NUMBER` of its own where asked for. `data`: the rows themselves, where they are few."""
+    """Rows, each with a `NUMBER` of its own where asked for. `schema`: their columns, whose names may repeat; `data`:
+    the rows themselves, where they are few; `make`: gives the frame."""
 
-    frame: DataFrame
+    schema: T.StructType
     data: pa.Table | None
     count: int
+    make: Callable[[], DataFrame]
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The rows as a frame, made when it is first asked for: of rows in the driver it costs some calls."""
+        return self.make()
 
     @property
     def few(self) -> bool:
@@ -37,38 +47,41 @@ class Held:
 
     def without(self, column: str) -> Held:
         """The same rows without a column."""
-        return Held(
-            self.frame.drop(column), None if self.data is None else self.data.drop_columns([column]), self.count
-        )
+        schema = T.StructType([field for field in self.schema.fields if field.name != column])
+        data = None if self.data is None else self.data.drop_columns([column])
+        return Held(schema, data, self.count, lambda: self.frame.drop(column))
 
     def less(self, spark: SparkSession, numbers: pa.ChunkedArray) -> DataFrame:
         """The rows whose `NUMBER` is none of these, of few rows."""
         assert self.data is not None
         rest = self.data.filter(pc.invert(pc.is_in(self.data.column(NUMBER), value_set=numbers)))
-        return _frame(spark, rest, self.frame.schema)
+        return _frame(spark, rest, self.schema)
 
     def for_join(self) -> DataFrame:
         """The frame, to be sent to every task where it is not large."""
-        width = sum(_width(field.dataType) for field in self.frame.schema.fields)
-        if not self.few and self.count * width <= BROADCAST_BYTES:
-            return F.broadcast(self.frame)
-        return self.frame
+        width = sum(_width(field.dataType) for field in self.schema.fields)
+        return F.broadcast(self.frame) if self.few or self.count * width <= BROADCAST_BYTES else self.frame
 
 
-def hold(spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True) -> Held:
-    """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again."""
+def hold(
+    spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True, most: int | None = None
+) -> Held:
+    """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again;
+    `most`: it has no more rows, for certain."""
     names = frame.columns
     plain = frame.toDF(*[f"c{place}" for place in range(len(names))])
     schema = plain.schema
     if not small:
         plain = _kept(plain, numbered)
     if _fits(schema):
-        head = collected(plain.limit(FEW_ROWS + 1))
+        known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
+        head = collected(plain if known else plain.limit(FEW_ROWS + 1))
         if head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
             return _local(spark, head, names, schema, numbered)
     if small:
         plain = _kept(plain, numbered)
-    return Held(plain.toDF(*names, *([NUMBER] if numbered else [])), None, plain.count())
+    found = plain.toDF(*names, *([NUMBER] if numbered else []))
+    return Held(found.schema, None, plain.count(), lambda: found)
 
 
 def _kept(frame: DataFrame, numbered: bool) -> DataFrame:
@@ -84,14 +97,16 @@ def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.Stru
         data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
         schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
     schema = T.StructType([T.StructField(name, f.dataType, True) for name, f in zip(names, schema.fields, strict=True)])
-    return Held(_frame(spark, data, schema), data.rename_columns(names), data.num_rows)
+    found = data.rename_columns(names)
+    return Held(schema, found, data.num_rows, lambda: _frame(spark, found, schema))
 
 
 def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFrame:
     """A frame of rows in the driver, whose column names may repeat."""
     plain = T.StructType([T.StructField(f"c{place}", f.dataType, True) for place, f in enumerate(schema.fields)])
     rows = data.rename_columns(plain.names)
-    return framed(spark, rows, plain).toDF(*schema.names)
+    frame = framed(spark, rows, plain)
+    return frame.toDF(*schema.names)
 
 
 def _fits(schema: T.StructType) -> bool:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import types as T
 
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
@@ -26,8 +29,8 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
-from bucketlake.spark.merge.held import Held
-from bucketlake.spark.merge.outcome import KIND, Scope
+from bucketlake.spark.merge.held import NUMBER, Held
+from bucketlake.spark.merge.outcome import KIND, Scope, is_final
 from bucketlake.spark.merge.pruning import Prune, extra_columns, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import hidden, reader
@@ -84,16 +87,38 @@ class KeyedMerge:
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         more = {OLD + name: scope.old(name) for name in identity}
         absent = {OLD + name: F.lit(None).cast(spark_type(self.schema.field(name).type)) for name in identity}
-        rows = Stages(self.spark, self.merge, replace(scope, more=more), absent, small).rows(target, source)
+        stages = Stages(self.spark, self.merge, replace(scope, more=more), absent, small, self._names_key(source))
+        rows = stages.rows(target, source)
         keys = [OLD + key for key in self.schema.primary_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
             raise violation()
+        if rows.few and not moving and is_final(self.schema):
+            return self._write_given(rows, keys, base)
         frame = rows.frame(INSERT, UPDATE, DELETE)
         if frame is None:
             return None
         if rows.pairs is not None and not self.merge.counts_matches:
             frame = frame.dropDuplicates(keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
+        kinds = {clause.kind for clause in self.merge.clauses}
+        if {INSERT, DELETE} <= kinds and not (self.merge.only and stages.single):
+            frame = self._less_replaced(frame)
         return self._write(self._with_left(frame) if moving else frame, base, rows.few)
+
+    def _names_key(self, source: Held) -> bool:
+        """Whether the condition compares the whole primary key with columns of its types, whose values have one form
+        and so equal at most one of the table's."""
+        places: dict[str, list[T.DataType]] = {}
+        for field in source.schema.fields:
+            places.setdefault(field.name, []).append(field.dataType)
+        same = {
+            item.column
+            for item in self.merge.equalities
+            if item.source is not None
+            and places.get(item.source) == [spark_type(self.schema.field(item.column).type)]
+            and _has_one_form(self.schema.field(item.column).type)
+        }
+        everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
+        return everywhere and same.issuperset(self.schema.primary_keys)
 
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
@@ -102,6 +127,32 @@ class KeyedMerge:
         for other in others:
             first = first.union(other)
         return first
+
+    def _write_given(self, rows: Rows, keys: list[str], base: Snapshot | None) -> Snapshot | None:
+        """Write rows that are in the driver, those that several source rows delete but once. Deletes come first: they
+        speak of rows that were there, and another may come under such a key."""
+        gone, others = rows.data(DELETE), rows.data(INSERT, UPDATE)
+        assert gone is not None
+        assert others is not None
+        if rows.pairs is not None and not self.merge.counts_matches:
+            gone = _once(gone, keys)
+        chosen = pa.concat_tables([gone, others]).select([*self.schema.field_names, KIND])
+        if not chosen.num_rows:
+            return None
+        return writer.write(self.spark, self.table, chosen, _request(base, local=True))
+
+    def _less_replaced(self, frame: DataFrame) -> DataFrame:
+        """The rows, without deletes of keys under which another row comes: tasks write them in no order."""
+        if self.schema.table_options.get("merge-engine") != "deduplicate":
+            return frame
+        everywhere = self.schema.bucket_mode is BucketMode.KEY_DYNAMIC
+        keys = tuple(dict.fromkeys((*self.schema.primary_keys, *(() if everywhere else self.schema.partition_keys))))
+        arrived = frame.where(F.col(KIND) == INSERT)
+        arrived = arrived.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+        same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
+        gone = frame.where(F.col(KIND) == DELETE)
+        gone = gone.join(arrived, reduce(lambda left, right: left & right, same), "left_anti")
+        return frame.where(F.col(KIND) != DELETE).union(gone)
 
     def _with_left(self, frame: DataFrame) -> DataFrame:
         """The rows, with deletes of those that leave their partition."""
@@ -118,7 +169,7 @@ class KeyedMerge:
         if base is None:
             fields = self.schema.fields if columns is None else self.schema.select(columns)
             given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
-            return self.spark.createDataFrame([], StructType(given)), True
+            return self.spark.createDataFrame([], T.StructType(given)), True
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
         if extra:
@@ -129,10 +180,7 @@ class KeyedMerge:
 
     def _write(self, frame: DataFrame, base: Snapshot | None, local: bool) -> Snapshot | None:
         rows = frame.select(*map(quoted, self.schema.field_names), KIND)
-        request = writer.WriteRequest(
-            kinds=KIND_FIELD.name, operation="MERGE", read=EMPTY if base is None else base, local=local
-        )
-        return writer.write(self.spark, self.table, rows, request)
+        return writer.write(self.spark, self.table, rows, _request(base, local))
 
     # ---- upsert
 
@@ -152,13 +200,13 @@ class KeyedMerge:
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
             return False
-        types = {field.name.lower(): field.dataType for field in source.frame.schema.fields}
+        types = {field.name.lower(): field.dataType for field in source.schema.fields}
         beside = {item.column: (item.source or "").lower() for item in merge.equalities}
         if any(types.get(beside[key]) != spark_type(schema.field(key).type) for key in schema.primary_keys):
             return False
-        if len(types) < len(source.frame.columns):
+        if len(types) < len(source.schema.fields):
             return False
-        keys = [name for name in source.frame.columns if name.lower() in beside.values()]
+        keys = [name for name in source.schema.names if name.lower() in beside.values()]
         return not has_nulls(source, keys) and not repeats(source, keys)
 
     def _writes_whole_rows(self) -> bool:
@@ -192,6 +240,17 @@ class KeyedMerge:
         rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
         return writer.write(self.spark, self.table, rows, request)
+
+
+def _request(base: Snapshot | None, local: bool) -> writer.WriteRequest:
+    read = EMPTY if base is None else base
+    return writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", read=read, local=local)
+
+
+def _once(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """The first row of each key."""
+    numbered = rows.select(keys).append_column(NUMBER, pa.array(np.arange(rows.num_rows)))
+    return rows.take(numbered.group_by(keys).aggregate([(NUMBER, "min")]).column(f"{NUMBER}_min"))
 
 
 def _has_one_form(kind: DataType) -> bool:

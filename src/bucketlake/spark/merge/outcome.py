@@ -18,11 +18,16 @@ from pyspark.sql import types as T
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
-from bucketlake.spark.types import quoted, spark_type, stored
+from bucketlake.spark.types import has_length, quoted, spark_type, stored
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
 KIND = KIND_FIELD.name
+# Types whose values in an outcome are what a write makes of them: text without a length, no members.
+_FINAL = {
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DECIMAL),
+    *(Root.VARCHAR, Root.VARBINARY, Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
+}
 NONE = -1
 _WHICH = "__bucketlake_clause"
 _STAYS = "Update to partition columns is not supported for data evolution tables."
@@ -56,13 +61,22 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     Errors: what Spark says of a text, InvalidError for values that their columns cannot take.
     """
     types = _types(frame, clauses, scope)
-    frame = frame.withColumn(_WHICH, _which(clauses, scope))
-    columns = [
-        _chosen([_value(clause, item, scope, types) for clause in clauses], item).alias(item.name)
-        for item in scope.schema.fields
-    ]
-    kind = _switch([F.lit(clause.kind) for clause in clauses], F.lit(NONE)).cast("tinyint").alias(KIND)
+    certain = clauses[0].condition is None  # the first clause takes every row
+    if not certain:
+        frame = frame.withColumn(_WHICH, _which(clauses, scope))
+    columns = []
+    for item in scope.schema.fields:
+        values = [_value(clause, item, scope, types) for clause in clauses]
+        plain = certain and item.type.root in _FINAL and not has_length(item.type)
+        columns.append((values[0] if plain else _chosen(values, item, certain)).alias(item.name))
+    kinds = [F.lit(clause.kind) for clause in clauses]
+    kind = (kinds[0] if certain else _switch(kinds, F.lit(NONE))).cast("tinyint").alias(KIND)
     return frame.select(*columns, kind, *[column.alias(name) for name, column in scope.more.items()])
+
+
+def is_final(schema: TableSchema) -> bool:
+    """Whether an outcome's rows need no Spark any more to be written: a write would cast, pad and cut none of them."""
+    return all(item.type.root in _FINAL and not has_length(item.type) for item in schema.fields)
 
 
 def _types(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> dict[str, T.DataType]:
@@ -94,8 +108,10 @@ def _switch(values: Sequence[Column], otherwise: Column) -> Column:
     return result
 
 
-def _chosen(values: Sequence[Column], item: DataField) -> Column:
-    return _switch(values, F.lit(None).cast(spark_type(item.type)))
+def _chosen(values: Sequence[Column], item: DataField, certain: bool) -> Column:
+    """The value of the clause that applies, in the column's type."""
+    nothing = F.lit(None).cast(spark_type(item.type))
+    return F.when(F.lit(True), values[0]).otherwise(nothing) if certain else _switch(values, nothing)
 
 
 def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.DataType]) -> Column:

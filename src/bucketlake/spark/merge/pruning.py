@@ -5,11 +5,12 @@ Spec: docs/spec/row_changes.md#merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
+from bucketlake.lazy import pc
 from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunction
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
@@ -19,13 +20,16 @@ from bucketlake.types.model import DataField, Root
 
 Prune = Callable[[Held], "Predicate | None"]
 """What is known of the rows of the target that matter, given the source; None: nothing."""
-MOST_VALUES = 200  # of a key, in a list; of more only the range is known
+MOST_VALUES = 200  # of a key, in a list; of more only the range is told
+_STAR = re.compile(r"[^\w\s`'\")\]]\s*\*")  # one that stands for columns, rather than between factors
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
 def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
     """The columns of the target that a MERGE reads, None for all: the primary key, those named anywhere, and where rows
     are deleted or keep values, all."""
+    if _STAR.search(merge.words):
+        return None
     names = set(schema.field_names)
     for clause in merge.clauses:
         if clause.kind == DELETE:
@@ -71,17 +75,14 @@ def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predi
     field = schema.field(item.column)
     if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
         return None
-    values = data.column(places[0]).drop_null().unique()
-    return _among(field.name, values.to_pylist()) if len(values) <= 10 * MOST_VALUES else None
-
-
-def _among(column: str, values: Sequence[Any]) -> Predicate | None:
-    if not values:
+    values = data.column(places[0]).drop_null()
+    if not len(values):
         return Constant(False)
-    if len(values) <= MOST_VALUES:
-        return In(column, tuple(values))
-    ordered = sorted(values)
-    return conjunction([Compare(column, ">=", ordered[0]), Compare(column, "<=", ordered[-1])])
+    if len(few := values.unique()) <= MOST_VALUES:
+        return In(field.name, tuple(few.to_pylist()))
+    found = pc.min_max(values)
+    least, most = found["min"].as_py(), found["max"].as_py()
+    return conjunction([Compare(field.name, ">=", least), Compare(field.name, "<=", most)])
 
 
 def _alike(field: DataField, kind: pa.DataType) -> bool:

@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
+from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import Merge, Side
@@ -45,6 +47,16 @@ class Rows:
         """Whether the driver has them all."""
         return all(part.few for part in self.parts)
 
+    def data(self, *kinds: int) -> pa.Table | None:
+        """The rows of these kinds, where the driver has them all."""
+        found = []
+        for part in self.parts:
+            if part.data is None:
+                return None
+            some = part.data.filter(pc.is_in(part.data.column(KIND), pa.array(kinds, pa.int8())))
+            found.append(pa.Table.from_arrays(some.columns, names=some.column_names))
+        return pa.concat_tables(found) if found else None
+
     def frame(self, *kinds: int) -> DataFrame | None:
         """The rows of these kinds, None where there can be none."""
         frames = [part.frame.where(F.col(KIND).isin(*kinds)) for part in self.parts if part.count]
@@ -54,24 +66,27 @@ class Rows:
 @dataclass(frozen=True)
 class Stages:
     """A MERGE over frames. `scope.more`: further columns of the target that identify its rows, name → column; `absent`:
-    these for rows that are not in the target. `small`: the driver has the target."""
+    these for rows that are not in the target. `small`: the driver has the target; `single`: no row of the source
+    matches two of the target, for certain."""
 
     spark: SparkSession
     merge: Merge
     scope: Scope
     absent: Mapping[str, Column]
     small: bool
+    single: bool = False
 
     def rows(self, target: DataFrame, source: Held) -> Rows:
         """Evaluate every clause, each row once."""
         left, right = target.alias(self.merge.target), source.for_join().alias(self.merge.source)
-        few = self.small and source.few
         parts: list[Held] = []
         pairs: Held | None = None
         if self.merge.of(Side.MATCHED):
             both = left.join(right, self.merge.expr(self.merge.on), "inner")
             scope = replace(self.scope, more={**self.scope.more, NUMBER: F.col(NUMBER)})
-            pairs = hold(self.spark, outcome(both, self.merge.of(Side.MATCHED), scope), small=few)
+            # Few rows match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
+            found = outcome(both, self.merge.of(Side.MATCHED), scope)
+            pairs = hold(self.spark, found, small=source.few, most=source.count if self.single else None)
             parts.append(pairs.without(NUMBER))
         if self.merge.of(Side.NOT_MATCHED):
             few = source.few and (self.small if pairs is None else pairs.few)
@@ -79,7 +94,7 @@ class Stages:
         if self.merge.of(Side.NOT_MATCHED_BY_SOURCE):
             alone = left.join(right, self.merge.expr(self.merge.on), "left_anti")
             clauses = self.merge.of(Side.NOT_MATCHED_BY_SOURCE)
-            parts.append(hold(self.spark, outcome(alone, clauses, self.scope), small=self.small))
+            parts.append(hold(self.spark, _taken(outcome(alone, clauses, self.scope)), small=self.small))
         return Rows(tuple(parts), pairs)
 
     def _unmatched(self, target: DataFrame, source: Held, pairs: Held | None) -> DataFrame:
@@ -94,7 +109,14 @@ class Stages:
 
     def inserted(self, source: DataFrame) -> DataFrame:
         """What the NOT MATCHED clauses make of rows of the source."""
-        return outcome(source, self.merge.of(Side.NOT_MATCHED), replace(self.scope, more=self.absent))
+        clauses = self.merge.of(Side.NOT_MATCHED)
+        rows = outcome(source, clauses, replace(self.scope, more=self.absent))
+        return rows if clauses[-1].condition is None else _taken(rows)
+
+
+def _taken(rows: DataFrame) -> DataFrame:
+    """The rows that a clause takes."""
+    return rows.where(F.col(KIND) >= 0)
 
 
 def violation() -> InvalidError:

@@ -8,7 +8,7 @@ Spec: docs/spec/row_changes.md#append-tables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,8 @@ _BIT = f"""coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_IN
  CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0)"""
 Choose = Callable[[DataFrame], DataFrame]
 """Rows of the table with `FILE` and `ROW_INDEX` to these two columns of the rows wanted."""
+Places = dict[int, tuple[Vector, int]]
+"""By file number: positions in it, and how many rows name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +107,22 @@ def is_small(files: Sequence[Chosen]) -> bool:
     return sum(chosen.count for chosen in files) <= reader.SMALL_ROWS
 
 
-def positions_in(spark: SparkSession, frame: DataFrame, small: bool) -> dict[int, tuple[Vector, int]]:
+def positions_in(spark: SparkSession, frame: DataFrame, small: bool) -> Places:
     """By file number: the positions that the rows of a frame of `FILE` and `ROW_INDEX` name, and how many rows name
     one. One Spark action; what travels are bitmaps, unless the rows are few."""
     if small:
-        return _merged([_bitmaps(frame.toArrow().to_batches())])
+        return positions_of_rows(frame.toArrow())
     ensure_package(spark)
     return _merged(run_tasks(frame, lambda batches: iter([_bitmaps(batches)])))
 
 
-def _merged(parts: Sequence[Mapping[int, tuple[Vector, int]]]) -> dict[int, tuple[Vector, int]]:
-    found: dict[int, tuple[Vector, int]] = {}
+def positions_of_rows(rows: pa.Table) -> Places:
+    """As `positions_in`, of rows in the driver."""
+    return _merged([_bitmaps(rows.select([FILE, ROW_INDEX]).to_batches())])
+
+
+def _merged(parts: Sequence[Places]) -> Places:
+    found: Places = {}
     for part in parts:
         for number, (positions, count) in part.items():
             known = found.get(number)
@@ -123,8 +130,8 @@ def _merged(parts: Sequence[Mapping[int, tuple[Vector, int]]]) -> dict[int, tupl
     return found
 
 
-def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> dict[int, tuple[Vector, int]]:
-    found: dict[int, tuple[Vector, int]] = {}
+def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> Places:
+    found: Places = {}
     for batch in batches:
         if not batch.num_rows:
             continue

@@ -2,6 +2,7 @@
 
     rewriter(spark)                                    how `ops.change.append_rows` rewrites files
     write_rows(spark, store, snapshot, frame, local)   new rows, as of the snapshot that the change is planned on
+    write_given(spark, store, snapshot, rows)          the same, of rows that are in the driver already
 
 Files that are small together are rewritten in the driver: a job would take longer. Files that a failed job has written
 are orphans, as with any write.
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.append_rows import Rewrite, Touched, rewrite_part, rewritten_here
-from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
@@ -81,7 +82,16 @@ def write_rows(
 ) -> list[CommitMessage]:
     """Write the rows of a frame with the table's columns; nothing is visible. `local`: the driver does, for few."""
     rows = conform(frame, store.schema.fields)
-    template = prepare_write(store, snapshot, tasks.task_count(spark, store) + 1, new_commit_user(store))
     if local:
-        return tasks.write_in_driver(store, [b for b in collected(rows).to_batches() if b.num_rows], template)
-    return tasks.write_in_tasks(spark, store, rows, template)
+        return write_given(spark, store, snapshot, collected(rows))
+    return tasks.write_in_tasks(spark, store, rows, _template(spark, store, snapshot))
+
+
+def write_given(spark: SparkSession, store: Store, snapshot: Snapshot | None, rows: pa.Table) -> list[CommitMessage]:
+    """As `write_rows`, of rows in the driver that are as `conform` makes them."""
+    batches = [batch for batch in rows.to_batches() if batch.num_rows]
+    return tasks.write_in_driver(store, batches, _template(spark, store, snapshot)) if batches else []
+
+
+def _template(spark: SparkSession, store: Store, snapshot: Snapshot | None) -> WriteTask:
+    return prepare_write(store, snapshot, tasks.task_count(spark, store) + 1, new_commit_user(store))

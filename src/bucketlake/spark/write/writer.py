@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -93,8 +94,9 @@ def overwrites_dynamically(
     return None if mode is None else str(mode).upper() == "DYNAMIC"
 
 
-def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest) -> Snapshot | None:
-    """Write the rows and commit them; the new snapshot, or None where there was nothing to commit.
+def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, request: WriteRequest) -> Snapshot | None:
+    """Write the rows and commit them; the new snapshot, or None where there was nothing to commit. `frame`: rows of any
+    kind, or those that the driver has as `conform` makes them, with the request's `kinds`.
 
     Errors: InvalidError (mode, columns, rows), UnsupportedError, ConflictError, CommitError, CommitUnknownError. On
     failure the table is as it was.
@@ -102,19 +104,12 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     if request.mode not in ("append", "overwrite"):
         raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
     table = table.for_writing()
-    local = request.local or frame.isLocal()
-    kinds = request.kinds
-    if kinds is None and table.schema.primary_keys and KIND_FIELD.name in frame.columns:
-        kinds = KIND_FIELD.name
-    extra = () if kinds is None else (kinds,)
-    filled, rules = _filled(frame, request.partition or {}, table.schema), Rules.of(spark)
-    if request.evolves and Merging.of(table.options) is not None:
-        rules = replace(rules, fill=True)
-        table = evolved(table, filled, rules, extra)
+    if isinstance(frame, pa.Table):
+        rows, local, kinds = frame, True, request.kinds
+    else:
+        table, rows, kinds = _conformed(spark, table, frame, request)
+        local = request.local or frame.isLocal()
     store = table.store
-    if request.mode == "append" and kinds is None:
-        refuse_plain_append(store)
-    rows = conform(filled, store.schema.fields, extra, rules)
     user = new_commit_user(store) if request.batch is None else request.batch.query
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
@@ -146,6 +141,23 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, request: WriteReq
     return _upkeep(spark, store, snapshot, messages, request)
 
 
+def _conformed(
+    spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest
+) -> tuple[Table, DataFrame, str | None]:
+    """The rows as the table takes them, the table with the columns that they bring, and their column of row kinds."""
+    kinds = request.kinds
+    if kinds is None and table.schema.primary_keys and KIND_FIELD.name in frame.columns:
+        kinds = KIND_FIELD.name
+    extra = () if kinds is None else (kinds,)
+    filled, rules = _filled(frame, request.partition or {}, table.schema), Rules.of(spark)
+    if request.evolves and Merging.of(table.options) is not None:
+        rules = replace(rules, fill=True)
+        table = evolved(table, filled, rules, extra)
+    if request.mode == "append" and kinds is None:
+        refuse_plain_append(table.store)
+    return table, conform(filled, table.store.schema.fields, extra, rules), kinds
+
+
 def _upkeep(
     spark: SparkSession, store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], request: WriteRequest
 ) -> Snapshot | None:
@@ -168,16 +180,16 @@ def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] =
 
 
 def _written(
-    spark: SparkSession, store: Store, rows: DataFrame, template: WriteTask, request: WriteRequest
+    spark: SparkSession, store: Store, rows: DataFrame | pa.Table, template: WriteTask, request: WriteRequest
 ) -> list[CommitMessage]:
+    given = rows if isinstance(rows, pa.Table) else collected(rows) if request.local else None
+    batches = [] if given is None else [batch for batch in given.to_batches() if batch.num_rows]
     overwrite, order = request.mode == "overwrite", write_order(store.schema, store.options)
     if order is not None and request.local:
-        given = [batch for batch in collected(rows).to_batches() if batch.num_rows]
-        return tasks.write_in_driver(store, list(incoming_in_order(given, order, store)), template)
-    if order is not None:
+        return tasks.write_in_driver(store, list(incoming_in_order(batches, order, store)), template)
+    if order is not None and not isinstance(rows, pa.Table):
         return write_in_order(spark, store, rows, template, order, request.batch is not None)
-    if request.local:
-        batches = [batch for batch in collected(rows).to_batches() if batch.num_rows]
+    if given is not None or isinstance(rows, pa.Table):
         if store.schema.bucket_mode is BucketMode.KEY_DYNAMIC and sum(batch.num_rows for batch in batches) > FEW_KEYS:
             template = indexed(spark, store, template)
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)

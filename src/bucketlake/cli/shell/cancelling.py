@@ -1,0 +1,76 @@
+"""Ctrl-C while a statement runs: its Spark jobs are cancelled, by another thread, until the statement has ended.
+
+Fetching rows waits in the driver for Spark's job even where it was interrupted, and a statement may be between two
+jobs: the thread that waits cannot cancel, and once may be too early. So the first Ctrl-C is enough.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+__all__ = ["cancelled_with_us"]
+
+AGAIN = 0.2  # seconds until jobs that came since are cancelled, too
+
+
+@contextmanager
+def cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
+    """In the block jobs have a tag; Ctrl-C cancels what has it, and is raised whatever else the block makes of it."""
+    spark.addTag(tag)
+    cancelling = _Cancelling(spark, tag)
+    try:
+        with cancelling:
+            yield
+    except KeyboardInterrupt:
+        cancelling.once()
+        raise
+    except Exception as error:
+        if cancelling.was_struck:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)
+
+
+class _Cancelling:
+    """Takes Ctrl-C over in the main thread, while it is entered."""
+
+    def __init__(self, spark: Any, tag: str) -> None:
+        self._spark, self._tag = spark, tag
+        self._over = threading.Event()
+        self._before: Any = None
+        self.was_struck = False
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+            if callable(self._before):  # else the caller ignores Ctrl-C
+                signal.signal(signal.SIGINT, self._struck)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._before)
+
+    def _struck(self, number: int, frame: FrameType | None) -> None:
+        if not self.was_struck:
+            self.was_struck = True
+            threading.Thread(target=self._until_over, daemon=True).start()
+        self._before(number, frame)
+        raise KeyboardInterrupt
+
+    def _until_over(self) -> None:
+        self.once()
+        while not self._over.wait(AGAIN):
+            self.once()
+
+    def once(self) -> None:
+        """Cancel what has the tag now."""
+        with suppress(Exception):  # what is not to be cancelled ends by itself
+            self._spark.interruptTag(self._tag)

@@ -1,0 +1,220 @@
+"""MERGE by its shorter ways: what is not read, what the driver does by itself, what tasks do."""
+
+from __future__ import annotations
+
+import pytest
+from tests.profile import first
+from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
+
+from bucketlake.errors import InvalidError
+from bucketlake.spark.merge import held, pruning
+from bucketlake.spark.read import reader
+from bucketlake.spark.session import Lake
+from bucketlake.spark.write import tasks
+
+pytestmark = pytest.mark.spark
+
+
+def test_an_upsert_reads_nothing_of_the_table(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(classic, "keyed", TWO)
+    view(classic, CHANGES)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the table was read")
+
+    monkeypatch.setattr(reader, "pruned", refuse)
+    upsert = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    classic.sql(f"MERGE INTO db.t USING (SELECT * FROM source) s ON s.a = t.a {upsert}")
+    others = [
+        "MERGE INTO db.t USING source s ON s.a = t.a AND s.b > t.b " + upsert,
+        "MERGE INTO db.t USING (SELECT a + 0L AS a, b, c FROM source) s ON s.a = t.a " + upsert,
+        "MERGE INTO db.t USING (SELECT * FROM source UNION ALL SELECT 1, 2, 'x') s ON s.a = t.a " + upsert,
+        "MERGE INTO db.t USING (SELECT nullif(a, 3) a, b, c FROM source) s ON s.a = t.a " + upsert,
+        "MERGE INTO db.t USING source s ON s.a = t.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND b > 0 THEN INSERT *",
+        "MERGE INTO db.t USING source s ON s.a = t.a WHEN MATCHED THEN UPDATE SET *",
+        "MERGE INTO db.t USING source s ON s.b = t.b WHEN NOT MATCHED THEN INSERT *",
+    ]
+    for statement in others:
+        with pytest.raises(AssertionError, match="was read"):
+            classic.sql(statement)
+    monkeypatch.undo()
+    assert content(classic) == [(1, 100, "c11"), (2, 20, "c2"), (3, 300, "c33")]
+
+
+def test_files_that_cannot_match_are_not_opened(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("keyed", "append"):
+        columns = "CREATE TABLE db.p (a INT, b INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES "
+        more = "('primary-key' = 'a,pt', 'bucket' = '1')" if kind == "keyed" else "('bucket' = '-1')"
+        classic.sql(columns + more)
+        classic.sql("INSERT INTO db.p VALUES (1, 10, 'p1'), (2, 20, 'p2'), (3, 30, 'p3')")
+        table = classic.table("db.p").table
+        for file in table.files("pt = 'p2'"):
+            (table.store.env.storage).delete(file.path)
+        view(classic, [(1, 100, "p1"), (3, 300, "p3")], "a int, b int, pt string")
+        for on in ("t.a = s.a AND t.pt = s.pt", "t.a = s.a AND t.pt IN ('p1', 'p3')"):
+            classic.sql(f"MERGE INTO db.p t USING source s ON {on} WHEN MATCHED THEN UPDATE SET b = s.b")
+        rows = classic.sql("SELECT a, b FROM db.p WHERE pt <> 'p2'").collect()
+        assert sorted(tuple(row) for row in rows) == [(1, 100), (3, 300)]
+        classic.sql("DROP TABLE db.p")
+
+
+def test_a_source_made_by_chance_is_evaluated_once(classic: Lake) -> None:
+    for kind in ("keyed", "append"):
+        made(classic, kind, [(number, 0, "old") for number in range(50)])
+        classic.sql(
+            """MERGE INTO db.t USING (SELECT id AS a, rand() AS r FROM range(100) WHERE rand() < 0.5) s ON t.a = s.a
+            WHEN MATCHED AND r >= 0 THEN UPDATE SET c = 'seen' WHEN NOT MATCHED THEN INSERT (a, c) VALUES (s.a, 'new')
+            WHEN NOT MATCHED BY SOURCE THEN UPDATE SET c = 'unseen'"""
+        )
+        rows = classic.sql("SELECT c, count(*), count(DISTINCT a), min(a), max(a) FROM db.t GROUP BY c").collect()
+        counts = {row[0]: row[1] for row in rows}
+        assert "old" not in counts and counts["seen"] + counts["unseen"] == 50 and all(row[1] == row[2] for row in rows)
+        classic.sql("DROP TABLE db.t")
+
+
+def all_in_tasks(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is small enough for the driver."""
+    patch.setattr(reader, "SMALL_ROWS", 0)
+    patch.setattr(reader, "SMALL_BYTES", 0)
+    patch.setattr(held, "FEW_ROWS", 0)
+    patch.setattr(tasks, "SMALL_ROWS", 0)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_in_tasks(monkeypatch)
+
+
+@pytest.mark.parametrize("kind", first(["keyed", "append", "marked", "bucketed"], 1))
+def test_large_changes_are_made_by_tasks(classic: Lake, large: None, kind: str) -> None:
+    made(classic, kind, FIVE)
+    view(classic, NINE)
+    classic.sql(f"MERGE INTO db.t USING source ON t.a = source.a {ALL_CLAUSES}")
+    assert content(classic) == AFTER_ALL
+    with pytest.raises(InvalidError, match="MERGE_CARDINALITY_VIOLATION"):
+        classic.sql(
+            "MERGE INTO db.t USING (SELECT 2 AS a FROM range(2)) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 1"
+        )
+    classic.sql("UPDATE db.t SET b = b + 1 WHERE a > 4")
+    classic.sql("DELETE FROM db.t WHERE abs(a) = 2")
+    rows = [(3, 300, "c33"), (5, 551, "c5"), (7, 701, "c77"), (9, 991, "c99")]
+    assert content(classic) == rows
+    classic.sql("MERGE INTO db.t USING source ON t.a = source.a WHEN MATCHED AND t.a = 9 THEN DELETE")
+    assert content(classic) == rows[:-1]
+
+
+PLAIN = {
+    "o BOOLEAN": "true",
+    "i SMALLINT": "7S",
+    "f FLOAT": "float('-0.0')",
+    "d DOUBLE": "double('NaN')",
+    "n DECIMAL(20, 3)": "12345678901234567.125",
+    "s STRING": "'text'",
+    "x BINARY": "X'00ff'",
+    "t DATE": "DATE'2020-02-29'",
+    "z TIMESTAMP": "TIMESTAMP'2020-02-29 12:00:00.123456'",
+    "w INT DEFAULT 5": "6",
+}
+OTHERS = {
+    "c CHAR(4)": "'ab'",
+    "v VARCHAR(3)": "'xy '",
+    "l ARRAY<INT>": "array(1, null)",
+    "r STRUCT<m: INT>": "named_struct('m', 3)",
+}
+
+
+@pytest.mark.parametrize("columns", [PLAIN, OTHERS], ids=["plain", "others"])
+def test_the_driver_writes_what_tasks_write(classic: Lake, columns: dict[str, str]) -> None:
+    names = [column.split()[0] for column in columns]
+    values = ", ".join(f"{value} AS {name}" for name, value in zip(names, columns.values(), strict=True))
+    nulls = ", ".join(f"NULL AS {name}" for name in names)
+    shown = ", ".join(["a", *(f"hex({name})" if name == "x" else f"string({name}) AS {name}" for name in names)])
+    found = []
+    for kind, tasked in (("keyed", False), ("append", False), ("append", True)):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            made(classic, kind, columns=f"a INT, {', '.join(columns)}")
+            classic.sql(f"INSERT INTO db.t SELECT id, {nulls} FROM range(4)")
+            last = names[-1]
+            classic.sql(
+                f"""MERGE INTO db.t USING (SELECT int(id) a, {values} FROM range(1, 6)) s ON t.a = s.a
+                WHEN MATCHED AND t.a = 1 THEN DELETE WHEN MATCHED AND t.a = 2 THEN UPDATE SET {last} = s.{last}
+                WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED AND s.a = 4 THEN INSERT (a) VALUES (a)
+                WHEN NOT MATCHED THEN INSERT *"""
+            )
+            found.append([tuple(row) for row in classic.sql(f"SELECT {shown} FROM db.t ORDER BY a").collect()])
+            classic.sql("DROP TABLE db.t")
+    assert found[0] == found[1] == found[2]
+    assert [row[0] for row in found[0]] == [0, 2, 3, 4, 5]
+    assert found[0][2][1:] == found[0][4][1:]
+    assert None not in found[0][2]
+
+
+def test_keys_with_nulls_match_nothing(classic: Lake) -> None:
+    for kind in ("append", "marked"):
+        made(classic, kind, [(1, 10, "c1"), (None, 20, "c2")])
+        view(classic, [(1, 11, "n1"), (None, 21, "n2"), (None, 22, "n3")])
+        classic.sql(
+            """MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = s.b
+            WHEN NOT MATCHED THEN INSERT *"""
+        )
+        assert content(classic) == sorted(
+            [(1, 11, "c1"), (None, 20, "c2"), (None, 21, "n2"), (None, 22, "n3")], key=repr
+        )
+        classic.sql("DROP TABLE db.t")
+
+
+def test_a_row_is_deleted_once_and_another_may_come_in_its_place(classic: Lake) -> None:
+    for tasked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            made(classic, "keyed", FIVE)
+            classic.sql(
+                "MERGE INTO db.t USING (SELECT 2 + id % 2 AS a FROM range(7)) s ON t.a = s.a WHEN MATCHED THEN DELETE"
+            )
+            snapshot = classic.table("db.t").table.latest_snapshot()
+            assert snapshot is not None
+            assert snapshot.delta_record_count == 2
+            view(classic, CHANGES)
+            classic.sql(
+                """MERGE INTO db.t USING source s ON t.a = s.a AND t.b < 0
+                WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+            )
+            assert content(classic) == sorted(CHANGES, key=repr)
+            classic.sql("DROP TABLE db.t")
+
+
+def test_few_rows_of_a_source_that_match_many(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "FEW_ROWS", 3)
+    for kind in ("keyed", "append"):
+        made(classic, kind, [(number, number % 2, "old") for number in range(20)])
+        view(classic, [(100, 1, "new"), (101, 7, "other")])
+        classic.sql(
+            """MERGE INTO db.t USING source s ON t.b = s.b WHEN MATCHED THEN UPDATE SET c = s.c
+            WHEN NOT MATCHED THEN INSERT *"""
+        )
+        rows = [(number, number % 2, "new" if number % 2 else "old") for number in range(20)]
+        assert content(classic) == sorted([*rows, (101, 7, "other")], key=repr)
+        classic.sql("DROP TABLE db.t")
+
+
+def test_a_star_in_a_value_has_all_columns(classic: Lake) -> None:
+    made(classic, "keyed", TWO)
+    classic.sql(
+        """MERGE INTO db.t USING (SELECT 1 AS a, 5 AS n) s ON t.a = s.a
+        WHEN MATCHED THEN UPDATE SET a = s.a, b = s.n * 2, c = to_json(struct(t.*))"""
+    )
+    assert content(classic) == [(1, 10, '{"a":1,"b":10,"c":"c1"}'), (2, 20, "c2")]
+
+
+def test_of_many_values_the_range_leaves_files_out(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "MOST_VALUES", 1)
+    made(classic, "append", [(number, 0, "old") for number in range(1, 4)])
+    classic.table("db.t").write(classic.spark.createDataFrame([(9, 0, "far")], "a int, b int, c string"))
+    (far,) = (file for file in classic.table("db.t").table.files("a = 9"))
+    classic.table("db.t").table.store.env.storage.delete(far.path)
+    view(classic, [(1, 10, "x"), (3, 30, "y"), (None, 0, "z")])
+    classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *")
+    assert sorted(row.a for row in classic.sql("SELECT a FROM db.t WHERE a < 4").collect()) == [1, 2, 3]
