@@ -97,7 +97,7 @@ class EvolvingMerge:
             own = named_rows(changed.select(MINE), groups, rows.few)
             touched |= {first_id(group): group for group, _ in own}
             found = list(touched.values())
-            attempt.made(write_found(self.spark, store, found, self._columns, changed, rows.few))
+            attempt.made(write_found(self.spark, store, found, self._columns, changed, rows.few and is_small(found)))
         gone = rows.frame(DELETE) if any(clause.kind == DELETE for clause in merge.clauses) else None
         if gone is not None and base is not None:
             own = named_rows(gone.select(MINE), groups, rows.few)
