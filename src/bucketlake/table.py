@@ -51,7 +51,7 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.ops.change import append_rows, row_changes, row_conflicts
+    from bucketlake.ops.change import append_rows, column_updates, row_changes, row_conflicts
     from bucketlake.ops.change.row_conflicts import Read
     from bucketlake.ops.clean import expire as expiring
     from bucketlake.ops.clean import orphans
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.write import prepare as preparing
 else:  # loaded by the calls that need them: most look at a table and go
     append_rows = lazy("bucketlake.ops.change.append_rows")
+    column_updates = lazy("bucketlake.ops.change.column_updates")
     row_changes = lazy("bucketlake.ops.change.row_changes")
     row_conflicts = lazy("bucketlake.ops.change.row_conflicts")
     expiring = lazy("bucketlake.ops.clean.expire")
@@ -356,7 +357,8 @@ class Table(Streams, Frames):
         table = self.with_options(options).for_writing()
         store, predicate = table.store, table.predicate(row_changes.required(where))
         if not table.schema.primary_keys:
-            return expiring.after_change(store, append_rows.delete_rows(store, predicate))
+            delete = column_updates.delete_evolving if table.schema.data_evolution else append_rows.delete_rows
+            return expiring.after_change(store, delete(store, predicate))
         row_changes.refuse_delete(table.schema)
         return table._change(lambda: table.to_batches(predicate), "DELETE", incoming.DELETE)
 
@@ -381,6 +383,9 @@ class Table(Streams, Frames):
         store, assign = table.store, append_rows.assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
+            if table.schema.data_evolution:
+                changed = column_updates.update_columns(store, predicate, assign, assignments)
+                return expiring.after_change(store, changed)
             return expiring.after_change(store, append_rows.update_rows(store, predicate, assign))
         row_changes.refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))

@@ -42,6 +42,16 @@ def write(
         commit.close()
 
 
+def update_by_ids(warehouse: str, name: str, path: str, columns: list[str]) -> None:
+    """Commit new values of columns: `path` has them beside `_ROW_ID`."""
+    builder = _table(warehouse, name, {}).new_batch_write_builder()
+    update, commit = builder.new_update().with_update_type(columns), builder.new_commit()
+    try:
+        commit.commit(update.update_by_arrow_with_row_id(load(path)))
+    finally:
+        commit.close()
+
+
 def _fitted(rows: pa.Table, table: Any) -> pa.Table:
     """`rows` with exactly the Arrow schema that pypaimon wants for the table."""
     from pypaimon.schema.data_types import PyarrowFieldParser
@@ -80,7 +90,7 @@ def plan(warehouse: str, name: str, options: dict[str, str]) -> list[dict[str, A
 
 def start() -> dict[str, Callable[..., Any]]:
     """The operations by name."""
-    return {"read": read, "write": write, "create": create, "plan": plan}
+    return {"read": read, "write": write, "create": create, "plan": plan, "update_by_ids": update_by_ids}
 
 
 if __name__ == "__main__":

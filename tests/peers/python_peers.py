@@ -101,6 +101,13 @@ class PyPaimon(_PythonPeer):
         save(schema.empty_table(), path)
         self._call("create", f"{database}.{table}", schema=path, spec=spec)
 
+    def update_by_ids(self, database: str, table: str, rows: pa.Table) -> None:
+        """Commit new values of the columns of `rows`, which has `_ROW_ID` beside them."""
+        path = self._path()
+        save(rows, path)
+        columns = [name for name in rows.column_names if name != "_ROW_ID"]
+        self._call("update_by_ids", f"{database}.{table}", path=path, columns=columns)
+
 
 class PaimonRust(_PythonPeer):
     """paimon-rust through its Python wheel, with DataFusion's SQL over it. Cannot list only what a read would take."""

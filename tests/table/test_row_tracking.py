@@ -243,5 +243,5 @@ def test_without_the_feature(catalog: Catalog) -> None:
         catalog.table("db.n$row_tracking")
     assert [file.first_row_id for file in files(made)] == [None]
     assert next_row_id(made) == 0
-    with pytest.raises(UnsupportedError, match="data-evolution"):
-        create(catalog, "db.e", data_evolution__enabled="true")
+    with pytest.raises(InvalidError, match="data-evolution"):
+        catalog.alter_table("db.n", SetOption("data-evolution.enabled", "true"))

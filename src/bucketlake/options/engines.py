@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, SPEED, Effect, Option, call, of, upkeep
+from bucketlake.options.model import ENGINE, HONOURED, RETRIES, SPEED, Effect, Option, call, of, upkeep
 
 _SPARK = (
     Option(
@@ -32,14 +32,14 @@ _SPARK = (
         "write.data-evolution.update-conflict-retry.max-attempts",
         "int",
         "20",
-        of("data-evolution.enabled"),
+        RETRIES,
         "Attempts of an update that loses races.",
     ),
     Option(
         "write.data-evolution.update-conflict-retry.wait-ms",
         "long",
         "10",
-        of("data-evolution.enabled"),
+        RETRIES,
         "Pause between these attempts.",
     ),
     Option(

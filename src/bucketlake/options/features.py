@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import GLOBAL_INDEX, HONOURED, READS, SPEED, VARIANTS, WRITES, Option, of
+from bucketlake.options.model import GLOBAL_INDEX, HONOURED, IDS_STAY, READS, SPEED, VARIANTS, WRITES, Option, of
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", of("blob-field"), "Blobs travel as descriptors."),
@@ -62,53 +62,51 @@ ROWS = (
         "data-evolution.compaction.rewrite-row-ids",
         "bool",
         "false",
-        of("data-evolution.enabled"),
+        WRITES,
         "Compaction gives out row ids anew.",
     ),
-    Option("data-evolution.enabled", "bool", "false", WRITES, "Columns of a row in several files.", mutable=False),
+    Option("data-evolution.enabled", "bool", "false", HONOURED, "Columns of a row in several files.", mutable=False),
     Option(
         "data-evolution.merge-into.file-pruning",
         "bool",
         "true",
-        of("data-evolution.enabled"),
+        SPEED,
         "Prune files in column-wise merges.",
     ),
     Option(
         "data-evolution.merge-into.source-persist",
         "bool",
         "false",
-        of("data-evolution.enabled"),
+        SPEED,
         "Keep the source of a merge in memory.",
     ),
     Option(
         "data-evolution.reassign.skip-contiguous-row-count",
         "long",
         "1000000000",
-        of("data-evolution.enabled"),
+        IDS_STAY,
         "Rows in sequence that keep their ids.",
     ),
     Option(
         "data-evolution.row-id-conflict-rewrite.max-size",
         "memory",
         "256 mb",
-        of("data-evolution.enabled"),
+        SPEED,
         "Largest rewrite after a row id conflict.",
     ),
-    Option(
-        "data-evolution.row-sidecar.enabled", "bool", "false", of("data-evolution.enabled"), "Write side files of rows."
-    ),
+    Option("data-evolution.row-sidecar.enabled", "bool", "false", SPEED, "Write side files of rows."),
     Option(
         "data-evolution.row-sidecar.max-selected-rows",
         "long",
         "4096",
-        of("data-evolution.enabled"),
+        SPEED,
         "Most rows read through side files.",
     ),
     Option(
         "data-evolution.row-sidecar.max-selection-ratio",
         "float",
         "0.05",
-        of("data-evolution.enabled"),
+        SPEED,
         "Largest share of rows read through side files.",
     ),
     Option("format-table.commit-hive-sync-url", "string", None, of("type"), "Hive metastore of a format table."),

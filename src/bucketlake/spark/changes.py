@@ -48,6 +48,7 @@ from bucketlake.spark.read.row_places import is_small as is_few
 from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
+from bucketlake.spark.write.column_updates import MINE, ColumnChange
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
@@ -72,6 +73,9 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     if done:
         return snapshot
     if not table.schema.primary_keys or deletes_by_rewrite(table.schema):
+        if table.schema.data_evolution:
+            text = to_spark_sql(where) if isinstance(where, Predicate) else where
+            return ColumnChange(spark, table, predicate, (text,)).delete(lambda frame: frame.where(text).select(MINE))
         return delete_places(spark, table, predicate, _chooser(where))
     return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
 
@@ -162,6 +166,15 @@ def update(
     values = {name: F.expr(value) if isinstance(value, str) else value for name, value in columns.items()}
     chosen = [values.get(name, F.col(quoted(name))).alias(name) for name in schema.field_names]
     chosen += [F.expr(text).alias(name) for name, text in kept_ids(schema, quoted).items()]
+    if schema.data_evolution:
+        text = to_spark_sql(where) if isinstance(where, Predicate) else where
+        new = [values[name].alias(name) for name in columns]
+
+        def changed(frame: DataFrame) -> DataFrame:
+            return (frame if text is None else frame.where(text)).select(*new, MINE)
+
+        change = ColumnChange(spark, table, condition(spark, table, where), (text or "", *columns.values()))
+        return change.update(changed, list(columns))
     if not schema.primary_keys:
         prune = condition(spark, table, where) or Constant(True)
         return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))

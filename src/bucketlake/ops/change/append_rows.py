@@ -31,6 +31,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_changes import is_everything, whole_partitions
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
+from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
@@ -60,6 +61,7 @@ __all__ = [
     "found_here",
     "hit_rows",
     "path_of",
+    "replaced_vectors",
     "rewrite_part",
     "rewritten_here",
     "update_rows",
@@ -141,6 +143,7 @@ def update_rows(store: Store, where: Predicate | None, assign: Assign, find: Fin
 def change_rows(store: Store, where: Predicate | None, means: Means, operation: str) -> Snapshot | None:
     """Delete the rows that are found in files where `where` may be true, and write others, as one commit; None where
     there is nothing to commit. Safe under concurrent writers as `delete_rows`."""
+    refuse_rewriting(store.schema, operation)
     return _Change(store, where, means, operation).run()
 
 
@@ -338,7 +341,7 @@ def _bucket_message(
     gone = [touched for touched in group if not (marks and touched.survives)]
     vectors = {item.file.file_name: new_vector(store, positions_of(item.dead)) for item in marked}
     message = CommitMessage(first.partition, first.bucket, first.total_buckets)
-    added, removed = _indexes(store, snapshot, message, vectors, [touched.file.file_name for touched in group])
+    added, removed = replaced_vectors(store, snapshot, message, vectors, [touched.file.file_name for touched in group])
     return replace(
         message,
         new_files=tuple(new),
@@ -348,7 +351,7 @@ def _bucket_message(
     )
 
 
-def _indexes(
+def replaced_vectors(
     store: Store, snapshot: Snapshot, place: CommitMessage, vectors: Mapping[str, Vector], touched: Sequence[str]
 ) -> tuple[list[IndexFile], list[IndexFile]]:
     """Index files to add and to remove, so that the `touched` files have these vectors and all others keep theirs.

@@ -27,6 +27,7 @@ from bucketlake.ops.check.faults import Mend
 from bucketlake.ops.check.findings import Finding
 from bucketlake.ops.check.sorting import BucketRows, Rows
 from bucketlake.ops.check.vectors import Marks
+from bucketlake.ops.commit.conflicts import row_range
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rewrite.rebucket import Target, spread
 from bucketlake.ops.rows.roll import Roller, Rolling
@@ -148,6 +149,9 @@ class Draft:
         for (partition, bucket), entries in self._live.items():
             folder = self._store.paths.bucket_dir(partition, bucket)
             gone = [e for e in entries if self._store.paths.file_path(folder, e.file) in self._work.take_out]
+            if self._store.schema.data_evolution:  # what is left of a row would be read as one
+                spans = {row_range(entry.file) for entry in gone}
+                gone = [entry for entry in entries if row_range(entry.file) in spans]
             self._drop((partition, bucket), gone)
 
     def _drop(self, key: BucketKey, entries: Sequence[ManifestEntry]) -> None:

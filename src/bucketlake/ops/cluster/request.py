@@ -49,6 +49,10 @@ class OrderRequest:
 
     def order(self, store: Store) -> SortOrder:
         """The order, checked against the table. Errors: InvalidError, UnsupportedError (types, tables with buckets)."""
+        if store.schema.data_evolution:
+            raise UnsupportedError(
+                "Data Evolution table cannot be sorted!", remedy="its rows lie in the order of their ids"
+            )
         columns, keys = self.columns, list(store.schema.partition_keys)
         if set(columns) & set(keys):
             raise InvalidError(

@@ -7,7 +7,9 @@ The rules, in the order of checking (each is a row of docs/conflicts.md):
 3. all files of a partition count the same number of buckets;
 4. files of one level above 0 have disjoint key ranges;
 5. index files replace exactly those that they were built on, and deletion vectors speak of live files;
-6. sequence ranges of two commits to one bucket do not overlap: this one never fails, it says what to renumber.
+6. files of tables whose columns lie in several files have the rows of others, or none of them; columns alone are those
+   of rows that are there;
+7. sequence ranges of two commits to one bucket do not overlap: this one never fails, it says what to renumber.
 
 Spec: docs/spec/commit.md#conflicts
 """
@@ -19,7 +21,7 @@ from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, IndexEntry
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.table.entries import EntryKey, bucket_key, fold
@@ -49,10 +51,12 @@ def name_of(snapshot: Snapshot) -> CommitName:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What of a table decides conflicts. `key_range`: of a file's trimmed primary key, None without one.
-    `unaware`: deletion vectors lie per partition, several index files each."""
+    `unaware`: deletion vectors lie per partition, several index files each. `column_files`: the columns of a row may
+    lie in several files, which have the same first row id and the same number of rows."""
 
     key_range: KeyRange | None = None
     unaware: bool = False
+    column_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ def check(
     _check_bucket_numbers(merged, delta, base, ours)
     if rules.key_range is not None:
         _check_key_ranges(rules.key_range, merged, delta, base, ours)
+    if rules.column_files:
+        _check_row_ranges(merged, delta, base, ours)
     _check_indexes(rules, base, ours, indexes)
     _check_vectors(base, ours, merged, delta, indexes)
 
@@ -150,6 +156,38 @@ def _check_key_ranges(
                 raise _conflict(
                     "LSM conflicts detected! Files of one level would overlap in their keys", base, ours, [left, right]
                 )
+
+
+def row_range(file: DataFile) -> tuple[int, int] | None:
+    """The ids of a file's rows: the first, and that behind the last; None where they are not given out yet."""
+    return None if file.first_row_id is None else (file.first_row_id, file.first_row_id + file.row_count)
+
+
+def _check_row_ranges(
+    merged: Mapping[EntryKey, ManifestEntry], delta: Sequence[ManifestEntry], base: Base | None, ours: CommitName
+) -> None:
+    """Files that come have the rows of others or none of them, and no columns come alone: without them, rows that
+    another commit took away would be back with nulls."""
+    came = {id(entry) for entry in delta if entry.kind == FileKind.ADD}
+    if not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
+        return
+    ranged = sorted((*span, n, e) for n, e in enumerate(merged.values()) if (span := row_range(e.file)) is not None)
+    whole: set[tuple[int, int]] = set()
+    parts: dict[tuple[int, int], ManifestEntry] = {}
+    for place, (first, end, _, entry) in enumerate(ranged):
+        if place and first < ranged[place - 1][1] and ranged[place - 1][:2] != (first, end):
+            other = ranged[place - 1][3]
+            if id(entry) in came or id(other) in came:
+                what = "Row id conflicts detected! Files would hold columns of overlapping rows"
+                raise _conflict(what, base, ours, [other, entry])
+        if id(entry) in came and entry.file.write_cols is not None:
+            parts[(first, end)] = entry
+        else:
+            whole.add((first, end))
+    alone = [entry for span, entry in parts.items() if span not in whole]
+    if alone and base is not None:
+        what = "Row id conflicts detected! The rows that these columns are of are not there any more"
+        raise _conflict(what, base, ours, alone)
 
 
 def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:

@@ -10,6 +10,7 @@ Spec: docs/spec/maintenance.md#commits
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import field, replace
 
@@ -17,7 +18,7 @@ from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
-from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
+from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of, row_range
 from bucketlake.ops.commit.outcome import Outcome
 from bucketlake.ops.commit.publish import Publisher, Request, entry_name
 from bucketlake.ops.scan.view import View
@@ -63,7 +64,7 @@ class _Standing:
             return whole
         except ConflictError as error:
             self.reason = error
-        entries = _Places(() if base is None else base.entries)
+        entries = _Places(() if base is None else base.entries, self.rules.column_files)
         for place, group in enumerate(self.groups):
             own = None if base is None else replace(base, entries=entries.of(group))
             try:
@@ -85,9 +86,12 @@ class _Standing:
 
 class _Places:
     """The live files that may speak against a group: those of its buckets that it takes away or marks, all of them
-    where levels must not overlap, and one that tells the partition's number of buckets."""
+    where levels must not overlap, those with its rows where columns lie in several files, and one that tells the
+    partition's number of buckets."""
 
-    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
+    def __init__(self, entries: Sequence[ManifestEntry], column_files: bool) -> None:
+        ranged = [(*span, entry) for entry in entries if column_files and (span := row_range(entry.file)) is not None]
+        self._ranged = sorted(ranged, key=lambda item: item[:2])
         self._named = {entry_name(entry): entry for entry in entries}
         self._buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
         self._numbers: dict[bytes, dict[int, ManifestEntry]] = {}
@@ -104,9 +108,18 @@ class _Places:
         found = [self._named[name] for name in names if name in self._named]
         for key in {bucket_key(entry) for entry in group.table if entry.kind == FileKind.ADD and entry.file.level > 0}:
             found += self._buckets.get(key, [])
+        if self._ranged:
+            spans = {row_range(entry.file) for entry in group.table}
+            found += [entry for span in spans if span is not None for entry in self._meeting(span)]
         for partition in group.partitions:
             found += self._numbers.get(partition, {}).values()
         return tuple({entry_name(entry): entry for entry in found}.values())
+
+    def _meeting(self, span: tuple[int, int]) -> list[ManifestEntry]:
+        """The files that have rows of a range. Ranges are disjoint or equal, so they ascend at both ends."""
+        start = bisect_right(self._ranged, span[0], key=lambda item: item[1])
+        end = bisect_left(self._ranged, span[1], key=lambda item: item[0])
+        return [entry for _, _, entry in self._ranged[start:end]]
 
 
 def publish_standing(
@@ -118,7 +131,8 @@ def publish_standing(
     free, are the caller's to remove. Errors: as `Publisher.publish`; no ConflictError for what a group meets.
     """
     unaware = store.schema.bucket_mode is BucketMode.UNAWARE
-    rules = Rules(key_range_of(store.schema.key_fields) if store.schema.primary_keys else None, unaware)
+    keys = key_range_of(store.schema.key_fields) if store.schema.primary_keys else None
+    rules = Rules(keys, unaware, store.schema.data_evolution)
     name = CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
     changes = [changes_of(compact_changes(message) for message in group) for group in groups]
     standing = _Standing(store, rules, name, changes)

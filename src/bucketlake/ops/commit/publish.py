@@ -108,7 +108,7 @@ class Publisher:
         self._unaware = unaware
         self._tracked = schema.tracks_rows
         key_range = key_range_of(schema.key_fields) if schema.primary_keys else None
-        self._rules = Rules(key_range, unaware)
+        self._rules = Rules(key_range, unaware, schema.data_evolution)
         self._drop_stats = bool(store.options.get("manifest.delete-file-drop-stats"))
         self._safe: int | None = store.options.get("commit.strict-mode.last-safe-snapshot")
 
@@ -201,6 +201,8 @@ class Publisher:
 
     def _must_check(self, kind: CommitKind, changes: Changes) -> bool:
         only_adds = all(entry.kind == FileKind.ADD for entry in changes.table)
+        if self._rules.column_files and any(entry.file.first_row_id is not None for entry in changes.table):
+            return True  # columns of rows that must be there
         return not (self._unaware and kind is CommitKind.APPEND and only_adds and not changes.indexes)
 
     def _check_strictly(self, name: CommitName, changes: Changes) -> None:

@@ -65,10 +65,10 @@ def _has_ids(file: DataFile) -> bool:
 
 
 def _numbered(file: DataFile, snapshot_id: int) -> DataFile:
-    """The snapshot in place of what is not known: both bounds of a new file, those of changed rows in a file that
-    holds numbers."""
+    """The snapshot in place of what is not known: both bounds of a new file and of one with new columns of rows that
+    are there, those of changed rows in a file that holds numbers."""
     if SEQUENCE_FIELD.name not in (file.write_cols or ()):
-        if file.first_row_id is not None:
+        if file.first_row_id is not None and (file.min_sequence_number or file.max_sequence_number):
             return file
         return replace(file, min_sequence_number=snapshot_id, max_sequence_number=snapshot_id)
     low = file.min_sequence_number or snapshot_id

@@ -12,6 +12,7 @@ import re
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.compact.append_compact import AppendPlan
+from bucketlake.ops.compact.column_compact import ColumnPlan
 from bucketlake.ops.compact.job import Job, Plan
 from bucketlake.ops.compact.maintain import Wanted
 from bucketlake.ops.progress import OnProgress
@@ -49,6 +50,8 @@ def compaction_job(store: Store, wanted: Compaction, on_progress: OnProgress | N
     plan: Plan
     if store.schema.primary_keys:
         plan = Wanted(wanted.full, wanted.partitions, wanted.buckets)
+    elif store.schema.data_evolution:
+        plan = ColumnPlan(wanted.partitions)
     else:
         plan = AppendPlan(wanted.full, wanted.partitions, numbers=wanted.buckets)
     return Job.of(store, plan, "compact", on_progress)

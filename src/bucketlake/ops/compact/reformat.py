@@ -26,6 +26,7 @@ from bucketlake.lazy import pa_orc, pq
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
+from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
 from bucketlake.ops.rows.read import read_key_values, read_split
 from bucketlake.ops.rows.roll import Roller, Rolling
@@ -86,6 +87,7 @@ def reformat(
 
     Errors: ConflictError where other commits take files away again and again; what was committed until then stays.
     """
+    refuse_rewriting(store.schema, "files in another format")
     done = Reformatted()
     first = store.latest_snapshot()
     units = [] if first is None else units_due(store, first, chosen, every=every)

@@ -18,6 +18,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.read import file_layout, read_file
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
@@ -51,6 +52,7 @@ def reindex(store: Store, chosen: PartitionFilter | None = None, run: Run = run_
 
     Writers go on; ConflictError where another commit takes a file away meanwhile: run it again.
     """
+    refuse_rewriting(store.schema, "file indexes")
     newest = store.latest_snapshot()
     entries = [] if newest is None else live_entries(store, newest)
     entries = [one for one in entries if one.bucket != POSTPONE_BUCKET and (chosen is None or chosen(one.partition))]

@@ -25,6 +25,7 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.rollback import create_tag_of, drop_tags_after, take_after
 from bucketlake.ops.refs.tags import plain_snapshot
+from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -219,6 +220,7 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     for what, name in (("Source", source), ("Target", target)):
         if not name.strip():
             raise InvalidError(f"{what} branch name '{name}' is blank.")
+    refuse_rewriting(store.schema, "merging branches")
     if source == target:
         raise InvalidError(f"Cannot merge branch '{source}' into itself.")
     for name in (source, target):

@@ -33,6 +33,14 @@ def refuse_changes(schema: TableSchema, what: str) -> None:
         )
 
 
+def refuse_rewriting(schema: TableSchema, what: str) -> None:
+    """UnsupportedError for what writes files of such a table anew one by one: they may hold some columns of a row."""
+    if schema.data_evolution:
+        raise UnsupportedError(
+            f"{what} of tables with data-evolution.enabled", remedy="CALL sys.compact merges their files"
+        )
+
+
 def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T]]:
     """Things that have a file each, in groups of files with the same rows, newest file first; by ascending row id.
 

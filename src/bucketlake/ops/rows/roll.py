@@ -15,6 +15,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.file_names import own_uuid
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
 from bucketlake.format.file_index.container import FileIndexBuilder
@@ -86,6 +87,10 @@ class Roller:
         self._folder = store.paths.bucket_dir(partition, bucket)
         self._keyed = bool(schema.primary_keys)
         self._tracked = is_tracked(store)
+        if self._tracked and schema.data_evolution:
+            raise UnsupportedError(
+                "rewriting rows of tables with data-evolution.enabled", remedy="CALL sys.compact merges their files"
+            )
         self._form = file_format(options, rolling.level, changelog=rolling.changelog)
         self._fields = schema.file_fields
         self._modes = stats_modes(schema, options, rolling)

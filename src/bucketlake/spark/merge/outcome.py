@@ -30,6 +30,7 @@ _FINAL = {
 }
 NONE = -1
 _WHICH = "__bucketlake_clause"
+_STAYS = "Update to partition columns is not supported for data evolution tables."
 _MOVED = "Can't update the primary key column: a row's new value differs from its old one"
 
 
@@ -132,6 +133,9 @@ def _value(clause: Clause, item: DataField, scope: Scope, types: Mapping[str, T.
     if clause.kind == UPDATE and item.name in scope.schema.primary_keys:
         refused = F.raise_error(F.lit(f"{_MOVED} [column={item.name}]")).cast(spark_type(item.type))
         # The old value, not its equal: -0.0 equals 0.0 and is another key.
+        value = F.when(value.eqNullSafe(scope.old(item.name)), scope.old(item.name)).otherwise(refused)
+    if clause.kind == UPDATE and scope.schema.data_evolution and item.name in scope.schema.partition_keys:
+        refused = F.raise_error(F.lit(f"{_STAYS} [column={item.name}]")).cast(spark_type(item.type))
         value = F.when(value.eqNullSafe(scope.old(item.name)), scope.old(item.name)).otherwise(refused)
     return value
 

@@ -126,7 +126,7 @@ def _merged(parts: Sequence[Places]) -> Places:
     for part in parts:
         for number, (positions, count) in part.items():
             known = found.get(number)
-            found[number] = (positions, count) if known is None else (_joined(known[0], positions), known[1] + count)
+            found[number] = (positions, count) if known is None else (joined(known[0], positions), known[1] + count)
     return found
 
 
@@ -141,11 +141,12 @@ def _bitmaps(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch]) -> Pl
         for number, own in zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True):
             named = vector_of(own, bits64=bool(own.max() >= 1 << 31))
             known = found.get(number)
-            found[number] = (named, len(own)) if known is None else (_joined(known[0], named), known[1] + len(own))
+            found[number] = (named, len(own)) if known is None else (joined(known[0], named), known[1] + len(own))
     return found
 
 
-def _joined(left: Vector, right: Vector) -> Vector:
+def joined(left: Vector, right: Vector) -> Vector:
+    """The positions in either."""
     if isinstance(left, BitMap) and isinstance(right, BitMap):
         return left | right
     return vector_of(np.union1d(positions_of(left), positions_of(right)), bits64=True)

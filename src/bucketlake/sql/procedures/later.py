@@ -5,6 +5,7 @@ from __future__ import annotations
 from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE, Argument, Procedure
 
 _METASTORE = "the catalog is a file system: it holds no {}"
+_IDS_STAY = "row ids are never given out anew"
 _FEATURE = "tables with {} are not supported"
 _INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
@@ -66,7 +67,11 @@ PROCEDURES = (
         _INDEXES,
     ),
     _later(
-        "data_evolution_merge_into", "Merges into columns.", _named("table"), _FEATURE.format("data-evolution"), "Flink"
+        "data_evolution_merge_into",
+        "Merges into columns.",
+        _named("table"),
+        "the statement MERGE INTO does it",
+        "Flink",
     ),
     _later("drop_function", "Drops a function.", (_FUNCTION,), _METASTORE.format("functions")),
     _later(
@@ -80,11 +85,11 @@ PROCEDURES = (
         "materialize_deletion_vectors",
         "Applies deletion vectors of a data-evolution table.",
         (TABLE, PARTITIONS, OPTIONS, WHERE),
-        _FEATURE.format("data-evolution"),
+        _IDS_STAY,
     ),
     _later("merge_into", "Merges rows.", _named("table"), "the statement MERGE INTO does it", "Flink"),
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
-    _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _FEATURE.format("data-evolution")),
+    _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _IDS_STAY),
     _later(
         "refresh_object_table",
         "Lists the objects of an object table anew.",

@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
 from bucketlake.spark import changes
+from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, parse_condition, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
@@ -67,6 +68,12 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
     schema = table.schema
     columns = {item: target.column(item) for item in schema.field_names}
     target.check(lake, table, columns)
+    if schema.data_evolution:
+        mine = {MINE: target.column(MINE)}
+        texts, extra = (target.condition or "",), target.extra(schema)
+        change = ColumnChange(lake.spark, table.table.for_writing(), known, texts, extra)
+        change.delete(lambda own: target.rows(lake, mine, own))
+        return
     if not schema.primary_keys or deletes_by_rewrite(schema):
         changes.delete_places(
             lake.spark,

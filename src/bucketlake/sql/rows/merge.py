@@ -41,10 +41,12 @@ from bucketlake.spark.merge.clauses import (
     check_values,
     expanded,
 )
+from bucketlake.spark.merge.evolving import EvolvingMerge
 from bucketlake.spark.merge.held import Held, hold
 from bucketlake.spark.merge.keyed import KeyedMerge
 from bucketlake.spark.merge.pruning import matching
 from bucketlake.spark.merge.stages import check
+from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
 from bucketlake.spark.types import field_types
 from bucketlake.spark.write.first_load import is_cheap
@@ -91,12 +93,27 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is merged. `query`: the statement that gives its rows. `parts`: the table's name, where it is one."""
+    """What is merged. `query`: the statement that gives its rows. `parts`: the table's name, where it is one.
+    `table`: what stands before, and a table as written, where it is one."""
 
     query: str
     name: str
     parts: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    table: tuple[str, str] = ("", "")
+
+    def with_metadata(self, texts: Sequence[Text]) -> Source:
+        """The source with those of a table's metadata columns that the statement names by it."""
+        if not self.table[1] or self.columns:
+            return self
+        found: dict[str, str] = {}
+        for text in texts:
+            values = [token.value.strip("`").lower() for token in Cursor(text.text).tokens]
+            for name, dot, column in zip(values, values[1:], values[2:], strict=False):
+                if dot == "." and name == self.name.lower():
+                    found |= {known: known for known in COLUMNS if known.lower() == column}
+        more = "".join(f", {name}" for name in found)
+        return replace(self, query=f"{self.table[0]} SELECT *{more} FROM {self.table[1]}") if found else self
 
     def frame(self, lake: Lake) -> DataFrame:
         """Its rows as of now, under its columns' names."""
@@ -173,6 +190,9 @@ class MergeInto:
                 lambda held: matching(merge, table.schema, held, known),
             )
         prune = None if merge.of(Side.NOT_MATCHED_BY_SOURCE) else known
+        if table.schema.data_evolution:
+            evolving = EvolvingMerge(lake.spark, writable, merge, rules)
+            return evolving.run(lambda base: self._take(lake, table, base), prune)
         return AppendedMerge(lake.spark, writable, merge, rules).run(lambda base: self._take(lake, table, base), prune)
 
     def _planned(self, table: LakeTable, columns: list[str], rules: Rules) -> Merge:
@@ -203,7 +223,7 @@ class MergeInto:
 
     def _brings(self, field: StructField, schema: TableSchema, rules: Rules) -> bool:
         """Whether a column of the source may become one of the table: with a star each may, else those assigned to."""
-        if isinstance(field.dataType, NullType):
+        if isinstance(field.dataType, NullType) or field.name in COLUMNS:
             return False
         clauses = [clause for clause in self.clauses if clause.side is not Side.NOT_MATCHED_BY_SOURCE]
         if any(clause.columns is None for clause in clauses):
@@ -343,7 +363,8 @@ def _merge(cursor: Cursor, ctes: str) -> MergeInto:
     if not clauses:
         cursor.fail("MERGE needs a WHEN clause")
     check_order(clauses)
-    return MergeInto(cursor.text, target, source, on, tuple(clauses), evolves)
+    texts = [on, *(text for clause in clauses for text in (clause.condition, *clause.values) if text is not None)]
+    return MergeInto(cursor.text, target, source.with_metadata(texts), on, tuple(clauses), evolves)
 
 
 def check_order(clauses: Sequence[When]) -> None:
@@ -378,7 +399,8 @@ def _source(cursor: Cursor, ctes: str) -> Source:
     until = following.start if following is not None else len(cursor.text)
     hints = [hint for hint in option_hints(cursor.text, cursor.tokens) if named <= hint.start < until]
     text = cursor.text[cursor.tokens[start].start : named] + "".join(cursor.text[h.start : h.end] for h in hints)
-    return Source(f"{ctes} SELECT * FROM {text}", alias or parts[-1], () if alias else parts, columns)
+    whole = f"{ctes} SELECT * FROM {text}"
+    return Source(whole, alias or parts[-1], () if alias else parts, columns, (ctes, text))
 
 
 def _step_over_travel(cursor: Cursor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from bucketlake.ops.change.row_changes import refuse_update
 from bucketlake.schema.default import default_sql
 from bucketlake.spark import changes
 from bucketlake.spark.types import quoted
+from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.sql.rows.target import Target, column_path, parse_condition, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
+    from bucketlake.spark.table import LakeTable
 
 _MEMBER = "__bucketlake_member_"
 
@@ -51,6 +54,9 @@ class Update:
         for place, (_, _, text) in enumerate(assigned.members):
             columns[f"{_MEMBER}{place}"] = f"({text})"
         target.check(lake, table, columns)
+        if schema.data_evolution:
+            _update_columns(lake, table, target, assigned, columns)
+            return
         if not schema.primary_keys:
             written = columns | changes.kept_ids(schema, target.column)
             changes.update_places(
@@ -67,6 +73,19 @@ class Update:
         changes.update_rows(
             lake.spark, table.table.for_writing(), lambda: _with_members(target.rows(lake, columns), assigned)
         )
+
+
+def _update_columns(
+    lake: Lake, table: LakeTable, target: Target, assigned: _Assigned, columns: Mapping[str, str]
+) -> None:
+    """Write the assigned columns alone, beside the files that are there."""
+    schema, members = table.schema, [name for name in columns if name.startswith(_MEMBER)]
+    written = {name: columns[name] for name in (*assigned.names, *members)} | {MINE: target.column(MINE)}
+    texts = (target.condition or "", *assigned.columns.values(), *(text for _, _, text in assigned.members))
+    change = ColumnChange(
+        lake.spark, table.table.for_writing(), target.predicate(lake, table), texts, target.extra(schema, *texts)
+    )
+    change.update(lambda own: _with_members(target.rows(lake, written, own), assigned), assigned.names)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,468 @@
+"""Changes of rows whose columns may lie in several files (`data-evolution.enabled`): new values of some columns beside
+the files that are there, deleted rows in vectors.
+
+    write_columns(store, group, names, patches)    one file with these columns of every row of a group
+    delete_ids(store, base, {group: ids})          messages that mark rows by their ids
+    ColumnsRead(store, base, groups, used)         check: are they still what was read?
+    update_columns(store, where, values)           UPDATE with constants, without Spark
+    delete_evolving(store, where)                  DELETE, without Spark
+
+Spec: docs/spec/row_tracking.md#writing-columns
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
+from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.ops.change.append_rows import Assign, replaced_vectors
+from bucketlake.ops.change.row_changes import is_everything, whole_partitions
+from bucketlake.ops.change.row_conflicts import MergeRead
+from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
+from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
+from bucketlake.ops.rows.column_files import held
+from bucketlake.ops.rows.column_roll import ColumnRoller, first_id, groups_of
+from bucketlake.ops.rows.deletions import load_deletions, new_vector
+from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.scan.scan import Scan, delta_entries, plan
+from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.predicate.tree import Constant, Predicate, columns_of
+from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.values import dataclass
+
+ATTEMPTS = 20
+ROW_ID = ROW_ID_FIELD.name
+Ids = npt.NDArray[np.int64]
+Found = tuple[Split, Vector]
+"""Rows of a group, as positions in it."""
+
+
+# ---------------------------------------------------------------------------------------------- which changes
+
+
+def refuse_moves(schema: TableSchema, columns: Iterable[str]) -> None:
+    """UnsupportedError, in Paimon's words, where rows would move to other partitions: they could not keep their ids."""
+    found = sorted(set(columns) & set(schema.partition_keys))
+    if found:
+        raise UnsupportedError(
+            "Update to partition columns is not supported for data evolution tables.",
+            columns=found,
+            remedy="insert the rows anew and delete the old ones",
+        )
+
+
+def refuse_deletes(schema: TableSchema, statement: str = "DELETE") -> None:
+    """UnsupportedError, in Paimon's words, where rows cannot be marked as deleted."""
+    if schema.table_options.get("deletion-vectors.enabled"):
+        return
+    what = "Can only perform deletion operation on data evolution tables with DeletionVector enabled."
+    if statement == "MERGE":
+        what = "MERGE INTO DELETE on DataEvolution table requires deletion-vectors.enabled=true."
+    raise UnsupportedError(what, remedy="create the table with 'deletion-vectors.enabled' = 'true'")
+
+
+def refuse_indexed(store: Store, entries: Iterable[IndexEntry], written: frozenset[int]) -> None:
+    """UnsupportedError where a global index, which others built, speaks of one of these columns: it would find rows by
+    their old values."""
+    if not written or store.options.get("global-index.column-update-action") == "IGNORE":
+        return
+    for entry in entries:
+        known = entry.file.global_index
+        if known is None:
+            continue
+        ids = {known.get("_INDEX_FIELD_ID"), *(known.get("_EXTRA_FIELD_IDS") or ())}
+        if ids & written or None in ids:
+            raise UnsupportedError(
+                "MergeInto: update columns contain globally indexed columns, not supported now.",
+                table=store.paths.root,
+                index=entry.file.file_name,
+                remedy="drop the index with the engine that built it, or set 'global-index.column-update-action' to "
+                "IGNORE",
+            )
+
+
+# ---------------------------------------------------------------------------------------------- columns
+
+
+def groups_at(store: Store, snapshot: Snapshot, where: Predicate | None) -> list[Split]:
+    """The groups of a snapshot that may hold matching rows."""
+    return groups_of(plan(store, Scan(where, Selection(snapshot))).splits)
+
+
+def write_columns(
+    store: Store, group: Split, names: Sequence[str], patches: Iterable[pa.RecordBatch]
+) -> CommitMessage | None:
+    """Write columns of all rows of a group: those of the patches, which come by strictly ascending `_ROW_ID`, the
+    others as they are; None where no patch comes. On an error nothing stays.
+
+    Raises InvalidError for an id that comes twice, is not the group's, or for a null where none may be.
+    """
+    ahead = _Patches(patches, first_id(group), first_id(group) + group.files[0].row_count)
+    if ahead.done:
+        return None
+    roller = ColumnRoller(store, group.partition, names)
+    try:
+        place = first_id(group)
+        for old in read_split(store, replace(group, raw=False, deletions={}), names):
+            rows = old
+            for patch in ahead.below(place + old.num_rows):
+                rows = _patched(rows, patch, place)
+            roller.write(rows)
+            place += old.num_rows
+        file = roller.close(first_id(group), _numbers(group))
+    except BaseException:
+        roller.abort()
+        raise
+    return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=(file,))
+
+
+def _numbers(group: Split) -> tuple[int, int]:
+    """The sequence numbers of a new file of a group: those of its commit, but where the group has greater ones, of
+    another table that it was cloned from, the next."""
+    highest = max(file.max_sequence_number for file in group.files)
+    return (0, 0) if highest <= group.snapshot_id else (highest + 1, highest + 1)
+
+
+def _patched(rows: pa.RecordBatch, patch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Rows with the values of a patch at its ids; `first`: the id of the first row."""
+    chosen = np.arange(rows.num_rows, dtype=np.int64)
+    chosen[patch.column(ROW_ID).to_numpy() - first] = rows.num_rows + np.arange(patch.num_rows)
+    indices = pa.array(chosen)
+    columns = [
+        pa.concat_arrays([old, patch.column(name).cast(old.type)]).take(indices)
+        for name, old in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+class _Patches:
+    """New values by ascending row id, taken as far as they are needed."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], first: int, end: int) -> None:
+        self._batches, self._last, self._end = iter(batches), first - 1, end
+        self._head = self._next()
+
+    @property
+    def done(self) -> bool:
+        """Whether none is left."""
+        return self._head is None
+
+    def below(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Those of lower ids than `end` that are left."""
+        while self._head is not None:
+            count = int(np.searchsorted(self._head.column(ROW_ID).to_numpy(), end))
+            if count:
+                yield self._head.slice(0, count)
+            if count < self._head.num_rows:
+                self._head = self._head.slice(count)
+                return
+            self._head = self._next()
+
+    def _next(self) -> pa.RecordBatch | None:
+        found = next((batch for batch in self._batches if batch.num_rows), None)
+        if found is not None:
+            ids = found.column(ROW_ID).to_numpy()
+            if ids[0] <= self._last or not (ids[1:] > ids[:-1]).all() or ids[-1] >= self._end:
+                raise InvalidError("row ids come twice, or are not of these rows", end=self._end)
+            self._last = int(ids[-1])
+        return found
+
+
+# ---------------------------------------------------------------------------------------------- rows that go
+
+
+def delete_ids(store: Store, base: Snapshot, found: Sequence[Found]) -> Iterator[CommitMessage]:
+    """Messages, one a partition, by which rows of groups join the deletion vectors of their oldest files. Rows that
+    these name already are no change."""
+    partitions: dict[bytes, list[Found]] = {}
+    for group, hits in found:
+        partitions.setdefault(group.partition, []).append((group, hits))
+    for own in partitions.values():
+        vectors = {}
+        for group, hits in own:
+            name = group.files[-1].file_name
+            old = load_deletions(store, group.deletions).get(name)
+            known = np.zeros(0, np.int64) if old is None else positions_of(old)
+            wanted = np.union1d(known, positions_of(hits))
+            if len(wanted) > len(known):
+                vectors[name] = new_vector(store, wanted)
+        if not vectors:
+            continue
+        first = own[0][0]
+        message = CommitMessage(first.partition, first.bucket, first.total_buckets)
+        added, removed = replaced_vectors(store, base, message, vectors, list(vectors))
+        yield replace(message, new_index_files=tuple(added), deleted_index_files=tuple(removed))
+
+
+# ---------------------------------------------------------------------------------------------- conflicts
+
+
+@dataclass(slots=True)
+class ColumnsRead:
+    """What a change was made of: columns, by field id, of groups of a snapshot. It may be committed while every one of
+    these groups is there, with the same rows, and each of the columns is as it was; what others do to other groups, to
+    other columns of these and to the order of files is no conflict.
+
+    Spec: docs/conflicts.md#tables-whose-columns-lie-in-several-files
+    """
+
+    store: Store
+    snapshot: Snapshot
+    groups: Sequence[Split]
+    used: frozenset[int]
+    written: frozenset[int] = frozenset()
+    more: Check | None = None
+    _seen: dict[tuple[int, tuple[str, ...] | None], frozenset[int]] = field(default_factory=dict)
+
+    def check(self, messages: Sequence[CommitMessage], view: View) -> None:
+        """Raise ConflictError where it may not be committed."""
+        newest, base = view.snapshot, self.snapshot
+        if self.more is not None:
+            self.more(messages, view)
+        if newest is not None and (newest.id, newest.uuid) == (base.id, base.uuid):
+            return
+        refuse_indexed(self.store, view.indexes, self.written)
+        before = self.store.find_snapshot(base.id)
+        if newest is None or newest.id < base.id or before is None or before.uuid != base.uuid:
+            raise self._conflict("the table was rolled back, or the snapshot that was read has expired", newest, None)
+        there: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+        for entry in view.entries(frozenset(group.partition for group in self.groups)):
+            if entry.file.first_row_id is not None:
+                there.setdefault((entry.partition, entry.file.first_row_id), []).append(entry)
+        for group in self.groups:
+            files = [entry.file for entry in there.get((group.partition, first_id(group)), ())]
+            self._compare(group, files, newest)
+
+    def _compare(self, group: Split, files: Sequence[DataFile], newest: Snapshot) -> None:
+        if not files or any(file.row_count != group.files[0].row_count for file in files):
+            raise self._conflict("another commit replaced the files of rows that were read", newest, group)
+        ordered = sorted(files, key=lambda file: (file.max_sequence_number, file.file_name), reverse=True)
+        highest = max(file.max_sequence_number for file in group.files)
+        old, new = self._givers(group.files), self._givers(ordered)
+        for column in self.used:
+            giver = new.get(column)
+            was = old.get(column)
+            if giver is None or (was is not None and giver.file_name == was.file_name):
+                continue
+            moved = giver.file_source is FileSource.COMPACT and giver.max_sequence_number <= highest
+            if not moved:
+                raise self._conflict("another commit changed columns that were read", newest, group)
+
+    def _givers(self, files: Sequence[DataFile]) -> dict[int, DataFile]:
+        """Which file gives each of the columns used, of files with the newest first."""
+        found: dict[int, DataFile] = {}
+        for file in files:
+            for column in self._columns(file) & self.used:
+                found.setdefault(column, file)
+        return found
+
+    def _columns(self, file: DataFile) -> frozenset[int]:
+        key = (file.schema_id, file.write_cols)
+        if key not in self._seen:
+            written = self.store.schema_of(file.schema_id)
+            self._seen[key] = frozenset(item.id for item in held(written, file))
+        return self._seen[key]
+
+    def _conflict(self, what: str, newest: Snapshot | None, group: Split | None) -> ConflictError:
+        return ConflictError(
+            what,
+            table=self.store.paths.root,
+            read=self.snapshot.id,
+            base=None if newest is None else newest.id,
+            first_row_id=None if group is None else first_id(group),
+            remedy="read the table again and repeat the change",
+        )
+
+
+@dataclass(slots=True)
+class AddingRead(MergeRead):
+    """As `MergeRead`, of a table whose columns lie in several files: new values of columns that it looked at would have
+    to be seen, too, whoever wrote them."""
+
+    used: frozenset[int] = frozenset()
+
+    def _check_step(self, messages: Sequence[CommitMessage], before: Snapshot | None, step: Snapshot) -> None:
+        MergeRead._check_step(self, messages, before, step)
+        if step.commit_kind is not CommitKind.APPEND:
+            return
+        there = (before or self.snapshot or step).next_row_id or 0
+        for entry in delta_entries(self.store, step):
+            first = entry.file.first_row_id
+            if entry.kind == FileKind.ADD and first is not None and first < there:
+                written = self.store.schema_of(entry.file.schema_id)
+                if self.used & {item.id for item in held(written, entry.file)}:
+                    raise self._conflict("another commit changed columns that a MERGE looked at", step, [entry.file])
+
+
+_EVERY = re.compile(r"[.(,]\s*\*")
+
+
+def named_columns(schema: TableSchema, texts: Iterable[object]) -> set[str]:
+    """The columns that texts of Spark's SQL may read, found by their names; all of them for what is no text, names a
+    star, or rows' numbers: every change of a row changes its number. Names beyond ASCII count as found: who knows which
+    letters are one to Spark."""
+    known = list(texts)
+    words = " ".join(text.lower() for text in known if isinstance(text, str))
+    plain = all(isinstance(text, str) for text in known)
+    if not plain or _EVERY.search(words) or SEQUENCE_FIELD.name.lower() in words:
+        return set(schema.field_names)
+    return {
+        name
+        for name in schema.field_names
+        if not name.isascii() or name.lower() in words or name.replace("`", "``").lower() in words
+    }
+
+
+def used_columns(schema: TableSchema, names: Collection[str]) -> frozenset[int]:
+    """Field ids of columns; of all where rows' numbers are among them: every change of a row changes its number."""
+    every = SEQUENCE_FIELD.name in names
+    return frozenset(item.id for item in schema.fields if every or item.name in names)
+
+
+# ---------------------------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What one attempt of a change has written, and what it was made of. `more`: what else is to be checked."""
+
+    messages: Sequence[CommitMessage]
+    groups: Sequence[Split] = ()
+    more: Check | None = None
+
+
+Attempted = Callable[["Snapshot | None", Attempt], Changed]
+"""Evaluates and writes a change as of a snapshot; files are told to the attempt as soon as they are there."""
+
+
+def until_done(
+    store: Store, once: Attempted, used: frozenset[int], operation: str, written: Collection[str] = ()
+) -> Snapshot | None:
+    """Evaluate, write and commit a change, all of it again where others changed what it has read, a bounded number of
+    times; the snapshot, None where there was nothing to commit. `written`: the columns that get new values.
+
+    Raises UnsupportedError where a global index of one of these columns would be out of date.
+    """
+    aborting, own = Commit(store, ""), used_columns(store.schema, written)
+
+    def tried(attempt: Attempt) -> Snapshot | None:
+        base = attempt.on(store.latest_snapshot())
+        if base is not None:
+            refuse_indexed(store, store.index_manifest(base), own)
+        changed = once(base, attempt)
+        check = changed.more
+        if base is not None and changed.groups:
+            check = ColumnsRead(store, base, changed.groups, used, own, changed.more).check
+        commit = Commit(store, new_commit_user(store), check=check)
+        notes = CommitProperties(operation=operation)
+        return commit.commit(changed.messages, notes=notes, outcome=attempt.outcome)
+
+    return Attempts(store, aborting.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(tried)
+
+
+def update_columns(store: Store, where: Predicate | None, assign: Assign, assigned: Collection[str]) -> Snapshot | None:
+    """Set columns of the rows that an exact condition is true for (None: all) to what `assign` makes of these rows."""
+    refuse_moves(store.schema, assigned)
+    where = Constant(True) if where is None else where
+    names = [name for name in store.schema.field_names if name in assigned]
+    rows = tracked(store)
+
+    def patches(group: Split) -> Iterator[pa.RecordBatch]:
+        for batch in read_split(rows, group, [*store.schema.field_names, ROW_ID], where):
+            made = assign(batch.select(store.schema.field_names)).select(names)
+            yield made.append_column(pa.field(ROW_ID, pa.int64()), batch.column(ROW_ID))
+
+    def once(base: Snapshot | None, attempt: Attempt) -> Changed:
+        touched = []
+        for group in [] if base is None else groups_at(store, base, where):
+            message = write_columns(store, group, names, patches(group))
+            if message is not None:
+                attempt.made([message])
+                touched.append(group)
+        return Changed(attempt.messages, touched)
+
+    return until_done(store, once, used_columns(store.schema, {*names, *columns_of(where)}), "UPDATE", names)
+
+
+def delete_evolving(store: Store, where: Predicate | None) -> Snapshot | None:
+    """Delete the rows that an exact condition is true for; all rows and whole partitions by metadata alone."""
+    if store.latest_snapshot_id() is None:
+        return None
+    if where is None or is_everything(where):
+        return Commit(store, new_commit_user(store)).truncate()
+    whole = whole_partitions(store, where)
+    if whole is not None:
+        notes = CommitProperties(operation="DELETE")
+        return Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
+    refuse_deletes(store.schema)
+    rows = tracked(store)
+
+    def once(base: Snapshot | None, attempt: Attempt) -> Changed:
+        found = []
+        for group in [] if base is None else groups_at(store, base, where):
+            parts = [batch.column(ROW_ID).to_numpy() for batch in read_split(rows, group, [ROW_ID], where)]
+            found += by_group([group], np.concatenate([np.zeros(0, np.int64), *parts]))
+        return deleted(store, base, found, attempt)
+
+    return until_done(store, once, used_columns(store.schema, columns_of(where)), "DELETE")
+
+
+def deleted(store: Store, base: Snapshot | None, found: Sequence[Found], attempt: Attempt) -> Changed:
+    """What an attempt that deletes rows of groups has written."""
+    if base is not None:
+        for message in delete_ids(store, base, found):
+            attempt.made([message])
+    return Changed(attempt.messages, [group for group, _ in found])
+
+
+def by_group(groups: Sequence[Split], ids: Ids) -> list[Found]:
+    """Row ids, in any order, as rows of the groups that they are of. InvalidError for one that no group has."""
+    named = RowsNamed.of(groups)
+    return [(named.groups[number], hits) for number, hits in sorted(named.places(ids).items())]
+
+
+@dataclass(frozen=True)
+class RowsNamed:
+    """Tells by row ids which rows of groups are meant; travels to tasks. `starts`, `counts`: first row ids, ascending,
+    and how many rows there are."""
+
+    starts: Ids
+    counts: Ids
+    groups: tuple[Split, ...] = ()
+
+    @classmethod
+    def of(cls, groups: Sequence[Split]) -> RowsNamed:
+        """Of these groups."""
+        ordered = sorted(groups, key=first_id)
+        counts = [group.files[0].row_count for group in ordered]
+        return cls(np.array([*map(first_id, ordered)], np.int64), np.array(counts, np.int64), tuple(ordered))
+
+    def places(self, ids: Ids) -> dict[int, Vector]:
+        """Rows by the number of their group, as positions in it; `ids` in any order."""
+        ids = np.unique(ids)
+        if not len(ids):
+            return {}
+        places = np.searchsorted(self.starts, ids, side="right") - 1
+        numbers, first = np.unique(places, return_index=True)
+        found = {}
+        for number, own in zip(numbers.tolist(), np.split(ids, first[1:]), strict=True):
+            if number < 0 or own[-1] >= self.starts[number] + self.counts[number]:
+                raise InvalidError("row ids that the table does not have", ids=own[-5:].tolist())
+            positions = own - self.starts[number]
+            found[number] = vector_of(positions, bits64=bool(positions[-1] >= 1 << 31))
+        return found

@@ -1,0 +1,98 @@
+"""Files that hold some columns of rows that are there: one for a range of row ids, however large.
+
+    ColumnRoller(store, place, columns)     rows in the order of their ids; `close` gives the one file
+    groups_of(splits)                       splits of one group of files each
+    newest_schema_of(store, files)          the table under the newest schema of these files
+
+Spec: docs/spec/row_tracking.md#writing-columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from bucketlake.errors import CorruptError
+from bucketlake.format.metadata.manifest import DataFile, FileSource
+from bucketlake.ops.rows.column_files import row_groups
+from bucketlake.ops.rows.roll import Roller, Rolling
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.store import Store
+from bucketlake.options.options import TableOptions
+from bucketlake.types.model import canonical_batch
+
+UNLIMITED = {"target-file-size": f"{(1 << 62) - 1} b", "target-file-row-num": str((1 << 62) - 1)}
+INDEXES = "file-index."
+
+
+def newest_schema_of(store: Store, files: Iterable[DataFile]) -> Store:
+    """The table under the newest schema that one of these files was written with, if that is newer: what is written in
+    their place must not lack a column of theirs."""
+    newest = max((file.schema_id for file in files), default=store.schema.id)
+    if newest <= store.schema.id:
+        return store
+    return store.with_schema(replace(store.schema_of(newest), options=store.schema.options))
+
+
+def groups_of(splits: Iterable[Split]) -> list[Split]:
+    """Splits of one group of files each, newest file first; deletion vectors are those of the oldest."""
+    found = []
+    for split in splits:
+        for group in row_groups(split.files):
+            anchor = group[-1].file_name
+            deletions = {anchor: split.deletions[anchor]} if anchor in split.deletions else {}
+            found.append(replace(split, files=tuple(group), raw=False, deletions=deletions))
+    return found
+
+
+def first_id(group: Split) -> int:
+    """The id of a group's first row."""
+    first = group.files[0].first_row_id
+    assert first is not None  # groups are made by it
+    return first
+
+
+class ColumnRoller:
+    """Writes the rows of a range of ids as one file. `names`: the columns that it holds, None for all of the table's
+    (`_WRITE_COLS` is null then). A failed write must be followed by `abort`."""
+
+    def __init__(
+        self, store: Store, partition: bytes, names: Sequence[str] | None, source: FileSource = FileSource.APPEND
+    ) -> None:
+        schema = store.schema
+        options = {**schema.options, **UNLIMITED}
+        self._names = None if names is None else tuple(name for name in schema.field_names if name in set(names))
+        if self._names is not None:
+            options = {key: value for key, value in options.items() if not key.startswith(INDEXES)}
+            fields = tuple(item for item in schema.fields if item.name in self._names)
+            schema = replace(schema, fields=fields, partition_keys=(), options=options)
+        narrow = replace(store, schema=replace(schema, options=options), options=TableOptions(options))
+        self._fields, self._rows = schema.fields, 0
+        self._roller = Roller(narrow, partition, 0, Rolling(source=source))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; columns that are null where they must not be are an InvalidError."""
+        self._rows += batch.num_rows
+        self._roller.write(canonical_batch(batch, self._fields))
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._roller.abort()
+
+    def close(self, first: int, numbers: tuple[int, int] = (0, 0)) -> DataFile:
+        """The file of the rows from the id `first` on. `numbers`: the least and greatest sequence number, 0 for the
+        number of the commit."""
+        files = self._roller.close()
+        if len(files) != 1:
+            self._roller.abort()
+            raise CorruptError("rows of one range became several files", files=len(files), rows=self._rows)
+        low, high = numbers
+        return replace(
+            files[0],
+            first_row_id=first,
+            write_cols=self._names,
+            min_sequence_number=low,
+            max_sequence_number=high,
+        )
