@@ -20,7 +20,7 @@ from bucketlake.cdc.plan import From, Rules, TablePlan
 from bucketlake.cdc.shapes import Coding, Shape
 from bucketlake.cdc.values import unmarked, value
 from bucketlake.schema.schema import KIND_FIELD, TableSchema
-from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.types import quoted, same_key, spark_type
 from bucketlake.types.model import DataField, DataType, Root, type_text
 
 KIND, ORDER, REASON = KIND_FIELD.name, "__at", "__reason"
@@ -238,7 +238,7 @@ def rows(events: DataFrame, schema: TableSchema) -> DataFrame:
 
 def _moved(before: Column, after: Column, schema: TableSchema) -> Column:
     names = dict.fromkeys((*schema.primary_keys, *schema.partition_keys))
-    return reduce(lambda x, y: x | y, [~before[name].eqNullSafe(after[name]) for name in names])
+    return reduce(lambda x, y: x | y, [~same_key(schema.field(name).type, before[name], after[name]) for name in names])
 
 
 def in_order(frame: DataFrame, schema: TableSchema) -> DataFrame:

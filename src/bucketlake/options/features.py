@@ -1,4 +1,4 @@
-"""Options of what is not built: blobs, vectors, indexes over tables, chains, materialized tables; and of data evolution.
+"""Options of what is not built: blobs, vectors, indexes over tables, chains, materialized tables; of data evolution.
 
 Spec: docs/spec/schema.md#options
 """

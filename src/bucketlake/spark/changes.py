@@ -45,7 +45,7 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.spark.types import quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -262,12 +262,21 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
 def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> DataFrame:
     """Deletes in the partitions that rows leave, but for keys to which another row of the change comes."""
     names = schema.field_names
-    stays = [F.col(quoted(key)).eqNullSafe(F.col(quoted(OLD + key))) for key in schema.partition_keys]
+    stays = [
+        same_key(schema.field(key).type, F.col(quoted(key)), F.col(quoted(OLD + key))) for key in schema.partition_keys
+    ]
     gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
     keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
-    arrived = arriving.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
-    same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
-    return _of_kind(gone.join(arrived, _all(same), "left_anti"), schema, DELETE)
+    return _of_kind(without_keys(gone, arriving, schema, keys), schema, DELETE)
+
+
+def without_keys(frame: DataFrame, others: DataFrame, schema: TableSchema, keys: Sequence[str]) -> DataFrame:
+    """The rows under whose keys no row of the others is."""
+    other = others.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
+    same = [
+        same_key(schema.field(key).type, F.col(quoted(key)), F.col(f"{OLD}{place}")) for place, key in enumerate(keys)
+    ]
+    return frame.join(other, _all(same), "left_anti")
 
 
 def _all(parts: Sequence[Column]) -> Column:

@@ -296,6 +296,16 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def as_key(column: Column, kind: T.DataType) -> Column:
+    """Equal for two values if and only if they are one key: -0.0 and 0.0 are two, which Spark takes for one."""
+    return column.cast("string") if isinstance(kind, (T.FloatType, T.DoubleType)) else column
+
+
+def same_key(t: DataType, left: Column, right: Column) -> Column:
+    """Whether two values of a type are one key, or both null."""
+    return as_key(left, spark_type(t)).eqNullSafe(as_key(right, spark_type(t)))
+
+
 def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
     """A frame of rows in the driver."""
     return spark.createDataFrame(filled_table(rows) if rows.num_rows else [], schema)

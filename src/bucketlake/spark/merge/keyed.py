@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +26,14 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.changes import DELETE, OLD, left_behind, moves
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
 from bucketlake.spark.merge.pruning import Prune, extra_columns, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import hidden, reader
-from bucketlake.spark.types import quoted, spark_schema, spark_type
+from bucketlake.spark.types import as_key, quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
 from bucketlake.types.model import MAX_LENGTH, DataType, Root
@@ -98,7 +97,7 @@ class KeyedMerge:
         if frame is None:
             return None
         if rows.pairs is not None and not self.merge.counts_matches:
-            frame = frame.dropDuplicates(keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
+            frame = _distinct(frame, keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
         kinds = {clause.kind for clause in self.merge.clauses}
         if {INSERT, DELETE} <= kinds and not (self.merge.only and stages.single):
             frame = self._less_replaced(frame)
@@ -123,7 +122,7 @@ class KeyedMerge:
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
         first, *others = [part.frame.where(F.col(KIND) >= 0) for part in rows.parts]
-        first = first.dropDuplicates(keys)
+        first = _distinct(first, keys)
         for other in others:
             first = first.union(other)
         return first
@@ -147,11 +146,8 @@ class KeyedMerge:
             return frame
         everywhere = self.schema.bucket_mode is BucketMode.KEY_DYNAMIC
         keys = tuple(dict.fromkeys((*self.schema.primary_keys, *(() if everywhere else self.schema.partition_keys))))
-        arrived = frame.where(F.col(KIND) == INSERT)
-        arrived = arrived.select(*[F.col(quoted(key)).alias(f"{OLD}{place}") for place, key in enumerate(keys)])
-        same = [F.col(quoted(key)).eqNullSafe(F.col(f"{OLD}{place}")) for place, key in enumerate(keys)]
         gone = frame.where(F.col(KIND) == DELETE)
-        gone = gone.join(arrived, reduce(lambda left, right: left & right, same), "left_anti")
+        gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, keys)
         return frame.where(F.col(KIND) != DELETE).union(gone)
 
     def _with_left(self, frame: DataFrame) -> DataFrame:
@@ -261,3 +257,10 @@ def _has_one_form(kind: DataType) -> bool:
 
 def _plain(text: str) -> str:
     return text.strip().replace("`", "").lower()
+
+
+def _distinct(frame: DataFrame, keys: list[str]) -> DataFrame:
+    """The rows, one of those with one key."""
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    forms = {f"{KIND}{place}": as_key(F.col(quoted(key)), kinds[key]) for place, key in enumerate(keys)}
+    return frame.withColumns(forms).dropDuplicates([*forms]).drop(*forms)

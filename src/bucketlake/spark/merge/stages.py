@@ -28,7 +28,7 @@ from bucketlake.spark.merge.held import NUMBER, Held, hold
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import extra_columns
 from bucketlake.spark.read.hidden import hidden_fields
-from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.spark.types import as_key, quoted, spark_schema
 from bucketlake.values import dataclass
 
 _MATCHED = "__bucketlake_matched"
@@ -131,11 +131,12 @@ def violation() -> InvalidError:
 
 
 def repeats(held: Held, columns: Sequence[str]) -> bool:
-    """Whether two rows are equal in these columns."""
+    """Whether two rows have one key in these columns."""
     if held.data is not None:
         groups = held.data.select(list(columns)).group_by(list(columns)).aggregate([])
         return bool(groups.num_rows < held.data.num_rows)
-    keys: list[Column] = [F.col(quoted(name)) for name in columns]
+    kinds = {field.name: field.dataType for field in held.schema.fields}
+    keys: list[Column] = [as_key(F.col(quoted(name)), kinds[name]) for name in columns]
     return bool(held.frame.groupBy(*keys).count().where("count > 1").limit(1).count())
 
 
