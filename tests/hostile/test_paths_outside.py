@@ -242,7 +242,9 @@ def test_external_files_need_the_table_and_the_session(catalog: Catalog, table: 
         with pytest.raises(InvalidError, match="allowed-external-paths"):
             bucketlake.open(tmp_path / "wh", {"allowed-external-paths": str(wrong)}).table("t").to_arrow()
     for right in (tmp_path, place, place / "p=a", f"{tmp_path / 'more'}, file:{place}/"):
-        opened = bucketlake.open(tmp_path / "wh", {"allowed-external-paths": str(right)}).table("t")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            opened = bucketlake.open(tmp_path / "wh", {"allowed-external-paths": str(right)}).table("t")
         assert opened.to_arrow().to_pylist() == ROWS.to_pylist()
         assert [file.path for file in opened.files()] == [str(target)]
     (place / "p=a" / "linked").symlink_to(place)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import bucketlake
 from bucketlake import traces
@@ -19,7 +20,7 @@ from bucketlake.spark.session import Lake
 def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
+    made = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))  # its folder goes first
     made.run_line_magic("load_ext", "bucketlake")
     yield made
     made.run_line_magic("unload_ext", "bucketlake")

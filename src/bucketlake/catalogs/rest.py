@@ -16,7 +16,7 @@ from bucketlake.catalogs.rest_keeper import RestKeeper
 from bucketlake.catalogs.rest_token import TokenStorage
 from bucketlake.catalogs.view_schema import view_from_json, view_to_json
 from bucketlake.env.env import Clock, Env, SystemClock
-from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env, storage_for
+from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
 from bucketlake.errors import (
     AlreadyExistsError,
     InvalidError,
@@ -25,6 +25,7 @@ from bucketlake.errors import (
     UnsupportedError,
 )
 from bucketlake.format.guard import decoding
+from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.types.model import format_field
 from bucketlake.values import dataclass
 

@@ -30,6 +30,7 @@ from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.lazy import obstore, obstore_errors, obstore_store
+from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
 from bucketlake.values import dataclass
 
@@ -43,7 +44,6 @@ _GCS = ("gs", "gcs")
 _AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
 STORAGE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.", "memory.")
 
-ALLOWED_EXTERNAL = "allowed-external-paths"  # an option of catalogs and reads, never of a table
 _ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these for another key
 
 _MARK = "bucketlakeput"  # a name that every store's metadata takes

@@ -87,7 +87,8 @@ _KEPT_PREFIXES = (
 )
 _CONNECTION = ("jdbc.user", "jdbc.password", "token.provider", "data-token.enabled")
 _STORAGE = ("s3.endpoint", "s3.access-key", "s3.secret-key", "s3.session-token", "s3.region", "s3.path.style.access")
-CATALOG_KEYS = ("warehouse", *_REFUSED, *_KEPT, *_OF_REST, *_CONNECTION[:2])
+ALLOWED_EXTERNAL = "allowed-external-paths"  # an option of catalogs and reads, never of a table
+CATALOG_KEYS = ("warehouse", ALLOWED_EXTERNAL, *_REFUSED, *_KEPT, *_OF_REST, *_CONNECTION[:2])
 _SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE, *_CONNECTION)}
 
 

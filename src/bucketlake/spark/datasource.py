@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
-from bucketlake.env.object_store import ALLOWED_EXTERNAL, STORAGE_PREFIXES, open_env
+from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
@@ -44,7 +44,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
-from bucketlake.options.catalog import metastore_of
+from bucketlake.options.catalog import ALLOWED_EXTERNAL, metastore_of
 from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
