@@ -240,12 +240,10 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
     schema = table.schema
     if OLD + schema.field_names[0] not in frame.columns:
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
-    frame = frame.persist()  # read twice: the rows that arrive and those that leave must be the same
-    try:
-        rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
-        return _write(spark, table, rows, "UPDATE", base)
-    finally:
-        frame.unpersist()
+    # Read twice: the rows that arrive and those that leave must be the same, whatever executor is lost.
+    frame = frame.localCheckpoint(eager=True)
+    rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
+    return _write(spark, table, rows, "UPDATE", base)
 
 
 def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> Snapshot | None:
