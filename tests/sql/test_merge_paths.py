@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException as SparkException
+from pyspark.sql import DataFrame
 from tests.profile import first
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
 
@@ -198,6 +201,22 @@ def test_few_rows_of_a_source_that_match_many(classic: Lake, monkeypatch: pytest
         rows = [(number, number % 2, "new" if number % 2 else "old") for number in range(20)]
         assert content(classic) == sorted([*rows, (101, 7, "other")], key=repr)
         classic.sql("DROP TABLE db.t")
+
+
+@pytest.mark.parametrize("kind", ["keyed", "append"])
+def test_few_rows_that_the_driver_cannot_take(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Rows may be few and wide: what `spark.driver.maxResultSize` refuses stays with the executors."""
+
+    def refuse(frame: DataFrame) -> pa.Table:
+        raise SparkException("Total size of serialized results is bigger than spark.driver.maxResultSize 1024.0 MiB.")
+
+    monkeypatch.setattr(held, "collected", refuse)
+    made(classic, kind, TWO)
+    view(classic, CHANGES)
+    classic.sql(
+        "MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert content(classic) == sorted({**{row[0]: row for row in TWO}, **{row[0]: row for row in CHANGES}}.values())
 
 
 def test_a_star_in_a_value_has_all_columns(classic: Lake) -> None:

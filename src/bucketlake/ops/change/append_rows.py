@@ -122,15 +122,24 @@ def delete_rows(
     Raises ConflictError when the files keep being replaced, and what a commit raises.
     Spec: docs/spec/deletion_vector.md#deleting
     """
-    if store.latest_snapshot_id() is None:
-        return None
-    if where is None or is_everything(where):
-        return Commit(store, new_commit_user(store)).truncate()
-    whole = whole_partitions(store, where)
-    if whole is not None:
-        notes = CommitProperties(operation="DELETE")
-        return Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
+    done, snapshot = deleted_unseen(store, where)
+    if done or where is None:
+        return snapshot
     return change_rows(store, where, Means(find or found_here(where), rewrite=rewrite), "DELETE")
+
+
+def deleted_unseen(store: Store, where: Predicate | None) -> tuple[bool, Snapshot | None]:
+    """Delete all rows or whole partitions by metadata alone, where that is what a condition says: whether it was, and
+    the snapshot, if there was anything."""
+    if store.latest_snapshot_id() is None:
+        return True, None
+    if where is None or is_everything(where):
+        return True, Commit(store, new_commit_user(store)).truncate()
+    whole = whole_partitions(store, where)
+    if whole is None:
+        return False, None
+    notes = CommitProperties(operation="DELETE")
+    return True, Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
 
 
 def update_rows(store: Store, where: Predicate | None, assign: Assign, find: Find | None = None) -> Snapshot | None:

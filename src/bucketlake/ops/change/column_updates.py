@@ -25,8 +25,7 @@ from bucketlake.format.index.deletion_vector import Vector, positions_of, vector
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.change.append_rows import Assign, replaced_vectors
-from bucketlake.ops.change.row_changes import is_everything, whole_partitions
+from bucketlake.ops.change.append_rows import Assign, deleted_unseen, replaced_vectors
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
@@ -401,14 +400,9 @@ def update_columns(store: Store, where: Predicate | None, assign: Assign, assign
 
 def delete_evolving(store: Store, where: Predicate | None) -> Snapshot | None:
     """Delete the rows that an exact condition is true for; all rows and whole partitions by metadata alone."""
-    if store.latest_snapshot_id() is None:
-        return None
-    if where is None or is_everything(where):
-        return Commit(store, new_commit_user(store)).truncate()
-    whole = whole_partitions(store, where)
-    if whole is not None:
-        notes = CommitProperties(operation="DELETE")
-        return Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
+    done, snapshot = deleted_unseen(store, where)
+    if done or where is None:
+        return snapshot
     refuse_deletes(store.schema)
     rows = tracked(store)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -75,13 +76,23 @@ def hold(
         plain = _kept(plain, numbered)
     if _fits(schema):
         known = most is not None and most <= FEW_ROWS  # a limit brings all rows to one task first
-        head = collected(plain if known else plain.limit(FEW_ROWS + 1))
-        if head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
+        head = _head(plain if known else plain.limit(FEW_ROWS + 1))
+        if head is not None and head.num_rows <= FEW_ROWS and head.nbytes <= FEW_BYTES:
             return _local(spark, head, names, schema, numbered)
     if small:
         plain = _kept(plain, numbered)
     found = plain.toDF(*names, *([NUMBER] if numbered else []))
     return Held(found.schema, None, plain.count(), lambda: found)
+
+
+def _head(frame: DataFrame) -> pa.Table | None:
+    """The rows, None where few are more than the driver takes (`spark.driver.maxResultSize`)."""
+    try:
+        return collected(frame)
+    except PySparkException as error:
+        if "maxResultSize" not in str(error):
+            raise
+        return None
 
 
 def _kept(frame: DataFrame, numbered: bool) -> DataFrame:
