@@ -49,6 +49,7 @@ from bucketlake.spark.types import quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
+from bucketlake.spark.write.kept import decided
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
@@ -241,7 +242,7 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
     if OLD + schema.field_names[0] not in frame.columns:
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
     # Read twice: the rows that arrive and those that leave must be the same, whatever executor is lost.
-    frame = frame.localCheckpoint(eager=True)
+    frame = decided(frame)
     rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
     return _write(spark, table, rows, "UPDATE", base)
 
