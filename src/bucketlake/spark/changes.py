@@ -34,6 +34,7 @@ from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
@@ -67,7 +68,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 
     Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
-    table, where = table.for_writing(), required(where)
+    table, where = table.for_changing(), required(where)
     predicate = condition(spark, table, where)
     assert predicate is not None
     done, snapshot = _without_spark(table, predicate)
@@ -84,7 +85,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 def delete_known(table: Table, predicate: Predicate) -> bool:
     """Delete what needs no Spark: everything, whole partitions, few rows by an exact predicate. False: nothing was
     done, Spark has to find the rows."""
-    return _without_spark(table.for_writing(), predicate)[0]
+    return _without_spark(table.for_changing(), predicate)[0]
 
 
 def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
@@ -160,7 +161,7 @@ def update(
 
     Errors: InvalidError (columns, primary key, values), UnsupportedError (merge engine), and those of a write.
     """
-    table = table.for_writing()
+    table = table.for_changing()
     schema = table.schema
     columns = assigned_columns(schema, assignments)
     refuse_update(schema, columns)
@@ -253,6 +254,7 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(table.store.latest_snapshot())
+        check_known(table.store, base)
         return None if base is None else write(base)
 
     return Attempts(table.store).run(once)

@@ -92,7 +92,7 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
 
     Errors: InvalidError (columns, strategy, partitions), UnsupportedError (types, bucket mode), ConflictError.
     """
-    store = table.for_writing().store
+    store = table.for_changing().store
     if asked.request.idle is not None and asked.order.is_asked:
         raise InvalidError("sort compact do not support 'partition_idle_time'.")
     if asked.request.buckets is not None:
