@@ -1,8 +1,8 @@
 """How evenly a compaction's buckets go to Spark's tasks: `python -m benchmarks.compaction_tasks`.
 
-The very grouping of `spark.maintain.jobs` for 64 buckets, whose bytes are drawn, a task's time taken as its bytes (a full
-compaction reads and writes what it takes, at one speed). Prints by spread and slots: the slowest task over the mean of
-all (the mark is 1.3), and the end of the last task over what is left when all slots always work.
+The very grouping of `spark.maintain.jobs` for 64 buckets, whose bytes are drawn, a task's time taken as its bytes (a
+full compaction reads and writes what it takes, at one speed). Prints by spread and slots: the slowest task over the
+mean of all (the mark is 1.3), and the end of the last task over what is left when all slots always work.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ def ended(groups: Sequence[int], slots: int) -> float:
 
 def main() -> None:
     """Draw, group, print a table."""
-    print(
-        "| bytes of 64 buckets | slots | tasks | slowest task / mean | over 1.3 | end / perfect |\n|---|---|---|---|---|---|"
-    )
+    print("| bytes of 64 buckets | slots | tasks | slowest task / mean | over 1.3 | end / perfect |")
+    print("|---|---|---|---|---|---|")
     for name, draw in SPREADS.items():
         for slots in (2, 4, 8, 16):
             counts, uneven, ends = [], [], []
@@ -48,8 +47,8 @@ def main() -> None:
                 ends.append(ended(groups, slots) / max(sum(sizes) / slots, max(sizes)))
             worst, missed = max(uneven), sum(one > 1.3 for one in uneven) / SEEDS
             print(
-                f"| {name} | {slots} | {statistics.median(counts):.0f} | {statistics.median(uneven):.2f} (to {worst:.2f}) | "
-                f"{missed:.0%} | {statistics.median(ends):.2f} (to {max(ends):.2f}) |"
+                f"| {name} | {slots} | {statistics.median(counts):.0f} | {statistics.median(uneven):.2f} "
+                f"(to {worst:.2f}) | {missed:.0%} | {statistics.median(ends):.2f} (to {max(ends):.2f}) |"
             )
 
 

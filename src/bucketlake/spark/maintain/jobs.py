@@ -56,8 +56,8 @@ def runner(spark: SparkSession) -> Runner:
 
 
 def balanced(items: Sequence[T], slots: int, size: Callable[[T], int], waves: int = WAVES) -> list[list[T]]:
-    """Items in groups for tasks, largest group first, up to `waves` for each of the slots: where the items allow it none
-    is much larger than others, and of such groupings the one whose last group is done first."""
+    """Items in groups for tasks, largest group first, up to `waves` for each of the slots: where the items allow it,
+    none is much larger than others, and of such groupings the one whose last group is done first."""
     total = sum(size(item) for item in items)
     most = max(min(len(items), slots * waves, max(slots, total // TASK_BYTES)), 1)
     ideal = max(total / slots, *(size(item) for item in items), 1)
