@@ -29,9 +29,9 @@ from bucketlake.types.model import DataField
 
 def renewed(store: Store) -> Store:
     """The table under its newest schema; options that were laid over its own stay."""
-    newest = newest_schema(store.env, store.paths)
-    if newest.id <= store.schema.id:
+    if store.env.storage.info(store.paths.schema(store.schema.id + 1)) is None:
         return store
+    newest = newest_schema(store.env, store.paths)
     return store.with_schema(replace(newest, options={**newest.options, **store.dynamic_options()}))
 
 
