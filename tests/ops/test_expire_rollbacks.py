@@ -12,13 +12,14 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, make_store, table_schema
 
-from bucketlake.errors import CommitUnknownError
+from bucketlake.errors import CommitUnknownError, ConflictError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.refs.rollback import rollback
 from bucketlake.ops.refs.tags import delete_tag
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
@@ -290,3 +291,20 @@ def test_what_stands_above_a_gap_that_others_filled_keeps_its_files(tagged: bool
     for number in (4, 5, 6):
         for entry in live_entries(lake.store, lake.store.snapshot(number)):
             assert lake.path(entry.file.file_name) in lake.storage.files, (number, entry.file.file_name)
+
+
+def test_a_rollback_does_not_bring_back_what_its_writer_takes_back() -> None:
+    lake = Lake()
+    for name in ("a", "b", "c", "d"):
+        lake.write(name)
+    target, files = lake.store.snapshot(3), lake.storage.files
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if operation == "delete" and path.endswith("snapshot-4"):
+            files.pop(lake.store.paths.snapshot(3))
+
+    with pytest.raises(ConflictError, match="taken back by its writer"):
+        rollback(make_store(FaultStorage(lake.storage, plan), FakeClock(5), SCHEMA), target)
+    assert lake.store.snapshot_ids() == [1, 2] and not lake.store.tags()
+    lake.write("e")
+    lake.whole()
