@@ -24,6 +24,7 @@ from bucketlake.errors import (
     NotFoundError,
     StorageError,
 )
+from bucketlake.file_names import lies_in
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
@@ -393,7 +394,10 @@ class Publisher:
             if index.kind == FileKind.ADD:
                 whole.append(paths.index_path(index.partition, index.bucket, index.file))
         new = [path for path in dict.fromkeys(made) if path not in scratch.synced]
-        storage.sync(new, whole, paths.root)
+        for root in (paths.root, *(place.rpartition("/")[0] for place in paths.external_roots)):
+            own = [[path for path in some if lies_in(path, root)] for some in (new, whole)]
+            if root == paths.root or any(own):
+                storage.sync(*own, root)
         scratch.synced.update(new)
 
     def _put(

@@ -24,7 +24,7 @@ from bucketlake.errors import (
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
-from bucketlake.spark.types import field_types
+from bucketlake.spark.types import as_nullable, field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import CreateTable
@@ -255,7 +255,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
     if frame is not None:
         if clause.columns:
             raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
-        made.fields = field_types(frame.schema, as_declared=True)
+        made.fields = field_types(as_nullable(frame.schema), as_declared=True)  # as Spark makes tables of queries
         return made
     if not clause.columns:
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")
