@@ -274,6 +274,16 @@ class LakeTable(Streams):
             return sort_compaction.compact(self.spark, table, clustered)
         return compaction.compact(self.spark, table, request, on_progress)
 
+    def materialize_deletion_vectors(
+        self,
+        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Snapshot | None:
+        """As `Table.materialize_deletion_vectors`; by tasks if the files are large."""
+        request = compaction.Request(partitions, where, deleted=True)
+        return compaction.compact(self.spark, self.table, request, on_progress)
+
     def rescale(
         self,
         bucket_num: int | None = None,

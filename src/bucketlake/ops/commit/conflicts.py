@@ -166,10 +166,12 @@ def row_range(file: DataFile) -> tuple[int, int] | None:
 def _check_row_ranges(
     merged: Mapping[EntryKey, ManifestEntry], delta: Sequence[ManifestEntry], base: Base | None, ours: CommitName
 ) -> None:
-    """Files that come have the rows of others or none of them, and no columns come alone: without them, rows that
-    another commit took away would be back with nulls."""
+    """Files that come have the rows of others or none of them, and no columns are alone: without them, rows that
+    a commit took away would be back with nulls. A compaction leaves none alone that came meanwhile."""
     came = {id(entry) for entry in delta if entry.kind == FileKind.ADD}
-    if not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
+    compacts = ours.kind is CommitKind.COMPACT
+    gone = {row_range(entry.file) for entry in delta if compacts and entry.kind == FileKind.DELETE}
+    if not gone and not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
         return
     ranged = sorted((*span, n, e) for n, e in enumerate(merged.values()) if (span := row_range(e.file)) is not None)
     whole: set[tuple[int, int]] = set()
@@ -180,7 +182,7 @@ def _check_row_ranges(
             if id(entry) in came or id(other) in came:
                 what = "Row id conflicts detected! Files would hold columns of overlapping rows"
                 raise _conflict(what, base, ours, [other, entry])
-        if id(entry) in came and entry.file.write_cols is not None:
+        if entry.file.write_cols is not None and (id(entry) in came or (first, end) in gone):
             parts[(first, end)] = entry
         else:
             whole.add((first, end))

@@ -395,9 +395,9 @@ class Publisher:
                 whole.append(paths.index_path(index.partition, index.bucket, index.file))
         new = [path for path in dict.fromkeys(made) if path not in scratch.synced]
         for root in (paths.root, *(place.rpartition("/")[0] for place in paths.external_roots)):
-            own = [[path for path in some if lies_in(path, root)] for some in (new, whole)]
-            if root == paths.root or any(own):
-                storage.sync(*own, root)
+            written, named = ([path for path in some if lies_in(path, root)] for some in (new, whole))
+            if root == paths.root or written or named:
+                storage.sync(written, named, root)
         scratch.synced.update(new)
 
     def _put(

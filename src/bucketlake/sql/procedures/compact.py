@@ -57,7 +57,26 @@ def _compact(lake: Lake, given: Arguments) -> Rows:
     return DONE
 
 
+def _check_choice(given: Arguments) -> None:
+    if "partitions" in given and "where" in given:
+        raise InvalidError("partitions and where cannot be used together.")
+    parse_options(given.get("options", ""))
+
+
+def _materialize(lake: Lake, given: Arguments) -> Rows:
+    table = table_of(lake, given).with_options(parse_options(given.get("options", "")))
+    table.materialize_deletion_vectors(given.get("partitions"), given.get("where"))
+    return DONE
+
+
 PROCEDURES = (
+    Procedure(
+        "materialize_deletion_vectors",
+        "Removes deleted rows from the files of a table with `data-evolution.enabled`; rows beside them get new ids.",
+        (TABLE, PARTITIONS, OPTIONS, WHERE),
+        _materialize,
+        check=_check_choice,
+    ),
     Procedure(
         "compact",
         "Merges files: of a primary-key table each bucket's sorted runs, of an append table small files.",
