@@ -265,8 +265,6 @@ class TablePaths:
                 remedy="if the folder is the table's to read, write and remove: open with the option "
                 "'allowed-external-paths', a list of folders",
             )
-        if path.startswith("/") != self.root.startswith("/"):
-            raise InvalidError("external path of another storage than the table's", path=path, table=self.root)
         return path
 
     def _flag(self, key: str, usual: str) -> bool:

@@ -11,8 +11,10 @@ from bucketlake.errors import InvalidError
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 
-FOLDERS, STRATEGY = "data-file.external-paths", "data-file.external-paths.strategy"
-SPECIFIC, WEIGHTS = "data-file.external-paths.specific-fs", "data-file.external-paths.weights"
+FOLDERS = "data-file.external-paths"
+STRATEGY = "data-file.external-paths.strategy"
+SPECIFIC = "data-file.external-paths.specific-fs"
+WEIGHTS = "data-file.external-paths.weights"
 _INT = 2**31 - 1
 
 

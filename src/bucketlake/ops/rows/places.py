@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bucketlake.errors import InvalidError
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.values import dataclass
@@ -46,14 +47,22 @@ class Places:
             self._turn = (self._turn + 1) % len(outside.folders)
         below = f"{hashed_folders(name)}/{name}" if outside.hashed else name
         external = f"{chosen}/{self._folder[len(paths.root) + 1 :]}/{below}"
-        return Place(paths.outside(external), external)
+        return Place(_reached(self._store, external), external)
 
 
 def check_places(store: Store) -> None:
     """Errors of a table whose new files would go where they cannot: before anything is written."""
     found = external_folders(store.options)
     for folder in () if found is None else found.folders:
-        store.paths.outside(f"{folder}/bucket-0/data")
+        _reached(store, f"{folder}/bucket-0/data")
+
+
+def _reached(store: Store, external: str) -> str:
+    """An external path as the table's storage takes it."""
+    path = store.paths.outside(external)
+    if path.startswith("/") != store.paths.root.startswith("/"):
+        raise InvalidError("external path of another storage than the table's", path=path, table=store.paths.root)
+    return path
 
 
 def hashed_folders(name: str) -> str:

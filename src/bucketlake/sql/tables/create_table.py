@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "path"  # among a table's options: where it lies
 _OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
+_ELSEWHERE = ("data-file.external-paths", "global-index.external-path")  # folders of one table's own, by their prefixes
 _FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")  # of upstream's format tables
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
@@ -278,11 +279,12 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition
     if source is None:
         raise NotFoundError("no such table", table=".".join(parts), remedy="name a table of the lake")
     schema = lake.table(source.full).schema
+    taken = {key: value for key, value in schema.options.items() if not key.startswith(_ELSEWHERE)}
     return _Definition(
         list(schema.fields),
         list(schema.partition_keys),
         list(schema.primary_keys),
-        {key: value for key, value in {**schema.options, **given.options}.items() if key not in _OF_ONE_TABLE},
+        {key: value for key, value in {**taken, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
     )
 
