@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from bucketlake.ops.clean import expire
     from bucketlake.ops.compact import compaction as compactions
     from bucketlake.ops.compact import job as jobs
+    from bucketlake.ops.compact import reassign as reassigning
+    from bucketlake.ops.compact.reassign import Reassigned
     from bucketlake.plot import plots
     from bucketlake.report import report as reports
 else:  # workers have no use for it, nor has who only lists a table's files
@@ -47,6 +49,7 @@ else:  # workers have no use for it, nor has who only lists a table's files
     expire = lazy("bucketlake.ops.clean.expire")
     compactions = lazy("bucketlake.ops.compact.compaction")
     jobs = lazy("bucketlake.ops.compact.job")
+    reassigning = lazy("bucketlake.ops.compact.reassign")
     plots = lazy("bucketlake.plot.plots")
     reports = lazy("bucketlake.report.report")
 
@@ -89,6 +92,16 @@ class Health(History):
         wanted = compactions.Compaction(partitions=chosen_partitions(store, partitions, condition), deleted=True)
         done = jobs.run_job(compactions.compaction_job(store, wanted, on_progress))
         return expire.after_commit(store, done, dedicated=True)
+
+    def reassign_row_ids(self, partitions: Sequence[Mapping[str, Any]] | None = None) -> Reassigned:
+        """Give the rows of each partition of a table with `data-evolution.enabled` ids that lie side by side; what
+        became of it. Manifests are rewritten, no data file is.
+
+        Errors: InvalidError for other tables, UnsupportedError, those of a commit.
+        Spec: docs/spec/row_tracking.md#ids-given-out-anew
+        """
+        store = self._history(writing=True)
+        return reassigning.reassign_row_ids(store, chosen_partitions(store, partitions, None))
 
     def fsck(
         self,

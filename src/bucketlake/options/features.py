@@ -8,7 +8,6 @@ from __future__ import annotations
 from bucketlake.options.model import (
     GLOBAL_INDEX,
     HONOURED,
-    IDS_STAY,
     READS,
     SPEED,
     VARIANTS,
@@ -95,8 +94,8 @@ ROWS = (
         "data-evolution.reassign.skip-contiguous-row-count",
         "long",
         "1000000000",
-        IDS_STAY,
-        "Rows in sequence that keep their ids.",
+        HONOURED,
+        "Rows of a partition in sequence, more than these, keep their ids in reassign_row_id.",
     ),
     Option(
         "data-evolution.row-id-conflict-rewrite.max-size",

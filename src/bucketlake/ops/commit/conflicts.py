@@ -24,7 +24,7 @@ from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, Index
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
-from bucketlake.ops.table.entries import EntryKey, bucket_key, fold
+from bucketlake.ops.table.entries import EntryKey, bucket_key, entry_key, fold
 from bucketlake.values import dataclass
 
 SHOWN_FILES = 5
@@ -92,6 +92,7 @@ def check(
     if rules.key_range is not None:
         _check_key_ranges(rules.key_range, merged, delta, base, ours)
     if rules.column_files:
+        _check_same_ids(entries, delta, base, ours)
         _check_row_ranges(merged, delta, base, ours)
     _check_indexes(rules, base, ours, indexes)
     _check_vectors(base, ours, merged, delta, indexes)
@@ -161,6 +162,19 @@ def _check_key_ranges(
 def row_range(file: DataFile) -> tuple[int, int] | None:
     """The ids of a file's rows: the first, and that behind the last; None where they are not given out yet."""
     return None if file.first_row_id is None else (file.first_row_id, file.first_row_id + file.row_count)
+
+
+def _check_same_ids(
+    entries: Sequence[ManifestEntry], delta: Sequence[ManifestEntry], base: Base | None, ours: CommitName
+) -> None:
+    """Files that go have the ids that they had when they were read: what comes in their place has these."""
+    gone = {entry_key(entry): entry for entry in delta if entry.kind == FileKind.DELETE}
+    others = [
+        e for e in entries if (old := gone.get(entry_key(e))) is not None and row_range(old.file) != row_range(e.file)
+    ]
+    if others:
+        what = "Row id conflicts detected! The rows of files that would be deleted have got other ids"
+        raise _conflict(what, base, ours, others)
 
 
 def _check_row_ranges(

@@ -59,7 +59,7 @@ def plan_deleted(
 
     Raises UnsupportedError where an engine has built a global index: it finds rows by their ids.
     """
-    _refuse_global_indexes(store, snapshot)
+    refuse_global_indexes(store, snapshot)
     vectors, rule = Vectors.of(store, snapshot), AppendRule.of(store.options)
     found: dict[BucketKey, list[DataFile]] = {}
     for entry in chosen_entries(
@@ -82,7 +82,8 @@ def plan_deleted(
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
-def _refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
+def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
+    """UnsupportedError where others have built a global index: it finds rows by ids that would be others'."""
     known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
     if known is not None:
         raise UnsupportedError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, Argument, Procedure
 
 _METASTORE = "the catalog is a file system: it holds no {}"
-_IDS_STAY = "nothing here needs the ids of a partition to lie side by side"
 _FEATURE = "tables with {} are not supported"
 _INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
@@ -68,7 +67,6 @@ PROCEDURES = (
     ),
     _later("full_text_search", "Searches texts.", _named("table"), _INDEXES, "Flink"),
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
-    _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _IDS_STAY),
     _later(
         "refresh_object_table",
         "Lists the objects of an object table anew.",
