@@ -94,5 +94,17 @@ def test_columns_and_deleted_rows(classic: Lake) -> None:
     assert rows(lake, "CALL sys.materialize_deletion_vectors(table => 'db.t')") == [(True,)]
     assert rows(lake, "SELECT k, v, n, _ROW_ID FROM t ORDER BY k") == [(2, "B", 2, 3), (3, "c", 3, 4)]
     assert rows(lake, "SELECT record_count, write_cols FROM `t$files`") == [(2, None)]
+    lake.sql(f"CREATE TABLE r (id INT, pt STRING) PARTITIONED BY (pt) TBLPROPERTIES ({EVOLVING})")
+    for number in range(3):
+        lake.sql(f"INSERT INTO r VALUES ({number}, '{'ab'[number % 2]}')")
+    skipped = "Skipped. Row IDs for table 'db.r' were not reassigned because no partition requires"
+    assert rows(lake, "CALL sys.reassign_row_id(table => 'r', partitions => 'pt=b')")[0][0].startswith(skipped)
+    assert rows(lake, "CALL sys.reassign_row_id('r')") == [
+        (
+            "Success. Reassigned row IDs for table 'db.r': snapshot 3 -> 4, nextRowId 3 -> 5, files=2, rows=2, "
+            "indexFiles=0.",
+        )
+    ]
+    assert rows(lake, "SELECT id, _ROW_ID FROM r ORDER BY id") == [(0, 3), (1, 1), (2, 4)]
     with pytest.raises(InvalidError, match="only supports unaware-bucket data evolution"):
         lake.sql("CALL sys.materialize_deletion_vectors('s')")

@@ -133,8 +133,9 @@ def test_whoever_commits_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch
         return wrapped
 
     if first == "the ids":
-        renumber = once(other.reassign_row_ids, column_updates.Commit.commit)
-        monkeypatch.setattr(column_updates.Commit, "commit", renumber)
+        for way in ("commit", "overwrite"):
+            real = getattr(column_updates.Commit, way)
+            monkeypatch.setattr(column_updates.Commit, way, once(other.reassign_row_ids, real))
         monkeypatch.setattr(job, "publish_standing", once(other.reassign_row_ids, job.publish_standing))
         statement(table)
     else:
