@@ -62,6 +62,7 @@ def test_merge_into(classic: Lake) -> None:
     lake.sql("CALL sys.alter_column_default_value('db.t', 'v', 'none')")
     lake.sql("INSERT INTO t (k) VALUES (5)")
     assert rows(lake, "SELECT v FROM t WHERE k = 5") == [("none",)]
+    lake.sql("DROP VIEW s")
     frame = lake.read_table("t", read_changelog=True)
     assert frame.columns == ["rowkind", "k", "v", "n"]
     assert frame.where("k = 5").collect()[0]["rowkind"] == "+I"
