@@ -11,11 +11,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.history import History
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
+from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
 
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from bucketlake.ops.check.repair import Repair
     from bucketlake.ops.check.usage import Usage
     from bucketlake.ops.clean import expire
+    from bucketlake.ops.compact import compaction as compactions
+    from bucketlake.ops.compact import job as jobs
+    from bucketlake.ops.compact import reassign as reassigning
+    from bucketlake.ops.compact.reassign import Reassigned
     from bucketlake.plot import plots
     from bucketlake.report import report as reports
 else:  # workers have no use for it, nor has who only lists a table's files
@@ -40,6 +47,9 @@ else:  # workers have no use for it, nor has who only lists a table's files
     mending = lazy("bucketlake.ops.check.repair")
     space = lazy("bucketlake.ops.check.usage")
     expire = lazy("bucketlake.ops.clean.expire")
+    compactions = lazy("bucketlake.ops.compact.compaction")
+    jobs = lazy("bucketlake.ops.compact.job")
+    reassigning = lazy("bucketlake.ops.compact.reassign")
     plots = lazy("bucketlake.plot.plots")
     reports = lazy("bucketlake.report.report")
 
@@ -64,6 +74,34 @@ class Health(History):
     def _checks(self) -> Run:
         """How units of a check are run."""
         return checks.run_here
+
+    def materialize_deletion_vectors(
+        self,
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Snapshot | None:
+        """Be rid of the deleted rows of a table with `data-evolution.enabled`, which a compaction keeps: rows beside
+        them get new ids. The COMPACT snapshot, None where there are none. `partitions`, `where`: as `compact`.
+
+        Errors: InvalidError for other tables, UnsupportedError, ConflictError.
+        Spec: docs/spec/row_tracking.md#deleted-rows-for-good
+        """
+        store = self._history(writing=True)
+        condition = parse_where(where, store.schema.fields) if isinstance(where, str) else where
+        wanted = compactions.Compaction(partitions=chosen_partitions(store, partitions, condition), deleted=True)
+        done = jobs.run_job(compactions.compaction_job(store, wanted, on_progress))
+        return expire.after_commit(store, done, dedicated=True)
+
+    def reassign_row_ids(self, partitions: Sequence[Mapping[str, Any]] | None = None) -> Reassigned:
+        """Give the rows of each partition of a table with `data-evolution.enabled` ids that lie side by side; what
+        became of it. Manifests are rewritten, no data file is.
+
+        Errors: InvalidError for other tables, UnsupportedError, those of a commit.
+        Spec: docs/spec/row_tracking.md#ids-given-out-anew
+        """
+        store = self._history(writing=True)
+        return reassigning.reassign_row_ids(store, chosen_partitions(store, partitions, None))
 
     def fsck(
         self,

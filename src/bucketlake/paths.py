@@ -215,7 +215,7 @@ class TablePaths:
         does not allow it.
         """
         if file.external_path:
-            return self._outside(file.external_path)
+            return self.outside(file.external_path)
         return f"{bucket_path}/{check_name(file.file_name, 'data file')}"
 
     def extra_path(self, bucket_path: str, file: DataFile | FileRef, name: str) -> str:
@@ -230,7 +230,7 @@ class TablePaths:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its
         bucket."""
         if file.external_path:
-            return self._outside(file.external_path)
+            return self.outside(file.external_path)
         if self._flag("index-file-in-data-file-dir", "false"):
             return f"{self.bucket_dir(partition, bucket)}/{check_name(file.file_name, 'index file')}"
         return self.index(file.file_name)
@@ -242,8 +242,8 @@ class TablePaths:
         inner = [root for root in declared if root in self.external or lies_in_any(root, self.external)]
         return tuple(dict.fromkeys([*inner, *(root for root in self.external if lies_in_any(root, declared))]))
 
-    def _outside(self, path: str) -> str:
-        """An external path as the storage takes it."""
+    def outside(self, path: str) -> str:
+        """An external path as the storage takes it. Errors: those of `file_path`."""
         fault = fault_of_path(path)
         path = local_path(path)
         if fault is None and lies_in(path, self.root):

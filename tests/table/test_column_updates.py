@@ -15,6 +15,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.ops.change import column_updates
+from bucketlake.ops.compact import job
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.schema.change import AddColumn, DropColumn, RenameColumn
 from bucketlake.table import Table
@@ -50,6 +51,11 @@ def rows(catalog: Catalog, *columns: str, name: str = "db.t") -> list[tuple[Any,
 
 def files(table: Table) -> list[DataFile]:
     return [file for split in plan(table.store, Scan()).splits for file in split.files]
+
+
+def indexes(table: Table) -> list[Any]:
+    snapshot = table.latest_snapshot()
+    return [] if snapshot is None else list(table.store.index_manifest(snapshot))
 
 
 def same(table: Table) -> None:
@@ -155,6 +161,56 @@ def test_deleted_rows(catalog: Catalog) -> None:
     table.delete("id = 4")
     assert [row[:4] for row in rows(catalog)] == [(3, 0, "x", 2), (5, 8, "x", 4)]
     same(table)
+    insert(table, 7)
+    done = table.materialize_deletion_vectors()
+    assert done is not None and (done.commit_kind.value, done.next_row_id, indexes(table)) == ("COMPACT", 9, [])
+    assert rows(catalog) == [(7, 7, "c7", 6, done.id - 1), (3, 0, "x", 7, done.id), (5, 8, "x", 8, done.id)]
+    assert table.materialize_deletion_vectors() is None
+    table.delete("id = 7")
+    assert table.materialize_deletion_vectors() is not None
+    assert [row[:4] for row in rows(catalog)] == [(3, 0, "x", 7), (5, 8, "x", 8)]
+    same(table)
+
+
+RACED = {
+    "an insert": lambda t: insert(t, 9),
+    "columns of the rows": lambda t: t.update({"b": 100}, "id = 1"),
+    "columns of other rows": lambda t: t.update({"b": 100}, "id = 5"),
+    "more deleted rows": lambda t: t.delete("id = 3"),
+    "deleted rows elsewhere": lambda t: t.delete("id = 5"),
+    "a compaction": lambda t: t.compact(),
+    "an overwrite": lambda t: (t.truncate(), insert(t, 1)),
+}
+
+
+@pytest.mark.parametrize("name", RACED)
+def test_deleted_rows_are_not_back_whoever_commits_first(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What comes while the rows beside deleted ones are written anew is seen, in either order."""
+    action, real, left = RACED[name], job.publish_standing, [True]
+    found = []
+    for racing in (True, False):
+        table = create(catalog, **{"deletion_vectors__enabled": "true"})
+        insert(table, 1, 2, 3)
+        insert(table, 4, 5)
+        table.delete("id = 2")
+        other = catalog.table("db.t")
+
+        def publish(*args: Any, **more: Any) -> Any:
+            if left:
+                left.pop()
+                action(other)
+            return real(*args, **more)
+
+        monkeypatch.setattr(job, "publish_standing", publish if racing else real)
+        if not racing:
+            action(other)
+        table.materialize_deletion_vectors()
+        found.append([row[:3] for row in sorted(rows(catalog))])
+        same(table)
+        catalog.drop_table("db.t")
+    assert found[0] == found[1]
 
 
 def test_what_is_refused(catalog: Catalog) -> None:
@@ -264,7 +320,7 @@ def test_against_a_model(catalog: Catalog, seed: int) -> None:
     model, made = Model(), 0
     for step in range(14):
         table = catalog.table("db.t")
-        kind = chance.choice(["insert", "insert", "update", "update", "update", "delete", "compact", "add"])
+        kind = chance.choice(["insert", "insert", "update", "update", "update", "delete", "compact", "add", "renew"])
         bound = chance.randrange(1, 40)
         if kind == "insert":
             data = []
@@ -288,6 +344,12 @@ def test_against_a_model(catalog: Catalog, seed: int) -> None:
             model.rows = {k: r for k, r in model.rows.items() if not (r["id"] == bound or r["b"] == step)}
         elif kind == "compact":
             table.compact()
+        elif kind == "renew" and marks and model.rows:
+            table.materialize_deletion_vectors()
+            every = catalog.table("db.t$row_tracking").to_arrow(columns=[*model.columns, "_ROW_ID"]).to_pylist()
+            renewed = {row.pop("_ROW_ID"): row for row in every}
+            assert sorted(map(str, renewed.values())) == sorted(map(str, model.rows.values())), (seed, step)
+            model.rows, model.next = renewed, table.latest_snapshot().next_row_id  # type: ignore[union-attr]
         elif kind == "add" and len(model.columns) < 7:
             name = f"x{step}"
             catalog.alter_table("db.t", AddColumn(name, INT))

@@ -5,7 +5,17 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import GLOBAL_INDEX, HONOURED, IDS_STAY, READS, SPEED, VARIANTS, WRITES, Option, of
+from bucketlake.options.model import (
+    GLOBAL_INDEX,
+    HONOURED,
+    READS,
+    SPEED,
+    VARIANTS,
+    WRITES,
+    Effect,
+    Option,
+    of,
+)
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", of("blob-field"), "Blobs travel as descriptors."),
@@ -62,7 +72,7 @@ ROWS = (
         "data-evolution.compaction.rewrite-row-ids",
         "bool",
         "false",
-        WRITES,
+        Effect("refused", "writes", remedy="CALL sys.materialize_deletion_vectors, as Paimon has it since"),
         "Compaction gives out row ids anew.",
     ),
     Option("data-evolution.enabled", "bool", "false", HONOURED, "Columns of a row in several files.", mutable=False),
@@ -84,8 +94,8 @@ ROWS = (
         "data-evolution.reassign.skip-contiguous-row-count",
         "long",
         "1000000000",
-        IDS_STAY,
-        "Rows in sequence that keep their ids.",
+        HONOURED,
+        "Rows of a partition in sequence, more than these, keep their ids in reassign_row_id.",
     ),
     Option(
         "data-evolution.row-id-conflict-rewrite.max-size",

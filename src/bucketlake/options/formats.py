@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import HONOURED, WRITES, Option, of
+from bucketlake.options.model import HONOURED, Option
 
 ROWS = (
     Option(
@@ -19,14 +19,14 @@ ROWS = (
         "data-file.external-paths.specific-fs",
         "string",
         None,
-        of("data-file.external-paths.strategy"),
-        "Scheme of the one place to use.",
+        HONOURED,
+        "Scheme of the places to use.",
     ),
     Option(
         "data-file.external-paths.strategy",
         "enum",
         "none",
-        WRITES,
+        HONOURED,
         "How a place is chosen for a file.",
         values=(
             "none",
@@ -40,8 +40,8 @@ ROWS = (
         "data-file.external-paths.weights",
         "string",
         None,
-        of("data-file.external-paths.strategy"),
-        "Weights of the places.",
+        HONOURED,
+        "Weights of the places, comma between them.",
     ),
     Option(
         "data-file.path-directory", "string", None, HONOURED, "Folder inside the table for data files.", mutable=False

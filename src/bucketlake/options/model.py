@@ -43,7 +43,6 @@ ENGINE = Effect("kept", why="another engine or catalog only")
 EXACT = Effect("kept", why="a stream's checkpoint makes its progress exact, whatever is asked for")
 VARIANTS = Effect("kept", why="VARIANT columns are stored whole; shredded files of others are read by Spark")
 
-IDS_STAY = Effect("kept", why="row ids are never given out anew")
 RETRIES = Effect("kept", why="a change that loses to another commit is tried again by the rule of all changes")
 GLOBAL_INDEX = Effect("kept", why="global indexes are neither built nor searched")
 FAILS = Effect("kept", why="a read that fails is an error here, whatever it says")

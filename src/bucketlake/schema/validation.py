@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions, refuse_options
+from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.types.model import DataType, Root, refuse_type
 
@@ -53,6 +54,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
+    external_folders(options)
     validate_file_indexes(schema.options, schema.fields)
 
 

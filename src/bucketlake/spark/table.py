@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
@@ -30,6 +30,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes, sort_compaction
+from bucketlake.spark.datasource import READ_CHANGELOG
 from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
@@ -95,9 +96,11 @@ class LakeTable(Streams):
     ) -> DataFrame:
         """The rows of one snapshot, as of this call. `where`: a SQL condition, which also prunes partitions, buckets
         and files. `limit`: at most so many rows, any; files not needed for them are not opened. `scan_options`:
-        `scan.*` and other dynamic options.
+        `scan.*` and other dynamic options, and `read_changelog=True` for a column `rowkind` and deleted rows too, as
+        the system table `$audit_log` has them.
         """
-        frame = reader.read(self.spark, self.table, columns, where, scan_options, limit)
+        table = _as_changes(self.table, scan_options)
+        frame = reader.read(self.spark, table, columns, where, scan_options, limit)
         return frame if limit is None else frame.limit(limit)
 
     def read_stream(
@@ -173,10 +176,7 @@ class LakeTable(Streams):
         Spec: docs/streaming.md#processing
         """
         own = {name: options.pop(name) for name in ("columns", "where", "on_batch") if name in options}
-        changelog = str(options.pop("read_changelog", options.pop("read.changelog", False))).lower() == "true"
-        table = self.table.with_options(options)
-        if changelog:
-            table = replace(table, view=RowView(AUDIT_LOG))
+        table = _as_changes(self.table, options).with_options(options)
         return process(self.spark, table, Processing(body, checkpoint, Trigger.of(trigger), **own))
 
     def write_batch(self, frame: DataFrame, query: str, batch_id: int, **options: Any) -> Snapshot | None:
@@ -274,6 +274,16 @@ class LakeTable(Streams):
             return sort_compaction.compact(self.spark, table, clustered)
         return compaction.compact(self.spark, table, request, on_progress)
 
+    def materialize_deletion_vectors(
+        self,
+        partitions: str | Sequence[Mapping[str, Any]] | None = None,
+        where: str | Predicate | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Snapshot | None:
+        """As `Table.materialize_deletion_vectors`; by tasks if the files are large."""
+        request = compaction.Request(partitions, where, deleted=True)
+        return compaction.compact(self.spark, self.table, request, on_progress)
+
     def rescale(
         self,
         bucket_num: int | None = None,
@@ -367,3 +377,13 @@ class LakeTable(Streams):
         return replace(self, table=self.table.alter(*changes))
 
     __repr__ = Streams.__repr__
+
+
+def _as_changes(table: Table, options: dict[str, Any]) -> Table:
+    """The table as `read.changelog` shows it, which is taken out of the options. InvalidError for a system table."""
+    given = [options.pop(key, False) for key in ("read_changelog", READ_CHANGELOG)]
+    if not any(str(value).lower() == "true" for value in given):
+        return table
+    if table.view is not None:
+        raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
+    return replace(table, view=RowView(AUDIT_LOG))

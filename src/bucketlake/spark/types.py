@@ -227,23 +227,24 @@ def stored(column: Column, source: T.DataType, item: DataField, rules: Rules) ->
     """A value of type `source` as one of a table's column; InvalidError where the rules do not let it be one."""
     target = spark_type(item.type)
     if _same(source, target):
-        return column if source == _nullable(source) else column.cast(_nullable(source))
+        return column if source == as_nullable(source) else column.cast(as_nullable(source))
     if item.type.root is Root.TIME and source.typeName().startswith("time("):
         return column
     check_assignment(source, target, item.name, rules)
     found = _assigned(column, source, target, rules, f"column={item.name}, type={type_text(item.type)}")
-    return found.cast(_nullable(target)) if isinstance(target, _NESTED) else found
+    return found.cast(as_nullable(target)) if isinstance(target, _NESTED) else found
 
 
-def _nullable(kind: T.DataType) -> T.DataType:
-    """The type with nothing inside it NOT NULL: Arrow takes no null of a type whose members may not be null, as Spark
-    has them. Whether a column's own members may be is asked of the values."""
+def as_nullable(kind: T.DataType) -> T.DataType:
+    """The type with nothing inside it NOT NULL, as columns of tables that are made of queries are, whatever their first
+    rows hold. Arrow takes no null of a type whose members may not be null, as Spark has them: whether a column's own
+    members may be is asked of the values."""
     if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind.fields])
+        return T.StructType([T.StructField(f.name, as_nullable(f.dataType), True, f.metadata) for f in kind.fields])
     if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_nullable(kind.elementType), True)
+        return T.ArrayType(as_nullable(kind.elementType), True)
     if isinstance(kind, T.MapType):
-        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+        return T.MapType(as_nullable(kind.keyType), as_nullable(kind.valueType), True)
     return kind
 
 
@@ -314,7 +315,7 @@ def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFra
 def collected(frame: DataFrame) -> pa.Table:
     """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
     parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
-    if parted == _nullable(frame.schema):
+    if parted == as_nullable(frame.schema):
         return frame.toArrow()
     rows = frame.mapInArrow(_unmarked, parted).toArrow()
     kinds = [table_type(item.dataType, item.name) for item in frame.schema.fields]

@@ -33,6 +33,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
 from bucketlake.ops.clean.removal import MAIN, delete_files, readable_list, remove_empty_folders
 from bucketlake.ops.progress import Meter, OnProgress
+from bucketlake.ops.rows.places import HASHED, is_hashed
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
@@ -272,10 +273,22 @@ def _data(store: Store, info: FileInfo, place: str) -> _Candidate | None:
     """A file directly in a bucket's folder."""
     if not info.path.startswith(f"{place}/"):
         return None
-    parts = info.path[len(place) + 1 :].split("/")
+    parts = _below(store, info.path[len(place) + 1 :].split("/"), place)
     partitions, bucket = parts[:-2], parts[-2] if len(parts) > 1 else ""
     fits = len(partitions) == len(store.schema.partition_fields) and all("=" in part for part in partitions)
     return _Candidate(info, in_bucket=True) if fits and bucket.startswith("bucket-") else None
+
+
+def _below(store: Store, parts: list[str], place: str) -> list[str]:
+    """A file's path below the folder of partitions and buckets: outside of the table's folder writers make the table's
+    data directory too, and folders of a hash below the bucket's."""
+    paths = store.paths
+    if place == paths.data_root:
+        return parts
+    directory = paths.data_root[len(paths.root) + 1 :].split("/") if paths.data_root != paths.root else []
+    if directory and parts[: len(directory)] == directory:
+        parts = parts[len(directory) :]
+    return [*parts[:-HASHED], parts[-1]] if is_hashed(parts[-HASHED:-1]) else parts
 
 
 # ---------------------------------------------------------------------------------------------- what is referred to

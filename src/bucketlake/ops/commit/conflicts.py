@@ -24,7 +24,7 @@ from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, Index
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
-from bucketlake.ops.table.entries import EntryKey, bucket_key, fold
+from bucketlake.ops.table.entries import EntryKey, bucket_key, entry_key, fold
 from bucketlake.values import dataclass
 
 SHOWN_FILES = 5
@@ -92,6 +92,7 @@ def check(
     if rules.key_range is not None:
         _check_key_ranges(rules.key_range, merged, delta, base, ours)
     if rules.column_files:
+        _check_same_ids(entries, delta, base, ours)
         _check_row_ranges(merged, delta, base, ours)
     _check_indexes(rules, base, ours, indexes)
     _check_vectors(base, ours, merged, delta, indexes)
@@ -163,13 +164,28 @@ def row_range(file: DataFile) -> tuple[int, int] | None:
     return None if file.first_row_id is None else (file.first_row_id, file.first_row_id + file.row_count)
 
 
+def _check_same_ids(
+    entries: Sequence[ManifestEntry], delta: Sequence[ManifestEntry], base: Base | None, ours: CommitName
+) -> None:
+    """Files that go have the ids that they had when they were read: what comes in their place has these."""
+    gone = {entry_key(entry): entry for entry in delta if entry.kind == FileKind.DELETE}
+    others = [
+        e for e in entries if (old := gone.get(entry_key(e))) is not None and row_range(old.file) != row_range(e.file)
+    ]
+    if others:
+        what = "Row id conflicts detected! The rows of files that would be deleted have got other ids"
+        raise _conflict(what, base, ours, others)
+
+
 def _check_row_ranges(
     merged: Mapping[EntryKey, ManifestEntry], delta: Sequence[ManifestEntry], base: Base | None, ours: CommitName
 ) -> None:
-    """Files that come have the rows of others or none of them, and no columns come alone: without them, rows that
-    another commit took away would be back with nulls."""
+    """Files that come have the rows of others or none of them, and no columns are alone: without them, rows that
+    a commit took away would be back with nulls. A compaction leaves none alone that came meanwhile."""
     came = {id(entry) for entry in delta if entry.kind == FileKind.ADD}
-    if not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
+    compacts = ours.kind is CommitKind.COMPACT
+    gone = {row_range(entry.file) for entry in delta if compacts and entry.kind == FileKind.DELETE}
+    if not gone and not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
         return
     ranged = sorted((*span, n, e) for n, e in enumerate(merged.values()) if (span := row_range(e.file)) is not None)
     whole: set[tuple[int, int]] = set()
@@ -180,7 +196,7 @@ def _check_row_ranges(
             if id(entry) in came or id(other) in came:
                 what = "Row id conflicts detected! Files would hold columns of overlapping rows"
                 raise _conflict(what, base, ours, [other, entry])
-        if id(entry) in came and entry.file.write_cols is not None:
+        if entry.file.write_cols is not None and (id(entry) in came or (first, end) in gone):
             parts[(first, end)] = entry
         else:
             whole.add((first, end))

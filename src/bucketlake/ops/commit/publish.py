@@ -24,6 +24,7 @@ from bucketlake.errors import (
     NotFoundError,
     StorageError,
 )
+from bucketlake.file_names import lies_in
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
@@ -68,7 +69,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class _Scratch:
+class Scratch:
     """Files written for this commit and by no snapshot referenced, and what of them the next attempt may use."""
 
     changes: Changes | None = None
@@ -119,7 +120,7 @@ class Publisher:
         Errors: ConflictError, InvalidError (bucket number), CommitError (retries used up), CommitUnknownError,
         StorageError; after all but CommitUnknownError the table is as it was and what was written is removed.
         """
-        scratch, own = _Scratch(), Outcome(outcome)
+        scratch, own = Scratch(), Outcome(outcome)
         started = self._store.env.clock.now_millis()
         try:
             with owned(own, lambda: self._delete(scratch.all())):
@@ -128,7 +129,7 @@ class Publisher:
             tell_failed(self._store, request.name, error, started)
             raise
 
-    def _loop(self, request: Request, scratch: _Scratch, outcome: Outcome, started: int) -> Snapshot:
+    def _loop(self, request: Request, scratch: Scratch, outcome: Outcome, started: int) -> Snapshot:
         limit, timeout = self._store.options.get("commit.max-retries"), self._store.options.get("commit.timeout")
         previous: Snapshot | None = None
         retries = 0
@@ -184,7 +185,7 @@ class Publisher:
 
     # ---- one attempt
 
-    def _attempt(self, request: Request, base: Snapshot | None, scratch: _Scratch, merge: bool) -> Snapshot:
+    def _attempt(self, request: Request, base: Snapshot | None, scratch: Scratch, merge: bool) -> Snapshot:
         view = View(self._store, base)
         changes = request.plan(view)
         name = replace(request.name, snapshot=base.id + 1 if base else FIRST_SNAPSHOT_ID)
@@ -242,7 +243,7 @@ class Publisher:
         )
         return replace(changes, table=stamped)
 
-    def _write_delta(self, changes: Changes, scratch: _Scratch) -> None:
+    def _write_delta(self, changes: Changes, scratch: Scratch) -> None:
         known = scratch.changes
         if known is not None and (known.table, known.changelog) == (changes.table, changes.changelog):
             return
@@ -255,7 +256,7 @@ class Publisher:
             scratch.changelog = self._write_tracked(changes.changelog, scratch)
         scratch.changes = changes
 
-    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: _Scratch) -> WrittenList:
+    def _write_tracked(self, entries: Sequence[ManifestEntry], scratch: Scratch) -> WrittenList:
         manifests = write_manifests(self._store, entries)
         names = [m.file_name for m in manifests]
         scratch.once += names
@@ -263,7 +264,7 @@ class Publisher:
         scratch.once = [name for name in scratch.once if name not in names]
         return written
 
-    def _write_base(self, base: Snapshot | None, scratch: _Scratch, merge: bool) -> WrittenList:
+    def _write_base(self, base: Snapshot | None, scratch: Scratch, merge: bool) -> WrittenList:
         current = () if base is None else self._store.data_manifests(base)
         if merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
@@ -279,7 +280,7 @@ class Publisher:
         scratch.once.append(written.name)
         return written
 
-    def _write_indexes(self, view: View, changes: Changes, scratch: _Scratch) -> str | None:
+    def _write_indexes(self, view: View, changes: Changes, scratch: Scratch) -> str | None:
         previous = None if view.snapshot is None else view.snapshot.index_manifest
         if not changes.indexes:
             return previous
@@ -293,7 +294,7 @@ class Publisher:
         name: CommitName,
         base: Snapshot | None,
         changes: Changes,
-        scratch: _Scratch,
+        scratch: Scratch,
         base_list: WrittenList,
     ) -> Snapshot:
         assert scratch.delta is not None
@@ -371,7 +372,7 @@ class Publisher:
 
     # ---- publishing
 
-    def _sync(self, scratch: _Scratch, base_list: str) -> None:
+    def _sync(self, scratch: Scratch, base_list: str) -> None:
         """Where the storage buffers: make durable what the snapshot is about to name, new files and their folders, each
         once. A snapshot that survives a power failure can be read.
 
@@ -393,7 +394,10 @@ class Publisher:
             if index.kind == FileKind.ADD:
                 whole.append(paths.index_path(index.partition, index.bucket, index.file))
         new = [path for path in dict.fromkeys(made) if path not in scratch.synced]
-        storage.sync(new, whole, paths.root)
+        for root in (paths.root, *(place.rpartition("/")[0] for place in paths.external_roots)):
+            written, named = ([path for path in some if lies_in(path, root)] for some in (new, whole))
+            if root == paths.root or written or named:
+                storage.sync(written, named, root)
         scratch.synced.update(new)
 
     def _put(

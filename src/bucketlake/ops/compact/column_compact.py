@@ -68,9 +68,9 @@ class ColumnUnit:
         return sum(group[0].row_count for groups in self.bins for group in groups)
 
 
-def bins(groups: Sequence[Group], rule: AppendRule) -> list[tuple[Group, ...]]:
+def bins(groups: Sequence[Group], rule: AppendRule, fewest: int | None = None) -> list[tuple[Group, ...]]:
     """Groups, by ascending row id, that lie side by side and are no larger together than a file shall be, where they
-    have enough files. A group that is larger by itself is a bin of its own."""
+    have enough files, or `fewest`. A group that is larger by itself is a bin of its own."""
     found: list[list[Group]] = []
     end, filled = -1, 0
     for group in groups:
@@ -82,7 +82,7 @@ def bins(groups: Sequence[Group], rule: AppendRule) -> list[tuple[Group, ...]]:
             filled = 0
         found[-1].append(group)
         end, filled = first + group[0].row_count, filled + size
-    fewest = max(rule.min_files, 2)
+    fewest = max(rule.min_files, 2) if fewest is None else fewest
     return [tuple(own) for own in found if sum(len(group) for group in own) >= fewest]
 
 
@@ -110,16 +110,16 @@ def plan_columns(
     for key, files in found.items():
         holders, own = vectors.holders(key), {e.file.file_name: e.file for e in vectors.indexes.get(key, ())}
         merged = bins([tuple(group) for group in row_groups(files)], rule)
-        for together, names in _sharing(merged, holders):
+        for together, names in sharing(merged, holders):
             indexes = tuple(own[name] for name in sorted(names))
             units.append(ColumnUnit(*key, totals[key], together, snapshot.id, indexes))
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
-def _sharing(
+def sharing(
     merged: Sequence[tuple[Group, ...]], holders: dict[str, str]
 ) -> list[tuple[tuple[tuple[Group, ...], ...], set[str]]]:
-    """Bins with the index files of their vectors; those that share one together."""
+    """Bins with the index files of their vectors; those that share one together. `holders`: data file → index file."""
     found: list[tuple[tuple[tuple[Group, ...], ...], set[str]]] = []
     for groups in merged:
         names = {holders[file.file_name] for group in groups for file in group if file.file_name in holders}

@@ -15,6 +15,7 @@ from bucketlake.ops.compact.append_compact import AppendPlan
 from bucketlake.ops.compact.column_compact import ColumnPlan
 from bucketlake.ops.compact.job import Job, Plan
 from bucketlake.ops.compact.maintain import Wanted
+from bucketlake.ops.compact.materialize import MaterializePlan, refuse_materializing
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -33,11 +34,13 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """`full`: all files, else what the table's policy picks; `partitions`, `buckets`: of these only (None: all)."""
+    """`full`: all files, else what the table's policy picks; `partitions`, `buckets`: of these only (None: all);
+    `deleted`: groups of files with deleted rows, to be rid of these."""
 
     full: bool = True
     partitions: PartitionFilter | None = None
     buckets: frozenset[int] | None = None
+    deleted: bool = False
 
 
 def compaction_job(store: Store, wanted: Compaction, on_progress: OnProgress | None = None) -> Job:
@@ -48,6 +51,9 @@ def compaction_job(store: Store, wanted: Compaction, on_progress: OnProgress | N
             f"Specifying buckets is only supported for fixed-bucket tables, but the table bucket mode is {mode}."
         )
     plan: Plan
+    if wanted.deleted:
+        refuse_materializing(store)
+        return Job.of(store, MaterializePlan(wanted.partitions), "materialize deletion vectors", on_progress)
     if store.schema.primary_keys:
         plan = Wanted(wanted.full, wanted.partitions, wanted.buckets)
     elif store.schema.data_evolution:

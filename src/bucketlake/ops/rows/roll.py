@@ -24,6 +24,7 @@ from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.lazy import pc
 from bucketlake.ops.progress import refuse_stopped
+from bucketlake.ops.rows.places import Places
 from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
@@ -64,6 +65,7 @@ class _Open:
 
     writer: DataFileWriter
     index: FileIndexBuilder | None = None
+    external: str | None = None
     min_key: bytes = EMPTY_ROW
     last: pa.RecordBatch | None = None
     min_sequence: int = NO_LIMIT
@@ -84,7 +86,7 @@ class Roller:
     def __init__(self, store: Store, partition: bytes, bucket: int, rolling: Rolling = NEW_FILES) -> None:
         schema, options = store.schema, store.options
         self._store, self._schema, self._rolling = store, schema, rolling
-        self._folder = store.paths.bucket_dir(partition, bucket)
+        self._places = Places(store, partition, bucket)
         self._keyed = bool(schema.primary_keys)
         self._tracked = is_tracked(store)
         if self._tracked and schema.data_evolution:
@@ -158,9 +160,12 @@ class Roller:
                 self._unique, self._count, self._form.name, self._form.compression, self._rolling.changelog
             )
             self._count += 1
-            path = f"{self._folder}/{name}"
-            writer = DataFileWriter(self._store.env.storage, path, self._fields, self._form, self._modes, self._ratio)
-            self._open = _Open(writer, FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None)
+            place = self._places.next(name)
+            writer = DataFileWriter(
+                self._store.env.storage, place.path, self._fields, self._form, self._modes, self._ratio
+            )
+            index = FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None
+            self._open = _Open(writer, index, place.external)
         return self._open
 
     def _append(self, current: _Open, rows: pa.RecordBatch) -> None:
@@ -193,7 +198,7 @@ class Roller:
         self._open = None
         self._paths.append(written.path)
         self._ratio = current.writer.ratio
-        file = self._described(current, written)
+        file = replace(self._described(current, written), external_path=current.external)
         self._files.append(file if current.index is None else self._with_index(file, written.path, current.index))
 
     def _with_index(self, file: DataFile, path: str, index: FileIndexBuilder) -> DataFile:

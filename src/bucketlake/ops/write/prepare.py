@@ -21,6 +21,7 @@ from bucketlake.ops.buckets.dynamic import dynamic_assigner
 from bucketlake.ops.buckets.postpone import real_totals, writes_pending
 from bucketlake.ops.key_index.cross_partition import cross_partition_assigner
 from bucketlake.ops.rows.assign import Assigner, bucket_mismatch
+from bucketlake.ops.rows.places import check_places
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY
 from bucketlake.ops.table.entries import max_sequences
@@ -59,6 +60,7 @@ def prepare_write(
     bucket number raises InvalidError at once.
     Spec: docs/spec/writing.md
     """
+    check_places(store)
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
     return writes_of(store).prepared(template, snapshot, overwrite, partitions)
 

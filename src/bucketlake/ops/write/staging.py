@@ -20,9 +20,10 @@ from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
+from bucketlake.schema.external_folders import STRATEGY
 
 _KEPT = ("branch", "partition.default-name", "partition.legacy-name", "path")
-_LAYOUT = {"bucket": "-1", "file.format": "parquet", "file.compression": "lz4", "write-only": "true"}
+_LAYOUT = {"bucket": "-1", "file.format": "parquet", "file.compression": "lz4", "write-only": "true", STRATEGY: "none"}
 
 
 def stage(store: Store, batches: Iterable[pa.RecordBatch], task: int, tasks: int) -> list[CommitMessage]:

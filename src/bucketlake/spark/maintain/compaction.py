@@ -130,13 +130,15 @@ def after_write(
 class Request:
     """What to compact. `partitions`: text as procedures take it, or specs; `where`: a condition over partition columns,
     not both. `full`: all into one run, else what the table's policy picks. `idle`: only partitions that no file came to
-    for so long, such as "1 d". `buckets`: of these numbers only, such as "0-3,7"."""
+    for so long, such as "1 d". `buckets`: of these numbers only, such as "0-3,7". `deleted`: to be rid of rows that
+    deletion vectors name, where a compaction keeps them."""
 
     partitions: str | Sequence[Mapping[str, Any]] | None = None
     where: str | Predicate | None = None
     full: bool = True
     idle: str | None = None
     buckets: str | None = None
+    deleted: bool = False
 
 
 def compact(
@@ -160,7 +162,7 @@ def prepared(
     if request.buckets is not None:
         fixed = store.schema.bucket_mode is BucketMode.FIXED
         buckets = parse_buckets(request.buckets, store.schema.bucket) if fixed else frozenset({0})
-    job = compaction_job(store, Compaction(request.full, wanted, buckets), on_progress)
+    job = compaction_job(store, Compaction(request.full, wanted, buckets, request.deleted), on_progress)
     return job, placed(spark, store, wanted, on_progress)
 
 

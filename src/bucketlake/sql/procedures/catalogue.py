@@ -16,6 +16,7 @@ from bucketlake.sql.procedures import (
     files,
     health,
     later,
+    merging,
     migrate,
     repair,
     rewrite,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _LISTS = "procedure string, arguments string, description string, state string"
 _ROOMS = (
     *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
-    *(health, migrate, clone, repair, rewrite, later),
+    *(health, migrate, clone, repair, rewrite, merging, later),
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.ops.scan.partition_choice import parse_specs
 from bucketlake.options.options import parse_duration
 from bucketlake.sql.procedures.arguments import parse_options, table_of
 from bucketlake.sql.procedures.registry import (
@@ -57,7 +58,57 @@ def _compact(lake: Lake, given: Arguments) -> Rows:
     return DONE
 
 
+def _check_choice(given: Arguments) -> None:
+    if "partitions" in given and "where" in given:
+        raise InvalidError("partitions and where cannot be used together.")
+    parse_options(given.get("options", ""))
+
+
+def _materialize(lake: Lake, given: Arguments) -> Rows:
+    table = table_of(lake, given).with_options(parse_options(given.get("options", "")))
+    table.materialize_deletion_vectors(given.get("partitions"), given.get("where"))
+    return DONE
+
+
+def _check_specs(given: Arguments) -> None:
+    if "partitions" in given:
+        parse_specs(given["partitions"])
+
+
+def _reassign(lake: Lake, given: Arguments) -> Rows:
+    table = table_of(lake, given)
+    done = table.reassign_row_ids(parse_specs(given["partitions"]) if "partitions" in given else None)
+    if done.snapshot is None:
+        return [
+            (
+                f"Skipped. Row IDs for table '{table.name}' were not reassigned because {done.reason}: "
+                f"snapshot {done.previous} unchanged, nextRowId={done.next}.",
+            )
+        ]
+    return [
+        (
+            f"Success. Reassigned row IDs for table '{table.name}': snapshot {done.previous} -> {done.snapshot}, "
+            f"nextRowId {done.first} -> {done.next}, files={done.files}, rows={done.rows}, indexFiles=0.",
+        )
+    ]
+
+
 PROCEDURES = (
+    Procedure(
+        "reassign_row_id",
+        "Gives the rows of each partition of a table with `data-evolution.enabled` ids that lie side by side.",
+        (TABLE, PARTITIONS),
+        _reassign,
+        "result string",
+        _check_specs,
+    ),
+    Procedure(
+        "materialize_deletion_vectors",
+        "Removes deleted rows from the files of a table with `data-evolution.enabled`; rows beside them get new ids.",
+        (TABLE, PARTITIONS, OPTIONS, WHERE),
+        _materialize,
+        check=_check_choice,
+    ),
     Procedure(
         "compact",
         "Merges files: of a primary-key table each bucket's sorted runs, of an append table small files.",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, WHERE, Argument, Procedure
+from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, Argument, Procedure
 
 _METASTORE = "the catalog is a file system: it holds no {}"
-_IDS_STAY = "row ids are never given out anew"
 _FEATURE = "tables with {} are not supported"
 _INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
@@ -24,13 +23,6 @@ def _later(name: str, doc: str, arguments: tuple[Argument, ...], why: str, engin
 
 
 PROCEDURES = (
-    _later(
-        "alter_column_default_value",
-        "Sets the default of a column.",
-        _named("table", "column", "default_value", required=3),
-        "ALTER TABLE … ALTER COLUMN … SET DEFAULT does it",
-        "Flink",
-    ),
     _later(
         "alter_function",
         "Changes a function.",
@@ -66,13 +58,6 @@ PROCEDURES = (
         (TABLE, _COLUMN, _KIND, PARTITIONS, OPTIONS),
         _INDEXES,
     ),
-    _later(
-        "data_evolution_merge_into",
-        "Merges into columns.",
-        _named("table"),
-        "the statement MERGE INTO does it",
-        "Flink",
-    ),
     _later("drop_function", "Drops a function.", (_FUNCTION,), _METASTORE.format("functions")),
     _later(
         "drop_global_index",
@@ -81,15 +66,7 @@ PROCEDURES = (
         _INDEXES,
     ),
     _later("full_text_search", "Searches texts.", _named("table"), _INDEXES, "Flink"),
-    _later(
-        "materialize_deletion_vectors",
-        "Applies deletion vectors of a data-evolution table.",
-        (TABLE, PARTITIONS, OPTIONS, WHERE),
-        _IDS_STAY,
-    ),
-    _later("merge_into", "Merges rows.", _named("table"), "the statement MERGE INTO does it", "Flink"),
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
-    _later("reassign_row_id", "Gives out row ids anew.", (TABLE, PARTITIONS), _IDS_STAY),
     _later(
         "refresh_object_table",
         "Lists the objects of an object table anew.",

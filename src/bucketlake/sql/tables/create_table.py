@@ -24,7 +24,7 @@ from bucketlake.errors import (
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
-from bucketlake.spark.types import field_types
+from bucketlake.spark.types import as_nullable, field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.tables.create import CreateTable
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "path"  # among a table's options: where it lies
 _OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
+_ELSEWHERE = ("data-file.external-paths", "global-index.external-path")  # folders of one table's own, by their prefixes
 _FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")  # of upstream's format tables
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
@@ -255,7 +256,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
     if frame is not None:
         if clause.columns:
             raise InvalidError("CREATE TABLE … AS takes its columns from the query", remedy="leave the column list out")
-        made.fields = field_types(frame.schema, as_declared=True)
+        made.fields = field_types(as_nullable(frame.schema), as_declared=True)  # as Spark makes tables of queries
         return made
     if not clause.columns:
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")
@@ -278,11 +279,12 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition
     if source is None:
         raise NotFoundError("no such table", table=".".join(parts), remedy="name a table of the lake")
     schema = lake.table(source.full).schema
+    taken = {key: value for key, value in schema.options.items() if not key.startswith(_ELSEWHERE)}
     return _Definition(
         list(schema.fields),
         list(schema.partition_keys),
         list(schema.primary_keys),
-        {key: value for key, value in {**schema.options, **given.options}.items() if key not in _OF_ONE_TABLE},
+        {key: value for key, value in {**taken, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
     )
 

@@ -1,0 +1,199 @@
+"""Row ids given out anew, partition by partition, where rows of several partitions took turns to get theirs
+(`data-evolution.enabled`): manifests are rewritten, no data file is.
+
+    runs_to_move(ranges, keep)        pure: which rows of a partition get new ids
+    reassign_row_ids(store, chosen)   the COMPACT snapshot in which they have them
+
+What others had read of these rows before is evaluated anew where it is committed: groups of files are known by the id
+of their first row.
+
+Spec: docs/spec/row_tracking.md#ids-given-out-anew
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.metadata.manifest import ManifestEntry, ManifestFile
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from bucketlake.ops.commit.conflicts import CommitName, row_range
+from bucketlake.ops.commit.manifests import WrittenList, write_list, write_manifests
+from bucketlake.ops.commit.publish import Publisher, Request, Scratch
+from bucketlake.ops.compact.materialize import refuse_global_indexes
+from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.changes import Changes
+from bucketlake.ops.table.partitions import PartitionFilter, partition_values
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import ROW_ID_FIELD
+from bucketlake.values import dataclass
+
+KEEP = "data-evolution.reassign.skip-contiguous-row-count"
+Range = tuple[int, int]
+"""Row ids: the first, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned:
+    """What became of it. `snapshot`: None where nothing was to be done, `reason` says why. `previous`: the snapshot
+    before; `first`, `next`: the next free row id before and after."""
+
+    previous: int
+    first: int
+    next: int
+    snapshot: int | None = None
+    files: int = 0
+    rows: int = 0
+    reason: str = ""
+
+
+class _Nothing(Exception):
+    """No partition's ids are scattered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """New first ids of ranges of one partition, ascending by the old ones."""
+
+    old: tuple[Range, ...]
+    new: tuple[int, ...]
+
+    def of(self, found: Range) -> int | None:
+        """The new first id of a range that lies in one of these; None for others."""
+        at = bisect_right(self.old, found[0], key=lambda span: span[0]) - 1
+        if at < 0 or found[1] > self.old[at][1]:
+            return None
+        return self.new[at] + found[0] - self.old[at][0]
+
+
+def runs_to_move(ranges: Sequence[Range], keep: int) -> list[Range]:
+    """The ranges of a partition whose rows get new ids, none where all lie side by side. `ranges`: disjoint, ascending;
+    those that lie side by side with more than `keep` rows in all keep theirs (0: none does)."""
+    runs: list[list[Range]] = []
+    for span in ranges:
+        if runs and runs[-1][-1][1] == span[0]:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    left = [run for run in runs if not keep or run[-1][1] - run[0][0] <= keep]
+    return [span for run in left for span in run] if len(left) > 1 else []
+
+
+def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Reassigned:
+    """Give the rows of partitions ids that lie side by side, from the next free one on. `chosen`: of these only.
+
+    Errors: InvalidError for tables without row ids or columns in several files, and for files that hold ids themselves;
+    UnsupportedError where a global index finds rows by their ids; those of a commit.
+    """
+    for key, has in (
+        ("row-tracking.enabled", store.schema.tracks_rows),
+        ("data-evolution.enabled", store.schema.data_evolution),
+    ):
+        if not has:
+            raise InvalidError(f"Table must enable '{key}=true' before reassigning row IDs.", table=store.paths.root)
+    newest = store.latest_snapshot()
+    if newest is None:
+        raise InvalidError("Cannot reassign row IDs for an empty table.", table=store.paths.root)
+    taken = newest.next_row_id or 0
+    if not store.schema.partition_keys:
+        return Reassigned(newest.id, taken, taken, reason="table is not partitioned")
+    publisher = _Renumbering(store, chosen)
+    name = CommitName(0, f"reassign-row-id-{store.env.clock.new_uuid()}", BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
+    try:
+        done = publisher.publish(Request(name, publisher.plan))
+    except _Nothing:
+        newest = store.latest_snapshot() or newest
+        taken = newest.next_row_id or 0
+        return Reassigned(newest.id, taken, taken, reason="no partition requires row-id reassignment")
+    return Reassigned(done.id - 1, publisher.first, publisher.next, done.id, publisher.files, publisher.rows)
+
+
+class _Renumbering(Publisher):
+    """Publishes a snapshot of the same files in which rows have other ids. `files`, `rows`: how many do."""
+
+    def __init__(self, store: Store, chosen: PartitionFilter | None) -> None:
+        super().__init__(store)
+        self._chosen = chosen
+        self._moves: dict[bytes, Moves] = {}
+        self.first = self.next = self.files = self.rows = 0
+
+    def plan(self, view: View) -> Changes:
+        """No file changes; _Nothing where no id does."""
+        assert view.snapshot is not None  # there was one, and snapshots stay
+        refuse_global_indexes(self._store, view.snapshot)
+        self.first = self.next = view.snapshot.next_row_id or 0
+        self._moves, self.files, self.rows = {}, 0, 0
+        spans = self._spans(view.snapshot)
+        for partition in sorted(spans, key=lambda stored: self._order(stored, spans[stored])):
+            moved = runs_to_move(sorted(set(spans[partition])), self._store.options.get(KEEP))
+            if not moved:
+                continue
+            new = []
+            for first, end in moved:
+                new.append(self.next)
+                self.next += end - first
+            self._moves[partition] = Moves(tuple(moved), tuple(new))
+            self.files += sum(self._moves[partition].of(span) is not None for span in spans[partition])
+        self.rows = self.next - self.first
+        if not self._moves:
+            raise _Nothing
+        return Changes()
+
+    def _spans(self, snapshot: Snapshot) -> dict[bytes, list[Range]]:
+        """The ids of every live file, by partition."""
+        found: dict[bytes, list[Range]] = {}
+        for entry in live_entries(self._store, snapshot, EntryFilter()):
+            span = row_range(entry.file)
+            if span is None or (self._chosen is not None and not self._chosen(entry.partition)):
+                continue
+            if ROW_ID_FIELD.name in (entry.file.write_cols or ()):
+                raise UnsupportedError(
+                    "Cannot reassign row IDs for a file that physically stores the row-id field.",
+                    file=entry.file.file_name,
+                )
+            found.setdefault(entry.partition, []).append(span)
+        return found
+
+    def _order(self, partition: bytes, spans: Sequence[Range]) -> tuple[object, ...]:
+        values = partition_values(self._store, partition)
+        return (*((value is not None, value if value is not None else 0) for value in values), min(spans))
+
+    def _write_base(self, base: Snapshot | None, scratch: Scratch, merge: bool) -> WrittenList:
+        """The base's manifests, those with rows that move written anew."""
+        current = () if base is None else self._store.data_manifests(base)
+        scratch.stale += scratch.merged()
+        scratch.before, scratch.after = current, None
+        made: list[ManifestFile] = []
+        for manifest in current:
+            made += self._rewritten(manifest)
+            scratch.after = tuple(made)
+        written = write_list(self._store, made)
+        scratch.once.append(written.name)
+        return written
+
+    def _snapshot(
+        self,
+        request: Request,
+        name: CommitName,
+        base: Snapshot | None,
+        changes: Changes,
+        scratch: Scratch,
+        base_list: WrittenList,
+    ) -> Snapshot:
+        taken = replace(request, taken_row_ids=self.next)
+        return super()._snapshot(taken, name, base, changes, scratch, base_list)
+
+    def _rewritten(self, manifest: ManifestFile) -> Sequence[ManifestFile]:
+        (entries,) = self._store.manifests([manifest])
+        moved = [self._moved(entry) for entry in entries]
+        if all(new is old for new, old in zip(moved, entries, strict=True)):
+            return [manifest]
+        return write_manifests(self._store, moved)
+
+    def _moved(self, entry: ManifestEntry) -> ManifestEntry:
+        span, moves = row_range(entry.file), self._moves.get(entry.partition)
+        first = None if span is None or moves is None else moves.of(span)
+        return entry if first is None else replace(entry, file=replace(entry.file, first_row_id=first))
