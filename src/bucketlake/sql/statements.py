@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.query.given import Braces, read_braces, with_values
-from bucketlake.sql.query.retold import retold
+from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
@@ -64,6 +64,9 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
+    except (NotFoundError, AlreadyExistsError) as error:
+        with_condition(error)
+        raise
     return result if result is not None else lake.spark.createDataFrame([], "result string").select()
 
 
