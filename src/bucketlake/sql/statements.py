@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -15,7 +16,7 @@ from pyspark.errors import AnalysisException
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.query.given import Braces, read_braces, with_values
+from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
@@ -71,7 +72,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
-    statement = statement if braces is None else braces.text
+    statement, args = with_identifiers(statement if braces is None else braces.text, args)
+    braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:
         return query.run(lake, statement, args, given=braces)
