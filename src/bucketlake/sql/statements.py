@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.spark.settings import settings_stay
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -59,7 +60,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         )
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
-        result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
+        with settings_stay():
+            result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
     except AnalysisException as error:
         found = retold(error, statements[0])
         if found is None:
@@ -68,7 +70,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     except (NotFoundError, AlreadyExistsError) as error:
         with_condition(error)
         raise
-    return result if result is not None else lake.spark.createDataFrame([], "result string").select()
+    return result if result is not None else lake.nothing
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
