@@ -118,7 +118,7 @@ def test_input_file_name_is_the_rows_file(classic: Lake) -> None:
     run(classic, ["CREATE TABLE T (a INT, b INT)", "INSERT INTO T VALUES (1, 10)", "INSERT INTO T VALUES (2, 20)"])
     paths = rows(classic, "SELECT a, __paimon_file_path FROM T")
     assert rows(classic, "SELECT a, input_file_name() FROM T") == paths
-    found = classic.sql("SELECT *, input_file_name(), upper(INPUT_FILE_NAME ( )) AS u FROM db.T AS t ORDER BY 3, a")
+    found = classic.sql("SELECT *, input_file_name(), upper(INPUT_FILE_NAME ( )) AS u FROM T AS t ORDER BY 3, a")
     assert found.columns == ["a", "b", "input_file_name()", "u"]
     assert len(found.collect()) == 2
     name = paths[0][1]
