@@ -21,14 +21,13 @@ from tests.interop.engines import (
 from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
 from tests.peers.rpc import PeerError
-from tests.profile import first
 
 import bucketlake
 from bucketlake import Table
 
 pytestmark = pytest.mark.peer
 
-CASES = {case.name: case for case in first(list(catalogue()), 64)}
+CASES = {case.name: case for case in catalogue()}
 COPIED = [name for name, case in CASES.items() if case.copied]
 KEYED = [name for name in COPIED if CASES[name].options["bucket"] != "-1"]
 
