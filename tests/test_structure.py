@@ -184,6 +184,15 @@ def test_public_spark_api_only(path: Path) -> None:
     assert found is None, f"{_name(path)} reaches behind Spark's public API: {found.group() if found else ''}"
 
 
+@of_every_module
+def test_rows_are_kept_in_one_place(path: Path) -> None:
+    """What a lost executor may do to rows that are looked at twice is decided in spark/write/kept.py; CACHE TABLE is the user's."""
+    if path.name == "kept.py" or _name(path) == "bucketlake/sql/tables/views.py":
+        return
+    found = re.search(r"\.(persist|cache|localCheckpoint|checkpoint)\(", path.read_text())
+    assert found is None, f"{_name(path)} keeps rows by itself: {found.group() if found else ''}"
+
+
 EFFECTS = re.compile(
     r"\b(time\.(time|time_ns|sleep|monotonic)\(|datetime\.(now|utcnow|today)\(|uuid\d?\(\)|uuid\.uuid\d|"
     r"(?<![\w.])random\.|(?<![\w.])open\(|os\.(remove|unlink|rename|replace|link|makedirs|listdir|scandir)\(|shutil\.)"

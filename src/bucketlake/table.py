@@ -32,6 +32,7 @@ from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, sel
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
 from bucketlake.ops.system.model import SystemTable
+from bucketlake.ops.table.known import renewed
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
@@ -299,6 +300,12 @@ class Table(Streams, Frames):
         self._check_writable()
         return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
 
+    def for_changing(self) -> Table:
+        """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of
+        others must know all their columns."""
+        current = renewed(self._rows("write to").store)
+        return (self if current is self.store else replace(self, store=current)).for_writing()
+
     def _check_writable(self) -> None:
         refuse_undelivered(self._rows("write to").schema)
         warn_of_undone(self.name, self.path, self.schema.options)
@@ -354,7 +361,7 @@ class Table(Streams, Frames):
         concurrent writers the delete is planned again, as often as is reasonable, before ConflictError is raised.
         Spec: docs/spec/deletion_vector.md#deleting
         """
-        table = self.with_options(options).for_writing()
+        table = self.with_options(options).for_changing()
         store, predicate = table.store, table.predicate(row_changes.required(where))
         if not table.schema.primary_keys:
             delete = column_updates.delete_evolving if table.schema.data_evolution else append_rows.delete_rows
@@ -379,7 +386,7 @@ class Table(Streams, Frames):
         of a primary-key table need Spark for that. Concurrent writers: as `delete`.
         Errors: InvalidError (columns, values), UnsupportedError (merge engine), and those of `write_arrow`.
         """
-        table = self.with_options(options).for_writing()
+        table = self.with_options(options).for_changing()
         store, assign = table.store, append_rows.assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
@@ -416,7 +423,7 @@ class Table(Streams, Frames):
         Spec: docs/spec/maintenance.md, docs/spec/compaction.md, docs/spec/append_compaction.md
         """
         request = clusterings.OrderRequest(order_by, options.pop("order_strategy", None))
-        table = self.with_options(options).for_writing()
+        table = self.with_options(options).for_changing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         job = clusterings.clustering_job(table.store, request, full, chosen, on_progress)
         if job is not None:
@@ -450,7 +457,7 @@ class Table(Streams, Frames):
         Errors: InvalidError, UnsupportedError, ConflictError, CommitError, CommitUnknownError.
         Spec: docs/spec/rescale.md
         """
-        table = self.with_options(options).for_writing()
+        table = self.with_options(options).for_changing()
         chosen = chosen_partitions(table.store, partitions, table.predicate(where))
         request = rescaling.RescaleRequest(bucket_num, chosen)
         return expiring.after_commit(

@@ -97,6 +97,10 @@ def test_assigners_keep_to_their_own_buckets() -> None:
     for owner in range(3):
         assert all(bucket % 3 == owner for bucket in fill({0: 1, 4: 1}, 20, BucketRule(2, None, 3), owner))
     assert fill({0: 1, 4: 1}, 3, BucketRule(2, None, 3), 1) == {4: 1, 1: 2}
+    one = PartitionBuckets(BucketRule(2, None, 3, owner=1))
+    assert one.assign(array(list(range(9)))).tolist() == [1, 1, 4, 4, 7, 7, 10, 10, 13], (
+        "one task has a range of its own"
+    )
 
 
 def test_no_bucket_number_left_is_an_error_with_the_remedy() -> None:

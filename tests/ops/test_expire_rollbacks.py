@@ -12,13 +12,15 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import NO_PARTITION, commit_of, create_table, data_file, make_store, table_schema
 
-from bucketlake.errors import CommitUnknownError
+from bucketlake.errors import CommitUnknownError, ConflictError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.refs.rollback import rollback
+from bucketlake.ops.refs.tags import delete_tag
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
@@ -260,3 +262,49 @@ def test_a_tag_that_moves_under_its_own_name_during_an_expiry_keeps_its_files() 
         store = make_store(FaultStorage(lake.storage, plan), FakeClock(5), SCHEMA)
         expire_snapshots(store, ExpireConfig.of(store, Limits(retain_max=1, retain_min=1)))
         lake.whole()
+
+
+@pytest.mark.parametrize("tagged", [False, True], ids=["snapshots", "a tag"])
+def test_what_stands_above_a_gap_that_others_filled_keeps_its_files(tagged: bool) -> None:
+    """A writer that slept through a rollback published above it, and died before it took that back; another one, which
+    saw the rollback, filled the gap and replaced files that the first one's snapshot still has."""
+    lake = Lake()
+    for name in ("a", "b", "c"):
+        lake.write(name)
+    if tagged:
+        lake.tag("old", 3)
+    lake.write("d")
+    snapshots = [lake.store.paths.snapshot(number) for number in (3, 4)]
+    third, fourth = (lake.storage.files.pop(path) for path in snapshots)
+    lake.storage.files.pop(lake.store.paths.latest_hint, None)
+    lake.write("x", "a", "b")  # snapshot 3, of the rows of snapshot 2
+    lake.storage.files[snapshots[1]] = fourth
+    lake.storage.files.pop(lake.store.paths.latest_hint, None)
+    clear_cache()
+    for name in ("e", "f"):
+        lake.write(name)
+    assert third != lake.storage.files[snapshots[0]]
+    if tagged:
+        delete_tag(lake.store, "old")
+    expire_snapshots(lake.store, ExpireConfig.of(lake.store, Limits(retain_max=4, retain_min=4)))
+    assert lake.store.snapshot_ids() == [3, 4, 5, 6]
+    for number in (4, 5, 6):
+        for entry in live_entries(lake.store, lake.store.snapshot(number)):
+            assert lake.path(entry.file.file_name) in lake.storage.files, (number, entry.file.file_name)
+
+
+def test_a_rollback_does_not_bring_back_what_its_writer_takes_back() -> None:
+    lake = Lake()
+    for name in ("a", "b", "c", "d"):
+        lake.write(name)
+    target, files = lake.store.snapshot(3), lake.storage.files
+
+    def plan(k: int, operation: str, path: str) -> None:
+        if operation == "delete" and path.endswith("snapshot-4"):
+            files.pop(lake.store.paths.snapshot(3))
+
+    with pytest.raises(ConflictError, match="taken back by its writer"):
+        rollback(make_store(FaultStorage(lake.storage, plan), FakeClock(5), SCHEMA), target)
+    assert lake.store.snapshot_ids() == [1, 2] and not lake.store.tags()
+    lake.write("e")
+    lake.whole()

@@ -256,3 +256,15 @@ def test_killed_writes_and_expiries_leave_only_orphans(tmp_path: Path, kind: str
             break
         call += 3 if SOAK else 41
     assert len(ids(table)) <= 2 or storage.dead
+
+
+def test_many_orphans_do_not_look_at_all_names_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for new commits before each removal costs no more where there are none: else a scan is quadratic."""
+    table = made(tmp_path, next(iter(KINDS)))
+    put(table, (1, 1, 1))
+    stray(table, *(f"p=1/bucket-0/data-gone-{number}.parquet" for number in range(20)))
+    settled, real = [], orphans._References._settle
+    monkeypatch.setattr(orphans, "BATCH", 2)
+    monkeypatch.setattr(orphans._References, "_settle", lambda self: (settled.append(1), real(self)))
+    assert remove_orphans(table.store, FUTURE, threads=1).count == 20
+    assert len(settled) == 1

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import commit_of, create_table, data_file, make_store, message
 
+import bucketlake
 from bucketlake.env.env import Env, LocalStorage, SystemClock
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.snapshot import encode_snapshot
+from bucketlake.ops.table import store as stores
 from bucketlake.ops.table.store import MAX_PROBES, clear_cache
+
+ROWS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
 
 def table_with(snapshots: int) -> tuple[MapStorage, Any]:
@@ -126,3 +133,25 @@ def test_it_travels() -> None:
     _, store = table_with(0)
     local = replace(store, env=Env(LocalStorage(), SystemClock()))
     assert pickle.loads(pickle.dumps(local)) == local
+
+
+def test_a_process_that_commits_for_long_remembers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits with compaction, expiry, tags and reads between: what the package holds is soon as much as it ever is."""
+    monkeypatch.setattr(stores._CACHE, "age", 60)
+    clear_cache()
+    options = {"bucket": "1", "num-sorted-run.compaction-trigger": "3", "manifest.merge-min-count": "4"}
+    kept = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "3"}
+    table = bucketlake.open(tmp_path).create_table("t", ROWS, primary_keys=["k"], options={**options, **kept})
+    held = []
+    for number in range(32):
+        table.write_arrow(pa.table({"k": [number % 7], "v": [number]}, schema=ROWS))
+        if number % 3 == 0:
+            assert table.to_arrow().num_rows == min(number + 1, 7)
+            table.create_tag(f"tag-{number}")
+            if number:
+                table.delete_tag(f"tag-{number - 3}")
+        if number % 8 == 7:
+            gc.collect()
+            ours = sum(str(type(one).__module__).startswith("bucketlake") for one in gc.get_objects())
+            held.append((ours, len(stores._CACHE)))
+    assert held[3][0] <= held[1][0] + 20 and held[3][1] <= held[1][1] + 20, held

@@ -257,7 +257,7 @@ def run_all(faults: float, **options: str) -> None:
         moved.extend(move.hashes.tolist())
         return real(self, move)
 
-    for seed in SEEDS:
+    for seed in (seed + (7 if faults else 0) for seed in SEEDS):  # few seeds in which everything occurs
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(reassigning._Partition, "_moved", spy)

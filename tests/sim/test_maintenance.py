@@ -219,6 +219,15 @@ def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
     """The rows after a commit."""
     if operation == "delete":
         return {key: row for key, row in state.items() if key[1] not in what}
+    if operation == "update":
+        keys, column, value = what
+        new = {
+            key: (value, row[1]) if column == "a" else (row[0], value) for key, row in state.items() if key[1] in keys
+        }
+        return {**state, **new}
+    if operation == "replace":
+        parts = {key[0] for key in what}
+        return {key: row for key, row in state.items() if key[0] not in parts} | what
     if operation == "drop":
         return {key: row for key, row in state.items() if key[0] != what}
     if operation != "append":
@@ -473,6 +482,8 @@ class Run:
     kind: Kind
     faults: float
     rolls_back: bool
+    actor: type[Actor] = Actor
+    roles: Mapping[str, tuple[tuple[str, ...], int]] = field(default_factory=lambda: ROLES)
 
     def __post_init__(self) -> None:
         clear_cache()
@@ -510,7 +521,7 @@ class Run:
         for place, (name, (actions, times)) in enumerate(roles.items()):
             store = make_store(FaultStorage(self.inner, self.plan), self.clock, self.store.schema)
             chance = random.Random(self.seed * 100 + place + len(self.team) * 1000)
-            actor = Actor(f"{name}-{len(self.team)}", store, self.world, chance, self.serial)
+            actor = self.actor(f"{name}-{len(self.team)}", store, self.world, chance, self.serial)
             self.team.append(actor)
             self.scheduler.spawn(name, lambda actor=actor, actions=actions, times=times: actor.loop(actions, times))  # type: ignore[misc]
         self.scheduler.run()
@@ -536,7 +547,7 @@ class Run:
     def go(self) -> Counter[str]:
         HERE.what = None
         with watched(self.world):
-            roles = {**ROLES, **({"r": (("back",), 2)} if self.rolls_back else {})}
+            roles = {**self.roles, **({"r": (("back",), 2)} if self.rolls_back else {})}
             self.round({name: role for name, role in roles.items() if name != "o"})
             self.check("after the first day")
             self.clock.millis += 3 * DAY

@@ -14,9 +14,12 @@ import pytest
 from bucketlake import Lake
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.format.row.binary_row import encode_rows
+from bucketlake.format.row.hashing import hash_rows
 from bucketlake.spark import sort_compaction
 from bucketlake.spark.write import ordered
 from bucketlake.table import Table
+from bucketlake.types.model import BIGINT
 
 pytestmark = pytest.mark.spark
 
@@ -198,6 +201,33 @@ def test_incremental_clustering_by_statement(classic: Lake) -> None:
     assert [tuple(row) for row in sql("SELECT a, b FROM t WHERE pt = 1").collect()] == expected
     with pytest.raises(InvalidError, match="has enabled incremental clustering"):
         sql("CALL sys.compact(table => 't', order_strategy => 'order', order_by => 'a')")
+
+
+@pytest.mark.usefixtures("by_tasks")
+@pytest.mark.parametrize("strategy", ["order", "zorder"])
+def test_a_large_partition_of_a_dynamic_table_by_ranges(classic: Lake, strategy: str) -> None:
+    """Keys that share a hash stay in one bucket, however far they lie from each other in the order."""
+    many = np.unique(np.random.default_rng(4).integers(0, 1 << 62, 300_000))
+    hashes = hash_rows(encode_rows([pa.array(many)], [BIGINT]))
+    order = np.argsort(hashes, kind="stable")
+    _, places, counts = np.unique(hashes[order], return_inverse=True, return_counts=True)
+    shared = many[order][counts[places] > 1]  # two by two
+    assert len(shared) > 4
+    keys = np.unique(np.concatenate([many[:2000], shared]))
+    turned = np.where(np.isin(keys, shared[::2]), -keys, keys)  # one of two at the beginning, one at the end
+    data = pa.table({"id": keys, "v": turned, "w": keys % 7})
+    options = {"dynamic-bucket.target-row-num": "300", "write-only": "true"}
+    made = classic.catalog.create_table("t", data.schema, (), ["id"], options)
+    made.write_arrow(data)
+    made.write_arrow(data.slice(0, 100))
+    before = sorted_rows(made)
+    classic.sql(f"CALL sys.compact(table => 't', order_strategy => '{strategy}', order_by => 'v')")
+    assert sorted_rows(made).equals(before)
+    buckets = {file.bucket for file in made.files()}
+    assert {bucket % 2 for bucket in buckets} == {0, 1} and len(made.files(f"v = {keys[1500]}")) <= 2
+    made.refresh().write_arrow(data)
+    assert sorted_rows(made).equals(before)
+    assert not made.refresh().fsck("keys").findings
 
 
 @pytest.mark.usefixtures("by_tasks")

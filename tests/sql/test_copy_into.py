@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.spark.copy import load
 from bucketlake.spark.session import Lake
 
 CSV = "FILE_FORMAT = (TYPE = CSV)"
@@ -185,3 +187,19 @@ def test_what_is_refused(classic: Lake, folder: Path) -> None:
     with pytest.raises(NotFoundError, match="no such folder"):
         copy(classic, folder / "nowhere")
     assert copy(classic, folder) == []
+
+
+def test_what_was_counted_is_what_is_loaded(classic: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who frees cached rows, or writes the file anew, comes between the count and the commit."""
+    table(classic)
+    given, real = folder / "a.csv", load.write
+    given.write_text("1,Alice\n2,Bob\n")
+
+    def meanwhile(*arguments: Any) -> Any:
+        classic.spark.catalog.clearCache()
+        given.write_text("x,Alice\n7,Eve\n")
+        return real(*arguments)
+
+    monkeypatch.setattr(load, "write", meanwhile)
+    assert copy(classic, folder) == [("a.csv", "LOADED", 2, 2, 0, None)]
+    assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice"), (2, "Bob")]

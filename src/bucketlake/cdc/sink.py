@@ -45,6 +45,7 @@ from bucketlake.spark.stream.checkpoint import Checkpoint, Query
 from bucketlake.spark.stream.lane import Lane
 from bucketlake.spark.stream.sink import Written, write_batch
 from bucketlake.spark.types import spark_schema
+from bucketlake.spark.write.kept import decided, shaped
 from bucketlake.table import Table
 from bucketlake.values import dataclass
 
@@ -147,7 +148,7 @@ class CdcSink:
             with suppress(UnsupportedError):
                 bind(self.query.checkpoint, self.job.binding, number > 0)
         with ExitStack() as kept:
-            events = _kept(kept, self._events(frame))
+            events = decided(self._events(frame))
             found = self._discovered(events)
             plans = [self._plan(target, wanted) for target, wanted in sorted(found.targets.items())]
             made = [self._published(plan, found.targets[plan.target]) for plan in plans]
@@ -287,8 +288,8 @@ class CdcSink:
                 if truncated is not None:
                     ready.append((plan, _no_rows(events, plan), {}))
                 continue
-            step = _kept(kept, converted(taken, plan, self.job.rules))
-            frame = _kept(kept, in_order(rows(step, plan.schema), plan.schema))
+            step = kept.enter_context(shaped(converted(taken, plan, self.job.rules)))
+            frame = kept.enter_context(shaped(in_order(rows(step, plan.schema), plan.schema)))
             good = F.col(REASON).isNull()
             counted = step.groupBy("kind", good.alias("good")).count().collect()
             counts = {_KINDS[row["kind"]]: int(row["count"]) for row in counted if row["good"]}
@@ -392,12 +393,6 @@ def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
             wanted=dict(binding),
             remedy="use a checkpoint of its own",
         )
-
-
-def _kept(stack: ExitStack, frame: DataFrame) -> DataFrame:
-    kept = frame.persist()
-    stack.callback(kept.unpersist)
-    return kept
 
 
 def _literal(events: DataFrame, at: Any) -> Any:

@@ -53,7 +53,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 MOST_CLIENTS = 256
 _clients: dict[Any, Any] = {}
 _owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
-_probed: set[Any] = set()
+_probed: dict[Any, None] = {}  # as clients: their options may hold tokens that change
 _lock = threading.RLock()
 
 
@@ -145,7 +145,9 @@ class ObjectStorage:
                     missing="PUT with If-None-Match: *",
                     remedy="use a store or version that honours it (AWS S3, GCS, Azure, MinIO, R2, Ceph)",
                 )
-            _probed.add(token)
+            while len(_probed) >= MOST_CLIENTS:
+                del _probed[next(iter(_probed))]
+            _probed[token] = None
 
     def info(self, path: str) -> FileInfo | None:
         """See Storage."""

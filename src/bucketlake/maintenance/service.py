@@ -185,7 +185,7 @@ class _Loop:
 
     def _compact(self, table: Table, rule: Rule) -> int | None:
         """The snapshot's id."""
-        store = table.for_writing().store
+        store = table.for_changing().store
         chosen = worth_compacting(store)
         if rule.idle is not None:
             chosen = both(chosen, idle(store, store.latest_snapshot(), parse_duration(rule.idle)))

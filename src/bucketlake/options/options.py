@@ -355,6 +355,7 @@ def undone(options: Mapping[str, str]) -> list[str]:
     return found
 
 
+MOST_WARNED = 10_000
 _warned: set[tuple[str, str]] = set()  # of this process: a table's folder and an option
 
 
@@ -363,6 +364,8 @@ def warn_of_undone(name: str, path: str, options: Mapping[str, str]) -> None:
     found = [(path, key) for key in undone(options)]
     if set(found) <= _warned:
         return
+    if len(_warned) >= MOST_WARNED:
+        _warned.clear()
     _warned.update(found)
     warnings.warn(
         f"{name} is written, but work beside its rows that these options ask for is not supported and left undone: "

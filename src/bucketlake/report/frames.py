@@ -16,7 +16,8 @@ from bucketlake.format.metadata.manifest_columns import FRAME, decode_frame, fra
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pl
 from bucketlake.ops.scan.scan import ALL, EntryFilter
-from bucketlake.ops.table.store import Cache, Store, parallel
+from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
 REMEMBERED = 1_000_000  # files in frames

@@ -34,6 +34,7 @@ from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
@@ -49,6 +50,7 @@ from bucketlake.spark.types import quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
+from bucketlake.spark.write.kept import decided
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
@@ -66,7 +68,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 
     Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
-    table, where = table.for_writing(), required(where)
+    table, where = table.for_changing(), required(where)
     predicate = condition(spark, table, where)
     assert predicate is not None
     done, snapshot = _without_spark(table, predicate)
@@ -83,7 +85,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 def delete_known(table: Table, predicate: Predicate) -> bool:
     """Delete what needs no Spark: everything, whole partitions, few rows by an exact predicate. False: nothing was
     done, Spark has to find the rows."""
-    return _without_spark(table.for_writing(), predicate)[0]
+    return _without_spark(table.for_changing(), predicate)[0]
 
 
 def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
@@ -159,7 +161,7 @@ def update(
 
     Errors: InvalidError (columns, primary key, values), UnsupportedError (merge engine), and those of a write.
     """
-    table = table.for_writing()
+    table = table.for_changing()
     schema = table.schema
     columns = assigned_columns(schema, assignments)
     refuse_update(schema, columns)
@@ -241,7 +243,7 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
     if OLD + schema.field_names[0] not in frame.columns:
         return _write(spark, table, _of_kind(frame, schema, UPDATE_AFTER), "UPDATE", base)
     # Read twice: the rows that arrive and those that leave must be the same, whatever executor is lost.
-    frame = frame.localCheckpoint(eager=True)
+    frame = decided(frame)
     rows = _of_kind(frame, schema, UPDATE_AFTER).union(left_behind(frame, schema, frame))
     return _write(spark, table, rows, "UPDATE", base)
 
@@ -252,6 +254,7 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(table.store.latest_snapshot())
+        check_known(table.store, base)
         return None if base is None else write(base)
 
     return Attempts(table.store).run(once)

@@ -52,6 +52,7 @@ from bucketlake.spark.maintain.compaction import Request, partition_filter
 from bucketlake.spark.maintain.jobs import DRIVER_BYTES
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import MICROSECONDS, spark_batch, spark_schema
+from bucketlake.spark.write.keyed_ranges import in_ranges, is_large
 from bucketlake.spark.write.ordered import (
     Layout,
     OrderedWrite,
@@ -92,7 +93,7 @@ def compact(spark: SparkSession, table: Table, asked: Clustering) -> Snapshot | 
 
     Errors: InvalidError (columns, strategy, partitions), UnsupportedError (types, bucket mode), ConflictError.
     """
-    store = table.for_writing().store
+    store = table.for_changing().store
     if asked.request.idle is not None and asked.order.is_asked:
         raise InvalidError("sort compact do not support 'partition_idle_time'.")
     if asked.request.buckets is not None:
@@ -341,19 +342,43 @@ class _Partitions:
         yield from done
 
 
+def _travels(store: Store) -> bool:
+    """Whether rows can go through Spark as they are."""
+    return _is_held(store) and all(_carrier(item.type) == item.type for item in store.schema.fields)
+
+
+def _whole(
+    spark: SparkSession, store: Store, units: Sequence[keyed.KeyedUnit], order: SortOrder
+) -> list[CommitMessage]:
+    """Partitions, each by one task."""
+    if not units:
+        return []
+    ensure_package(spark)
+    results = run_tasks(spread(spark, pack(units, parallelism(spark) * 4)), _Partitions(store, order))
+    messages = [result for result in results if isinstance(result, CommitMessage)]
+    for result in results:
+        if isinstance(result, BucketlakeError):
+            discard(store, messages)
+            raise result
+    return messages
+
+
 def partition_sorter(spark: SparkSession) -> keyed.KeyedRun:
-    """How `ops.cluster.keyed` puts partitions in order with this session: each by one task."""
+    """How `ops.cluster.keyed` puts partitions in order with this session: large ones by ranges, others by one task."""
 
     def run(store: Store, units: Sequence[keyed.KeyedUnit], order: SortOrder) -> list[CommitMessage]:
         if sum(unit.size for unit in units) <= DRIVER_BYTES:
             return keyed.sort_here(store, units, order)
-        ensure_package(spark)
-        results = run_tasks(spread(spark, pack(units, parallelism(spark) * 4)), _Partitions(store, order))
-        messages = [result for result in results if isinstance(result, CommitMessage)]
-        for result in results:
-            if isinstance(result, BucketlakeError):
-                discard(store, messages)
-                raise result
-        return messages
+        messages: list[CommitMessage] = []
+        try:
+            rest = []
+            for unit in units:
+                done = in_ranges(spark, store, unit, order) if is_large(unit) and _travels(store) else None
+                messages += done or []
+                rest += [unit] if done is None else []
+            return messages + _whole(spark, store, rest, order)
+        except BaseException:
+            discard(store, messages)
+            raise
 
     return run

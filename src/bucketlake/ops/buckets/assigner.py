@@ -36,11 +36,13 @@ _LEAST_SLICE = 1 << 16
 @dataclass(frozen=True, slots=True)
 class BucketRule:
     """How buckets fill. `target`: hashes of a bucket before the next is filled; `most`: how many buckets there may be,
-    None: as many as fit; `assigners`: into how many shares a partition is dealt out."""
+    None: as many as fit; `assigners`: into how many shares a partition is dealt out; `owner`: the one that all keys are
+    of here, whatever their hashes."""
 
     target: int
     most: int | None = None
     assigners: int = 1
+    owner: int | None = None
 
     @classmethod
     def of(cls, options: TableOptions, assigners: int = 1) -> BucketRule:
@@ -196,6 +198,8 @@ class PartitionBuckets:
     def _place(self, hashes: Hashes, arrival: npt.NDArray[np.int64]) -> Buckets:
         """Buckets of new hashes, which fill them in order of arrival."""
         owners = bucket_of(hashes, self.rule.assigners)
+        if self.rule.owner is not None:
+            owners = np.full_like(owners, self.rule.owner)
         result = np.empty(len(hashes), np.int64)
         for owner in np.unique(owners).tolist():
             mine = np.flatnonzero(owners == owner)

@@ -209,7 +209,7 @@ def dynamic_assigner(store: Store, task: WriteTask) -> DynamicAssigner:
     return DynamicAssigner(
         store,
         DYNAMIC_TOTAL,
-        rule=BucketRule.of(store.options, task.assigners),
+        rule=replace(BucketRule.of(store.options, task.assigners), owner=task.owner),
         index_base=task.index_base,
         occupied=task.sequence_start.keys(),
         first_load=task.first_load,

@@ -39,6 +39,7 @@ from bucketlake.ops.rows.row_ids import is_tracked, plain_schema, tracked
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.entries import BucketKey
+from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store, parallel
@@ -225,6 +226,7 @@ class _Change:
 
         def once(attempt: Attempt) -> Snapshot | None:
             base = attempt.on(self.store.latest_snapshot())
+            check_known(self.store, base)
             for message in self._messages(base):
                 attempt.made([message])
             messages = attempt.messages

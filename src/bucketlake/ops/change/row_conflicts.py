@@ -38,6 +38,7 @@ from bucketlake.ops.scan.scan import EntryFilter, delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes, write_counted
@@ -195,6 +196,7 @@ def write_changes(
         base, user = attempt.on(store.latest_snapshot()), new_commit_user(store)
         if base is None:
             return None, []
+        check_known(store, base)
         task = for_changes(store, prepare_write(store, base, commit_user=user))
         messages = write_counted(store, (_of_kind(batch, kind) for batch in read()), task, KIND_FIELD.name)
         return commit(messages, user, base), messages

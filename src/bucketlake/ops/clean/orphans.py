@@ -294,9 +294,10 @@ class _References:
     manifests: dict[str, tuple[Hashes, Hashes]] = field(default_factory=dict)  # name → files added, files deleted
     roots: list[tuple[str, ...]] = field(default_factory=list)  # the manifests of each snapshot
     used: Hashes = field(default_factory=lambda: np.zeros(0, np.int64))
+    settled: int = -1  # how many of `seen` are in `used`
 
     def refresh(self) -> None:
-        """Add what there is that was not there before.
+        """Add what there is that was not there before; where nothing is new it costs a look at the folders.
 
         Raises CorruptError where something exists and its files do not: nothing can be told then.
         """
@@ -321,7 +322,9 @@ class _References:
                 {store.paths.changelog(found.id): found for found in changelogs}, "changelog"
             ):
                 self._add_changelog(store, changelog)
-        self._settle()
+        if self.settled != len(self.seen):
+            self._settle()
+            self.settled = len(self.seen)
 
     def _new(self, found: Mapping[str, Snapshot], kind: str = "snapshot") -> Iterator[tuple[str, Snapshot]]:
         """Those, by path, whose files are not known yet; from now on they are."""

@@ -84,6 +84,7 @@ def snapshots_removal(store: Store, span: Span, tags: Sequence[Snapshot]) -> Rem
         names.offer_indexes(snapshot)
     names.keep(span.kept)
     _keep_for_rollbacks(lambda: store.snapshots_after(span.kept.id if span.kept else 0), going, names)
+    _keep_for_forks(store, span.kept, going, names)
     leftover = () if span.decoupled else tuple(store.changelogs())
     for changelog in leftover:
         going.keep_changelog(changelog)
@@ -148,6 +149,29 @@ def _keep_for_rollbacks(later: Callable[[], Iterable[Snapshot]], going: _Candida
                 names.keep_indexes(snapshot)
 
 
+def _keep_for_forks(store: Store, kept: Snapshot, going: _Candidates, names: _Names) -> None:
+    """Take out what later snapshots need that do not stand on the ones before them: one that was put above a rollback,
+    by a writer that died then, and below which another filled the gap. Only pairs are looked into that do not fit."""
+    if not (going.files or names.offered):
+        return
+    for left, right in pairwise((kept, *store.snapshots_after(kept.id))):
+        if _fits(left, right) or stands_on(store, left, right):
+            continue
+        try:
+            going.keep_live(store, right)
+            names.keep(right, changelog=True)
+        except NotFoundError:
+            if not _is_there(store, right):
+                raise  # it went meanwhile
+
+
+def _fits(left: Snapshot, right: Snapshot) -> bool:
+    """Whether times and counts of a snapshot follow from those of the one before it."""
+    if right.id != left.id + 1 or right.time_millis < left.time_millis:
+        return False
+    return right.total_record_count == left.total_record_count + right.delta_record_count
+
+
 def _keep_for_others(store: Store, span: Span, tags: Sequence[Snapshot], going: _Candidates, names: _Names) -> None:
     """Take out what tags and other branches need."""
     if not (going.files or names.offered):
@@ -184,11 +208,12 @@ def _is_there(store: Store, tag: Snapshot) -> bool:
 
 
 def _keep_for_branch(branch: Store, going: _Candidates, names: _Names) -> None:
-    """Another branch needs what is live in its oldest snapshot and what later ones add, its tags, its changelogs."""
+    """Another branch needs what is live in its oldest snapshot, and in each that does not stand on the one before, what
+    the others add, its tags, its changelogs."""
     previous: Snapshot | None = None
     for snapshot in branch.snapshots():
         names.keep(snapshot, changelog=True)
-        if previous is None:
+        if previous is None or not (_fits(previous, snapshot) or stands_on(branch, previous, snapshot)):
             going.keep_live(branch, snapshot)
         else:
             going.keep_added(snapshot.delta_manifest_list)

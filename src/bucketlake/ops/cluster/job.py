@@ -31,6 +31,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
 from bucketlake.ops.table.entries import BucketKey
+from bucketlake.ops.table.known import knowing_order
 from bucketlake.ops.table.memory import large_buffers
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -115,9 +116,10 @@ def _commit(store: Store, job: Job, buckets: frozenset[BucketKey], run: Run) -> 
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
+        known = knowing_order(store, base, job.order.fields)
         kept = frozenset((message.partition, message.bucket) for message in attempt.messages)
-        units = plan_units(store, base, job.pick, buckets=buckets - kept)
-        messages = attempt.made(run(store, units, job.order) if units else [])
+        units = plan_units(known, base, job.pick, buckets=buckets - kept)
+        messages = attempt.made(run(known, units, job.order) if units else [])
         notes = CommitProperties({ROWS_STAY_PROPERTY: user}) if any(m.deleted_files for m in messages) else None
         return commit.commit(messages, notes=notes, outcome=attempt.outcome) if messages else None
 

@@ -33,6 +33,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes, added
 from bucketlake.ops.table.entries import deletion, entry_key
+from bucketlake.ops.table.known import knowing_order
 from bucketlake.ops.table.messages import CommitMessage, Split, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -139,6 +140,7 @@ class _Batch:
 
         def once(attempt: Attempt) -> Snapshot | None:
             base = attempt.on(self._store.latest_snapshot())
+            self._store = knowing_order(self._store, base, self._order.fields)
             kept = {message.partition for message in attempt.messages}
             view = View(self._store, base)
             wanted = partitions - kept

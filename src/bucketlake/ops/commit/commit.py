@@ -34,6 +34,7 @@ from bucketlake.ops.table.changes import (
     overwrites,
 )
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion
+from bucketlake.ops.table.known import check_columns
 from bucketlake.ops.table.made import made, remove_made
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import time_partitions
@@ -94,6 +95,7 @@ class Commit:
         Spec: docs/spec/commit.md#kinds
         """
         notes, self._outcome = notes or CommitProperties(), outcome or Outcome()
+        check_columns(self._store, messages)
         time_partitions(self._store, {message.partition for message in messages if message.new_files})
         rebase = Rebase(self._store, messages, self._moves)
         published: Snapshot | None = None
@@ -126,6 +128,7 @@ class Commit:
         Spec: docs/spec/postpone.md#compaction
         """
         self._outcome = outcome or Outcome()
+        check_columns(self._store, messages)
         rebase = Rebase(self._store, messages, self._moves, relocates=False)
         return self._rebased(CommitKind.COMPACT, identifier, rebase, notes or CommitProperties())
 

@@ -31,6 +31,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -389,8 +390,9 @@ def _at_once(store: Store, plan: AppendPlan, run: Run) -> Snapshot | None:
 
     def once(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
-        units = [] if base is None else plan.units(store, base, None)
-        messages = attempt.made(run(store, units) if units else [])
+        known = knowing(store, base)
+        units = [] if base is None else plan.units(known, base, None)
+        messages = attempt.made(run(known, units) if units else [])
         return commit.commit(messages, outcome=attempt.outcome) if messages else None
 
     return Attempts(store, commit.abort).run(once)

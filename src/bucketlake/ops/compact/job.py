@@ -27,6 +27,7 @@ from bucketlake.ops.commit.outcome import ATTEMPTS, SHORTEST_PAUSE, Outcome, has
 from bucketlake.ops.commit.partial import Partly, publish_standing
 from bucketlake.ops.compact.running import Done, Runner, Running, Task, Work, here
 from bucketlake.ops.progress import Meter, OnProgress
+from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -159,6 +160,7 @@ class Job:
     def _units(self, only: Places | None) -> Sequence[Any]:
         for again in (True, True, False):
             self.base = self.store.latest_snapshot()
+            self.store = knowing(self.store, self.base)
             try:
                 return [] if self.base is None else self.plan.units(self.store, self.base, only)
             except NotFoundError:

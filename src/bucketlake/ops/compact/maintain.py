@@ -30,6 +30,7 @@ from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.scan.scan import delta_entries, live_entries, skips_level_0
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
@@ -106,6 +107,7 @@ def after_write(
     full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
+    store = knowing(store, snapshot)
     commit = Commit(store, snapshot.commit_user)
     try:
         added = [entry for entry in delta_entries(store, snapshot) if entry.kind is FileKind.ADD]
@@ -163,6 +165,7 @@ class _Maintenance:
             newest = attempt.on(self.store.latest_snapshot() if attempts.lost else base)
             if newest is None:
                 return None
+            self.store = knowing(self.store, newest)
             kept = {(message.partition, message.bucket) for message in attempt.messages}
             units = [unit for unit in due(newest) if (unit.partition, unit.bucket) not in kept]
             messages = attempt.made(self.run(self.store, units) if units else [])

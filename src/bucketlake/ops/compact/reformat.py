@@ -33,6 +33,7 @@ from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
+from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
@@ -118,8 +119,9 @@ def _rewritten(
 
     def once(attempt: Attempt) -> tuple[list[CommitMessage], Snapshot | None]:
         newest = attempt.on(store.latest_snapshot())
-        units = [] if newest is None else units_due(store, newest, every=every, buckets=buckets, files=wanted)
-        messages = attempt.made(run(store, units) if units else [])
+        known = knowing(store, newest)
+        units = [] if newest is None else units_due(known, newest, every=every, buckets=buckets, files=wanted)
+        messages = attempt.made(run(known, units) if units else [])
         return messages, commit.commit(messages, outcome=attempt.outcome) if messages else None
 
     return Attempts(store, commit.abort).run(once)

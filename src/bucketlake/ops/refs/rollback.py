@@ -91,7 +91,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         _drop_changelogs(store, target.id)
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
-            _restore(store, target)  # an expiry that began before took it; its files are tagged still
+            _restore_expired(store, target)  # by an expiry that began before; its files are tagged still
     finally:
         with suppress(StorageError):
             store.env.storage.delete(store.paths.tag(guard))
@@ -112,6 +112,20 @@ def _restore(store: Store, target: Snapshot) -> None:
     store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(plain_snapshot(target)))
 
 
+def _restore_expired(store: Store, target: Snapshot) -> None:
+    """As `_restore`, of a target that vanished beside the rollback. ConflictError where its own writer took it back,
+    which had slept through another rollback: an expiry takes the oldest first, and writes down what it leaves."""
+    hint = store.hint(store.paths.earliest_hint)
+    if hint is not None and hint < target.id and store.has_snapshot(hint):
+        raise ConflictError(
+            "the snapshot that the table was to go back to was taken back by its writer",
+            table=store.paths.root,
+            snapshot=target.id,
+            remedy="choose another snapshot or a tag",
+        )
+    _restore(store, target)
+
+
 def take_after(store: Store, target: Snapshot | None) -> None:
     """Take the names of all snapshots after one (None: of all) away, oldest first, the newest last.
 
@@ -129,7 +143,7 @@ def take_after(store: Store, target: Snapshot | None) -> None:
         others = [number for number in store.snapshot_ids() if number > floor and number != newest]
         if not others:
             if target is not None and not store.has_snapshot(target.id):
-                _restore(store, target)  # an expiry took it meanwhile; its files are tagged
+                _restore_expired(store, target)  # meanwhile; its files are tagged
             store.env.storage.delete(store.paths.snapshot(newest))
             floor, others = newest, [number for number in store.snapshot_ids() if number > newest]
             if others and store.has_snapshot(newest):

@@ -41,6 +41,7 @@ from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entri
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion, max_sequences
+from bucketlake.ops.table.known import check_known, knows, renewed
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -237,6 +238,9 @@ class _Job:
             newest = self._store.latest_snapshot()
             if newest is None:
                 return False
+            if not knows(self._store, newest):  # what was copied may lack columns
+                self._store, self._complete = renewed(self._store), False
+                self.moving.clear()
             known = self._seen
             if self._complete and known is not None and (known.id, known.uuid) == (newest.id, newest.uuid):
                 break
@@ -282,6 +286,7 @@ class _Job:
 
     def _catch_up(self, newest: Snapshot) -> None:
         """Move what was appended up to a snapshot. Raises _Overtaken for partitions that were changed otherwise."""
+        check_known(self._store, newest)
         if self._seen is None or not self.moving:
             self._seen = newest
             return

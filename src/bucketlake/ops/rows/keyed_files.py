@@ -28,7 +28,8 @@ from bucketlake.lazy import pc
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.lsm.words import integers_of
 from bucketlake.ops.rows.read import FileLayout, file_layout
-from bucketlake.ops.table.store import Cache, Store
+from bucketlake.ops.table.cache import Cache
+from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass

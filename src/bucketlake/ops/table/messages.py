@@ -109,7 +109,8 @@ class WriteTask:
     `options`: "threads", how many buckets may be written at a time (1).
     `refused`: partitions that must not be written because their live files have another bucket number, with it.
     Dynamic tables: `index_base`, the index manifest that keys are looked up in (None: an empty index), and `assigners`,
-    into how many shares each partition's keys are dealt out: all rows of one share must go to one task; `first_load`:
+    into how many shares each partition's keys are dealt out: all rows of one share must go to one task; `owner`: the
+    share that all rows of this task are, whatever their hashes (no other task may have rows of one); `first_load`:
     partitions without a bucket yet and how many they get, there a row's bucket follows from its hash, in any task.
     Cross-partition tables: `key_base`, the snapshot that keys are looked up in (0: none; None: keys are not looked up),
     and `key_index`, what is known of it. All rows of a key must go to one task.
@@ -125,6 +126,7 @@ class WriteTask:
     first_sequence: int = 0
     index_base: str | None = None
     assigners: int = 1
+    owner: int | None = None
     key_base: int | None = None
     key_index: KeyIndex | None = None
     first_load: dict[bytes, int] = field(default_factory=dict)

@@ -9,8 +9,6 @@ Spec: docs/spec/commit.md#finding-the-newest-snapshot
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
@@ -33,6 +31,7 @@ from bucketlake.format.metadata.manifest import (
 from bucketlake.format.metadata.manifest_columns import decode_columns, decode_refs
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.format.row.binary_rows import check_rows
+from bucketlake.ops.table.cache import Cache
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -47,46 +46,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Cache:
-    """A bounded map of decoded immutable files, least recently used out first. `weight`: as the capacity counts."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._items: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self._weight = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: Any) -> Any:
-        """The value, or None."""
-        with self._lock:
-            found = self._items.get(key)
-            if found is None:
-                return None
-            self._items.move_to_end(key)
-            return found[1]
-
-    def put(self, key: Any, weight: int, value: Any) -> None:
-        """Remember a value, forgetting old ones beyond the capacity."""
-        with self._lock:
-            old = self._items.pop(key, None)
-            self._weight += weight - (old[0] if old else 0)
-            self._items[key] = (weight, value)
-            while self._weight > self.capacity and len(self._items) > 1:
-                _, (dropped, _) = self._items.popitem(last=False)
-                self._weight -= dropped
-
-    def __contains__(self, key: Any) -> bool:
-        """Whether a value is remembered."""
-        return key in self._items
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._items.clear()
-            self._weight = 0
-
-
-_CACHE = Cache(capacity=400_000)
+MANIFEST_ENTRIES = 400_000  # about 1 KB each
+MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
+_CACHE = Cache(MANIFEST_ENTRIES, MANIFEST_CALLS)
 
 
 def clear_cache() -> None:

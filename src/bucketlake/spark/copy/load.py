@@ -23,6 +23,7 @@ from bucketlake.spark.assignment import Rules
 from bucketlake.spark.copy.formats import FileFormat
 from bucketlake.spark.copy.sources import list_files, literal_path
 from bucketlake.spark.types import quoted, spark_type
+from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -117,13 +118,9 @@ class _Run:
         """Read, check, write, remember."""
         frame = self._read(files, options)
         self._values = {name: self._value(name, frame) for name in self.columns}
-        # Each row is read once: the count and what is written are of the same bytes.
-        frame = frame.withColumn(_BAD, self._wrong(frame)).persist()
-        try:
-            seen = self._seen(frame)
-            return self._load(frame, files, seen)
-        finally:
-            frame.unpersist()
+        # What is counted and what is written are the same rows, whatever becomes of files and executors meanwhile.
+        frame = decided(frame.withColumn(_BAD, self._wrong(frame)))
+        return self._load(frame, files, self._seen(frame))
 
     def _read(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> DataFrame:
         """The files' columns under the names that they have, each row's file, and what is malformed."""

@@ -154,7 +154,7 @@ def prepared(
     spark: SparkSession, table: Table, request: Request, on_progress: OnProgress | None = None
 ) -> tuple[Job, Snapshot | None]:
     """The compaction that a request means, to be run; what comes before it is done: the snapshot of that, if any."""
-    store = table.for_writing().store
+    store = table.for_changing().store
     wanted = both(_filter(spark, store, request), worth_compacting(store))
     buckets = None
     if request.buckets is not None:
@@ -193,7 +193,7 @@ def rescale(
 
     Errors: InvalidError (number, partitions, condition), UnsupportedError, ConflictError, CommitUnknownError.
     """
-    store = table.for_writing().store
+    store = table.for_changing().store
     wanted = rescaling.RescaleRequest(bucket_num, _filter(spark, store, request))
     return after_commit(store, rescaling.rescale(store, wanted, runner(spark), on_progress), dedicated=True)
 
@@ -219,7 +219,7 @@ def partition_filter(spark: SparkSession, store: Store, request: Request) -> Par
 
 def rewrite_file_index(spark: SparkSession, table: Table, where: str | Predicate | None) -> Reindexed:
     """Build the file indexes that a table's options ask for, of all partitions or of those that a condition chooses."""
-    store = table.for_writing().store
+    store = table.for_changing().store
     return reindex(store, _filter(spark, store, Request(where=where)), run_indexing(spark))
 
 

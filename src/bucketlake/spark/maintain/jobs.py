@@ -32,7 +32,8 @@ __all__ = ["DRIVER_BYTES", "balanced", "runner"]
 DRIVER_BYTES = 16 << 20  # what the driver works through by itself
 TASK_BYTES = 16 << 20  # that are worth a task
 WAVES = 8  # tasks for each that runs at once: results flow, and the last ones are small
-EVEN = 1.15  # times the mean: balanced enough
+EVEN = 1.3  # times the mean: not much larger
+SOON = 1.05  # times the least time: soon enough
 UNDER_WAY = 2  # Spark jobs
 
 T = TypeVar("T")
@@ -55,21 +56,30 @@ def runner(spark: SparkSession) -> Runner:
 
 
 def balanced(items: Sequence[T], slots: int, size: Callable[[T], int], waves: int = WAVES) -> list[list[T]]:
-    """Items in groups for tasks, largest group first: up to `waves` for each of the slots, none much larger than
-    others as far as the items allow."""
+    """Items in groups for tasks, largest group first, up to `waves` for each of the slots: where the items allow it,
+    none is much larger than others, and of such groupings the one whose last group is done first."""
     total = sum(size(item) for item in items)
     most = max(min(len(items), slots * waves, max(slots, total // TASK_BYTES)), 1)
+    ideal = max(total / slots, *(size(item) for item in items), 1)
     best: list[list[T]] = []
-    found = float("inf")
+    found = (True, float("inf"))
     for count in range(most, max(most - 2 * slots, most // 2, 0), -1):
-        groups = _packed(items, count, size)
-        sizes = [sum(size(item) for item in group) for group in groups]
-        uneven = max(sizes) * len(sizes) / max(sum(sizes), 1)
-        if uneven < found:
-            best, found = groups, uneven
-        if found <= EVEN:
+        groups = sorted(_packed(items, count, size), key=lambda group: sum(map(size, group)), reverse=True)
+        sizes = [sum(map(size, group)) for group in groups]
+        own = sizes[0] * len(sizes) > EVEN * sum(sizes), _end(sizes, slots) / ideal
+        if own < found:
+            best, found = groups, own
+        if found < (False, SOON):
             break
-    return sorted(best, key=lambda group: sum(size(item) for item in group), reverse=True)
+    return best
+
+
+def _end(sizes: Sequence[int], slots: int) -> int:
+    """When the last group is done, each taken by the first slot that is free."""
+    free = [0] * min(slots, len(sizes) or 1)
+    for own in sizes:
+        heapq.heapreplace(free, free[0] + own)
+    return max(free)
 
 
 def _packed(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:

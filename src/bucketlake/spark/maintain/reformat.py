@@ -67,7 +67,7 @@ def rewrite(
     options: Mapping[str, str],
 ) -> Reformatted:
     """As `Table.rewrite`, by tasks if the files are large. `partitions`: specs, as procedures take them."""
-    store = table.for_writing().with_options(options).for_writing().store
+    store = table.for_changing().with_options(options).for_writing().store
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     predicate = None if where is None else parse_where(where, store.schema.fields, zone)
     chosen = chosen_partitions(store, None if partitions is None else parse_specs(partitions), predicate)

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
 from bucketlake.spark.types import collected, field_types, framed
+from bucketlake.spark.write.kept import decided
 from bucketlake.values import dataclass
 
 FEW_ROWS = 1 << 16
@@ -98,7 +99,7 @@ def _head(frame: DataFrame) -> pa.Table | None:
 def _kept(frame: DataFrame, numbered: bool) -> DataFrame:
     if numbered:
         frame = frame.withColumn(NUMBER, F.monotonically_increasing_id())
-    return frame.localCheckpoint(eager=True)
+    return decided(frame)
 
 
 def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.StructType, numbered: bool) -> Held:

@@ -23,6 +23,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.scan.select import Selection
+from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
@@ -70,6 +71,7 @@ class KeyedMerge:
 
         def once(attempt: Attempt) -> Snapshot | None:
             base = attempt.on(self.table.store.latest_snapshot())
+            check_known(self.table.store, base)
             source = take(base)
             if self._is_upsert(source):
                 return self._upsert(source)

@@ -66,6 +66,16 @@ def range_column(schema: TableSchema, ranges: int, names: Sequence[str] | None =
     return _computed(keys, range_of)
 
 
+def hash_column(schema: TableSchema) -> Column:
+    """The hash (int) by which a table with dynamic buckets finds each row's key."""
+    keys = schema.select(schema.trimmed_primary_keys)
+    if _is_simple(keys):
+        return F.hash(_binary_row(keys))
+    return _computed(
+        keys, lambda batch: pa.array(hash_rows(encode_rows(batch.columns, [key.type for key in keys])), pa.int32())
+    )
+
+
 def _column(schema: TableSchema, buckets: int, function: str) -> Column:
     keys = schema.select(schema.bucket_keys)
     if function == "default" and _is_simple(keys):

@@ -52,6 +52,7 @@ from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
 from bucketlake.spark.read.row_places import joined
 from bucketlake.spark.types import collected, conform, quoted, spark_type
+from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
@@ -273,7 +274,7 @@ class ColumnChange:
                 found = by_group(groups, data.column(MINE).to_numpy())
                 attempt.made(ColumnStage.of(store, groups, names).write_here(data))
                 return Changed(attempt.messages, [group for group, _ in found])
-            kept = rows.localCheckpoint(eager=True)  # what names groups and what is written are the same
+            kept = decided(rows)  # what names groups and what is written are the same
             found = named_rows(kept.select(MINE), groups, few=False)
             touched = [group for group, _ in found]
             if touched:

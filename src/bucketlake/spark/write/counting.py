@@ -21,6 +21,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.bucketing import bucket_column, varying_bucket_column
 from bucketlake.spark.write.first_load import is_cheap
+from bucketlake.spark.write.kept import shaped
 from bucketlake.types.model import canonical_batch
 from bucketlake.values import dataclass
 
@@ -37,15 +38,13 @@ class Counted:
 
 @contextmanager
 def evaluated_once(spark: SparkSession, frame: DataFrame, once: bool = False) -> Iterator[DataFrame]:
-    """The frame for several actions: its rows are kept in between where it is costly to evaluate, or `once`: always."""
+    """The frame for several actions: its rows are kept in between where it is costly to evaluate, or `once`: always.
+    Nothing but the files' shape may follow from the first action: a lost executor evaluates its rows anew."""
     if not once and is_cheap(spark, frame):
         yield frame
         return
-    kept = frame.persist()
-    try:
+    with shaped(frame) as kept:
         yield kept
-    finally:
-        kept.unpersist()
 
 
 def count_rows(store: Store, frame: DataFrame) -> Counted:

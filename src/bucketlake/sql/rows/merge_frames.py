@@ -8,7 +8,7 @@ Spec: docs/sql/merge.md#dataframes
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -71,6 +71,7 @@ class _Reader:
 
 def merge(lake: Lake, table: LakeTable, asked: MergeBuilder) -> Snapshot | None:
     """Run a MERGE that was said in Python. Errors: those of MERGE INTO."""
+    table = replace(table, table=table.table.for_changing())
     reader = _Reader()
     on = reader.read(asked.on)
     clauses = tuple(map(reader.clause, asked.clauses))

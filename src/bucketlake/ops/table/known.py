@@ -1,0 +1,94 @@
+"""Whether a handle knows the columns of what it is about to rewrite.
+
+A table's handle keeps the schema that it was opened with. For reading, and for rows that are added, that is what is
+meant. Whoever puts rows in the place of others (compaction, clustering, rescale, UPDATE, MERGE) must know every column
+that these may have: of a column that another commit brought meanwhile all values would be lost.
+
+    renewed(store)               the table under its newest schema, its dynamic options kept
+    knowing(store, snapshot)     that, where the snapshot was committed under columns that the handle does not have
+    check_known(store, snapshot) ConflictError there: for what has been told its columns already
+    check_columns(store, messages) the same of what was written: asked of every commit of messages
+
+Spec: docs/conflicts.md#columns-that-come-meanwhile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bucketlake.errors import ConflictError
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.table.messages import CommitMessage
+from bucketlake.ops.table.newest import newest_schema
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import TableSchema
+from bucketlake.types.model import DataField
+
+
+def renewed(store: Store) -> Store:
+    """The table under its newest schema; options that were laid over its own stay."""
+    if store.env.storage.info(store.paths.schema(store.schema.id + 1)) is None:
+        return store
+    newest = newest_schema(store.env, store.paths)
+    return store.with_schema(replace(newest, options={**newest.options, **store.dynamic_options()}))
+
+
+def knowing(store: Store, snapshot: Snapshot | None) -> Store:
+    """The store, or where a snapshot may hold columns that its schema has not, the same table under the newest one."""
+    return store if knows(store, snapshot) else renewed(store)
+
+
+def knowing_order(store: Store, snapshot: Snapshot | None, columns: Iterable[DataField]) -> Store:
+    """As `knowing`, for what looks at these columns by itself: ConflictError where one is not what it was."""
+    known = knowing(store, snapshot)
+    if not all(item in known.schema.fields for item in columns):
+        check_known(store, snapshot)
+    return known
+
+
+def check_known(store: Store, snapshot: Snapshot | None) -> None:
+    """Raise ConflictError where a snapshot may hold columns that a store's schema has not, or has otherwise."""
+    if snapshot is not None and not knows(store, snapshot):
+        raise ConflictError(
+            "the table has got other columns since it was opened",
+            table=store.paths.root,
+            schema=store.schema.id,
+            newest=snapshot.schema_id,
+            remedy="open the table again and repeat the change",
+        )
+
+
+def check_columns(store: Store, messages: Iterable[CommitMessage]) -> None:
+    """Raise ConflictError where files take the place of others that were written under newer columns."""
+    gone: dict[bytes, list[DataFile]] = {}
+    made: dict[bytes, list[DataFile]] = {}
+    for message in messages:
+        gone.setdefault(message.partition, []).extend((*message.compact_before, *message.deleted_files))
+        made.setdefault(message.partition, []).extend((*message.compact_after, *message.new_files))
+    for partition, old in gone.items():
+        names = {file.file_name for file in old}  # one that only changes its level stays what it is
+        oldest = min((file.schema_id for file in made[partition] if file.file_name not in names), default=None)
+        newest = max((file.schema_id for file in old), default=0)
+        if oldest is None or oldest >= newest or _has(store.schema_of(oldest), store.schema_of(newest)):
+            continue
+        raise ConflictError(
+            "rows were rewritten under an older schema than they have",
+            table=store.paths.root,
+            schema=oldest,
+            newest=newest,
+            remedy="open the table again and repeat the change",
+        )
+
+
+def knows(store: Store, snapshot: Snapshot | None) -> bool:
+    """Whether a store has the columns of every file of a snapshot, which names the newest schema of its time."""
+    if snapshot is None or snapshot.schema_id <= store.schema.id:
+        return True
+    return _has(store.schema, store.schema_of(snapshot.schema_id))
+
+
+def _has(schema: TableSchema, newer: TableSchema) -> bool:
+    """Whether a schema has all columns of a newer one, as these are."""
+    return all(item in schema.fields for item in newer.fields)

@@ -1,0 +1,100 @@
+"""As test_maintenance, tables whose rows have ids, and whose columns may lie in several files: besides, no id is given out
+twice, and a row keeps the one it has got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from tests.profile import seeds
+from tests.sim import test_maintenance as maintenance
+from tests.sim.tables import ROOT, make_store
+from tests.sim.test_maintenance import FIELDS, HERE, ROLES, Actor, Key, Kind, Run
+
+from bucketlake.catalog import open_named
+from bucketlake.errors import BucketlakeError
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.table import Table
+from bucketlake.types.model import arrow_schema
+
+TRACKED = {"row-tracking.enabled": "true"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+EVOLVING = {**TRACKED, "data-evolution.enabled": "true"}
+KINDS = (
+    Kind("evolving, vectors", -1, (), {**EVOLVING, **VECTORS}),
+    Kind("tracked", -1, (), TRACKED),
+    Kind("tracked, vectors", -1, (), {**TRACKED, **VECTORS}),
+    Kind("evolving", -1, (), EVOLVING),
+)
+WRITES = ("append", "append", "delete", "update", "update")
+MORE = {**ROLES, "w0": (WRITES, 5), "w1": ((*WRITES, "drop", "replace"), 5), "u": (("update",), 5)}
+
+
+class Changer(Actor):
+    """An actor that changes rows, too."""
+
+    def delete(self, user: str) -> None:
+        chosen = self._some(2)
+        if chosen:
+            HERE.what = ("delete", set(chosen))
+            Table(self.store, "t").delete(f"k IN ({', '.join(map(str, chosen))})")
+
+    def update(self, user: str) -> None:
+        chosen, column, value = self._some(4), self.random.choice("ab"), self.random.randint(100, 199)
+        if chosen:
+            HERE.what = ("update", (set(chosen), column, value))
+            Table(self.store, "t").update({column: value}, f"k IN ({', '.join(map(str, chosen))})")
+
+    def replace(self, user: str) -> None:
+        """INSERT OVERWRITE of a partition."""
+        part, rows = self.random.randint(1, 2), dict[Key, tuple[int, int]]()
+        for _ in range(3):
+            self.serial[0] += 1
+            rows[part, self.serial[0]] = self.random.randint(0, 99), self.random.randint(0, 99)
+        HERE.what = ("replace", rows)
+        columns = zip(*((*key, *row) for key, row in rows.items()), strict=True)
+        schema = arrow_schema(FIELDS)
+        arrays = [pa.array(list(column), item.type) for column, item in zip(columns, schema, strict=True)]
+        Table(self.store, "t").write_arrow(pa.Table.from_arrays(arrays, schema=schema), mode="overwrite")
+
+    def _some(self, most: int) -> list[int]:
+        newest = self.store.latest_snapshot()
+        known = sorted(key for _, key in self.world.rows[newest.uuid or ""]) if newest is not None else []
+        return self.random.sample(known, min(most, len(known)))
+
+
+@dataclass
+class TrackedRun(Run):
+    """One seed. `ids`: of the rows seen so far."""
+
+    ids: dict[Key, int] = field(default_factory=dict)
+
+    def check(self, where: str) -> None:
+        super().check(where)
+        clear_cache()
+        store = make_store(self.inner, self.clock, self.store.schema)
+        newest = store.latest_snapshot()
+        if newest is None or newest.uuid in self.world.doubtful:
+            return
+        found = open_named(f"{ROOT}$row_tracking", store.env).to_arrow().to_pylist()
+        assert len({row["_ROW_ID"] for row in found}) == len(found), f"{where}: an id twice"
+        for row in found:
+            known = self.ids.setdefault((row["pt"], row["k"]), row["_ROW_ID"])
+            assert known == row["_ROW_ID"] or self.world.rolled_back, f"{where}: {row} had the id {known}"
+
+
+def run(seed: int) -> Counter[str]:
+    kind = KINDS[seed % len(KINDS)]
+    faults = (0.0, 0.003, 0.01)[seed // len(KINDS) % 3]
+    rolls_back = seed // (3 * len(KINDS)) % 2 == 1
+    try:
+        return TrackedRun(seed, kind, faults, rolls_back, Changer, MORE).go()
+    except (AssertionError, BucketlakeError, LookupError) as error:
+        raise AssertionError(f"seed {seed}, {kind.name}, faults {faults}, back {rolls_back}: {error}") from error
+
+
+@pytest.mark.parametrize("seed", [seed * (1 if maintenance.SOAK else 31) for seed in seeds(3, 1000)])
+def test_nobody_loses_a_row_or_its_id(seed: int) -> None:
+    assert run(seed)["update"]
