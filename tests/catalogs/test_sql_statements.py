@@ -33,7 +33,7 @@ def rows(lake: Lake, statement: str) -> list[tuple[object, ...]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("lake", ["rest"], indirect=True)
 def test_statements_go_through_the_catalog(lake: Lake) -> None:
-    lake.sql("CREATE DATABASE db COMMENT 'of tests'")
+    lake.sql("CREATE DATABASE db COMMENT 'of tests' WITH DBPROPERTIES ('x' = '1', 'a' = '2', 's.password' = 'hush')")
     lake.sql("CREATE TABLE db.t (id BIGINT, v STRING) TBLPROPERTIES ('primary-key'='id', 'bucket'='2')")
     lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     lake.sql("UPDATE db.t SET v = 'B' WHERE id = 2")
@@ -51,7 +51,9 @@ def test_statements_go_through_the_catalog(lake: Lake) -> None:
     assert rows(lake, "SELECT snapshot_id FROM db.`t$snapshots`") == [(1,), (2,), (3,)]
     secret = lake.sql("SELECT * FROM sys.catalog_options").collect()
     assert TOKEN not in str(secret)
-    assert ("Comment", "of tests") in [(row[0], row[1]) for row in lake.sql("DESCRIBE DATABASE db").collect()]
+    described = dict(lake.sql("DESCRIBE DATABASE EXTENDED db").collect())
+    assert described["Comment"] == "of tests"
+    assert described["Properties"].startswith("((a,2), (s.password,") and "hush" not in described["Properties"]
     assert lake.table("db.t").read(where="id = 1").collect()[0].v == "a"
     with pytest.raises(Exception, match="no way into this catalog"):
         lake.spark.read.format("bucketlake").option("table", "db.t").load().collect()

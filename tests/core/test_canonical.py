@@ -104,7 +104,7 @@ def test_zones_are_not_guessed_unless_trusted():
 @pytest.mark.parametrize(
     ("array", "text", "what"),
     [
-        (pa.array([1, None]), "INT NOT NULL", "null in a NOT NULL column"),
+        (pa.array([1, None]), "INT NOT NULL", "null value appeared in non-nullable field"),
         (pa.array([300]), "TINYINT", "does not fit"),
         (pa.array([1e300]), "FLOAT", "does not fit"),
         (pa.array([1.5]), "INT", "wrong type"),
@@ -120,8 +120,12 @@ def test_zones_are_not_guessed_unless_trusted():
         (pa.array([1]), "ARRAY<INT>", "wrong type"),
         (pa.array([[1]]), "ROW<a INT>", "wrong type"),
         (pa.array([{"b": 1}]), "ROW<a INT>", "missing"),
-        (pa.array([[None]], pa.list_(pa.int32())), "ARRAY<INT NOT NULL>", "null in a NOT NULL column"),
-        (pa.array([{"a": None}], pa.struct([("a", pa.int32())])), "ROW<a INT NOT NULL>", "null in a NOT NULL column"),
+        (pa.array([[None]], pa.list_(pa.int32())), "ARRAY<INT NOT NULL>", "null value appeared in non-nullable field"),
+        (
+            pa.array([{"a": None}], pa.struct([("a", pa.int32())])),
+            "ROW<a INT NOT NULL>",
+            "null value appeared in non-nullable field",
+        ),
     ],
 )
 def test_misfits_name_the_column(array, text, what):

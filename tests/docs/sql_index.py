@@ -27,10 +27,13 @@ HEAD = """# SQL
 Pages: [tables](ddl.md), [INSERT](insert.md), [MERGE](merge.md), [COPY INTO](copy-into.md), [tags and branches](tags.md), [procedures](procedures.md), [system tables and metadata columns](system-tables.md), [functions](functions.md),
 [DataFrames](../dataframes.md).
 
+Values stand beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list. `IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement; other expressions in these brackets
+reach Spark alone, which does not know the lake's tables.
+
 ## Errors
 
 An error speaks of the statement as it was written: Spark's own are told again with line, column and a caret in that text, without plans and made names, and stay Spark's classes
-(`AnalysisException`, `ParseException`) with their condition. Unknown tables, columns, procedures, arguments, options and system tables come with the nearest name. A statement about a lake table that is known to nobody is refused by
+(`AnalysisException`, `ParseException`) with their condition. A name that is missing or taken has Spark's condition too (`TABLE_OR_VIEW_NOT_FOUND`). Unknown tables, columns, procedures, arguments, options and system tables come with the nearest name. A statement about a lake table that is known to nobody is refused by
 name. Errors of rows (`CAST_INVALID_INPUT`) that a DataFrame raises when it is collected are Spark's as they are.
 
 ```
@@ -49,7 +52,8 @@ WORKS = "works"
 STATEMENTS: tuple[Statement, ...] = (
     ("CREATE", "`CREATE DATABASE`, `CREATE TABLE` [`PARTITIONED BY`, `TBLPROPERTIES`, `LOCATION`], `… AS SELECT`, `… LIKE`", WORKS, "ddl.md"),
     ("CREATE", "`CREATE [OR REPLACE] TEMPORARY VIEW`", WORKS + "; pins its snapshot", "ddl.md"),
-    ("CREATE", "`CREATE VIEW`, `CREATE FUNCTION`", "refused by name: a file system catalog holds none", "ddl.md"),
+    ("CREATE", "`CREATE VIEW`", WORKS + " in SQL and REST catalogs; refused by name: a file system catalog holds none", "ddl.md"),
+    ("CREATE", "`CREATE [TEMPORARY] FUNCTION`", "Spark's; refused by name in the lake's databases, and where its body reads lake tables", "functions.md"),
     ("REPLACE", "`REPLACE TABLE`, `CREATE OR REPLACE TABLE`, with `AS SELECT`", WORKS, "ddl.md"),
     ("DROP", "`DROP TABLE`, `DROP DATABASE`, `DROP VIEW`", WORKS, "ddl.md"),
     ("ALTER", "`ALTER TABLE … SET / UNSET TBLPROPERTIES`, `ADD / RENAME / DROP / ALTER COLUMN`, `RENAME TO`", WORKS, "ddl.md"),

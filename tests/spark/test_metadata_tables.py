@@ -114,6 +114,31 @@ def test_metadata_columns(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows(lake, "SELECT DISTINCT __paimon_partition FROM B") == [((),)]
 
 
+def test_input_file_name_is_the_rows_file(classic: Lake) -> None:
+    run(classic, ["CREATE TABLE T (a INT, b INT)", "INSERT INTO T VALUES (1, 10)", "INSERT INTO T VALUES (2, 20)"])
+    paths = rows(classic, "SELECT a, __paimon_file_path FROM T")
+    assert rows(classic, "SELECT a, input_file_name() FROM T") == paths
+    found = classic.sql("SELECT *, input_file_name(), upper(INPUT_FILE_NAME ( )) AS u FROM T AS t ORDER BY 3, a")
+    assert found.columns == ["a", "b", "input_file_name()", "u"]
+    assert len(found.collect()) == 2
+    name = paths[0][1]
+    counted = f"SELECT input_file_name() = '{name}' AS f, count(*) FROM T x WHERE input_file_name() <> '' GROUP BY 1"
+    assert rows(classic, counted) == [(False, 1), (True, 1)]
+    inner = f"SELECT a FROM T WHERE a IN (SELECT a FROM T WHERE input_file_name() = '{name}')"
+    assert rows(classic, inner) == [(1,)]
+    assert rows(classic, "SELECT input_file_name(), 'input_file_name()' AS t") == [("", "input_file_name()")]
+    classic.spark.range(1).createOrReplaceTempView("spark_view")
+    assert rows(classic, "SELECT input_file_name() FROM spark_view WHERE id < (SELECT max(a) FROM T)") == [("",)]
+    for text in (
+        "SELECT input_file_name() FROM (SELECT * FROM T)",
+        "SELECT input_file_name() FROM T r JOIN T s ON r.a = s.a",
+        "SELECT input_file_name() FROM spark_view, T",
+        "WITH c AS (SELECT a FROM T) SELECT a, input_file_name() FROM c",
+    ):
+        with pytest.raises(UnsupportedError, match="over a join or a subquery"):
+            classic.sql(text)
+
+
 def test_stars_leave_metadata_columns_out(classic: Lake) -> None:
     run(classic, ["CREATE TABLE T (a INT, b INT)", "INSERT INTO T VALUES (1, 10), (2, 20)"])
     columns = {

@@ -215,6 +215,12 @@ def test_views(lake: Lake) -> None:
     for statement in ["CREATE VIEW v AS SELECT * FROM db.t", "CREATE VIEW db.v AS SELECT 1 AS one"]:
         with pytest.raises(UnsupportedError, match="file-system catalog"):
             lake.sql(statement)
+    for statement in [
+        "CREATE OR REPLACE TEMPORARY FUNCTION f(k INT) RETURNS INT RETURN SELECT max(id) FROM db.t WHERE id > k",
+        "CREATE FUNCTION db.f(x INT) RETURNS INT RETURN x + 1",
+    ]:
+        with pytest.raises(UnsupportedError, match="CREATE FUNCTION"):
+            lake.sql(statement)
     lake.sql("DROP VIEW kept")
     lake.sql("DROP VIEW IF EXISTS db.kept")
     with pytest.raises(InvalidError, match="DROP TABLE"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 
-from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
-from bucketlake.sql.query.retold import StatementError
+from bucketlake.sql.query.retold import StatementError, with_condition
 from bucketlake.sql.text import faults
 
 VIEW = "_pyspark_0123456789abcdef0123456789abcdef"
@@ -26,6 +26,19 @@ def test_messages_lose_what_the_user_did_not_write() -> None:
     )
     assert (told.what, told.position, (told.text or "").strip()) == ("[P] at end. SQLSTATE: 42601", len(sql), sql)
     assert faults.read_message(f"no {VIEW} AS `t` here, nor {VIEW}").what == "no `t` here, nor the table"
+
+
+def test_names_missing_or_taken_are_told_with_sparks_condition() -> None:
+    error = NotFoundError("no such table", table="db.a`b", remedy="create it first")
+    for _ in range(2):
+        with_condition(error)
+        assert str(error) == (
+            "[TABLE_OR_VIEW_NOT_FOUND] The table or view `db`.`a``b` cannot be found: "
+            "no such table [table=db.a`b]: create it first"
+        )
+    other = NotFoundError("no such tag", tag="t")
+    with_condition(other)
+    assert str(other) == "no such tag [tag=t]"
 
 
 def test_pieces_are_found_in_the_users_text() -> None:
@@ -109,6 +122,18 @@ def test_explain_says_what_is_read(classic: Lake) -> None:
 def test_what_fails_over_rows_names_the_users_tables(classic: Lake) -> None:
     classic.sql("CREATE TABLE db.t (id INT, name STRING)")
     classic.sql("INSERT INTO db.t VALUES (0, 'x')")
+    for wrong, kind, what in (
+        ("DROP TABLE db.u", NotFoundError, r"TABLE_OR_VIEW_NOT_FOUND.*`db`.`u` cannot be found: no such table"),
+        (
+            "CREATE TABLE db.t (id INT)",
+            AlreadyExistsError,
+            "TABLE_OR_VIEW_ALREADY_EXISTS.*already exists: table exists",
+        ),
+        ("CREATE DATABASE db", AlreadyExistsError, "Cannot create schema `db` because it already exists"),
+        ("DROP DATABASE gone", NotFoundError, "SCHEMA_NOT_FOUND.*no such database"),
+    ):
+        with pytest.raises(kind, match=what):
+            classic.sql(wrong)
     for statement in ("SELECT 1 / id FROM db.t", "WITH q AS (SELECT 1 / id AS a FROM db.t AS u) SELECT a FROM q"):
         with pytest.raises(Exception, match="DIVIDE_BY_ZERO") as told:
             classic.sql(statement).collect()

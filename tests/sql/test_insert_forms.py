@@ -129,7 +129,11 @@ def test_hives_order_of_partition_columns(classic: Lake) -> None:
     finally:
         lake.sql("RESET spark.paimon.write.hive-style-dynamic-partition.enabled")
     lake.sql(statement.format("'d', 'n', 'h'"))
-    assert rows(lake, "SELECT * FROM db.t") == [(1, "d", "n", "h")] * 4
+    lake.sql(statement.format("'n' AS name, 'd' AS dt, 'h' AS hr"))  # these names leave no doubt
+    lake.sql("INSERT INTO db.t PARTITION (dt = 'd', hr) SELECT 1 AS id, 'n' AS name, 'h' AS hr")
+    lake.sql(statement.format("'d' AS named, 'n' AS dt, 'h' AS hr"))
+    lake.sql("INSERT INTO db.t SELECT 1 AS id, 'd' AS name, 'n' AS dt, 'h' AS hr")
+    assert rows(lake, "SELECT * FROM db.t") == [(1, "d", "n", "h")] * 8
 
 
 def test_options_of_one_table(classic: Lake) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.sql.query.given import literal, read_braces, with_values
+from bucketlake.sql.query.given import literal, read_braces, with_identifiers, with_values
 from bucketlake.sql.script import pieces
 
 
@@ -87,11 +87,28 @@ def test_a_script_says_what_failed_and_where(classic: Lake) -> None:
     assert "statement 2 of 3" in str(theirs.value) + " ".join(getattr(theirs.value, "__notes__", []))
 
 
+def test_identifiers_are_names() -> None:
+    for text, args, read in (
+        (
+            "FROM IDENTIFIER('a.`b$x`') WHERE 'IDENTIFIER(''z'')' = x",
+            None,
+            "FROM `a`.`b$x` WHERE 'IDENTIFIER(''z'')' = x",
+        ),
+        ("FROM identifier (:n) WHERE IDENTIFIER(:c) = :v", {"n": "db.t", "c": "k"}, "FROM `db`.`t` WHERE `k` = :v"),
+    ):
+        assert with_identifiers(text, args) == (read, args)
+    text = "SELECT ? FROM IDENTIFIER(?) WHERE a = ? AND IDENTIFIER(?) > 0"
+    assert with_identifiers(text, [1, "t", 3, "k"]) == ("SELECT ? FROM `t` WHERE a = ? AND `k` > 0", [1, 3])
+    for text in ("IDENTIFIER('a' || 'b')", "IDENTIFIER('a b')", "IDENTIFIER('')", "IDENTIFIER(:n", "x.identifier('a')"):
+        assert with_identifiers(text, {"n": "t"}) == (text, {"n": "t"})  # Spark's to evaluate, or to refuse
+
+
 def test_values_beside_the_text(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.t (a INT, b STRING) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1')")
     lake.sql("INSERT INTO db.t VALUES (:a, :b), (2, 'y')", {"a": 1, "b": "it's"})
     lake.sql("UPDATE db.t SET b = ? WHERE a = ?", ["z", 2])
-    lake.sql("DELETE FROM db.t WHERE a = :no", {"no": 7})
+    lake.sql("DELETE FROM IDENTIFIER(:t) WHERE a = :no", {"no": 7, "t": "db.t"})
+    assert lake.sql("SELECT max(IDENTIFIER(?)) FROM IDENTIFIER(?) WHERE a < ?", ["a", "db.t", 2]).collect()[0][0] == 1
     assert sorted(map(tuple, lake.sql("SELECT * FROM db.t WHERE b <> :b", {"b": "q"}).collect())) == [
         (1, "it's"),
         (2, "z"),

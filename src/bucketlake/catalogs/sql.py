@@ -83,7 +83,7 @@ class SqlMetastore:
     def alter_database(self, name: str, changes: Mapping[str, str | None]) -> None:
         """See Metastore."""
         if LOCATION in changes:
-            raise UnsupportedError("a database's location cannot be altered", database=name)
+            raise UnsupportedError("a SQL catalog does not support altering database location", database=name)
         self.rows.change_database(name, changes)
 
     def drop_database(self, name: str) -> None:

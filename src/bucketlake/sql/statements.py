@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.settings import settings_stay
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
-from bucketlake.sql.query.given import Braces, read_braces, with_values
-from bucketlake.sql.query.retold import retold
+from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
+from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
@@ -66,11 +67,15 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
+    except (NotFoundError, AlreadyExistsError) as error:
+        with_condition(error)
+        raise
     return result if result is not None else lake.nothing
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
-    statement = statement if braces is None else braces.text
+    statement, args = with_identifiers(statement if braces is None else braces.text, args)
+    braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:
         return query.run(lake, statement, args, given=braces)

@@ -46,7 +46,7 @@ def canonical_array(array: pa.Array, target: pa.Field, column: str, *, trusted: 
     converted = _convert(_plain(array), target.type, column, trusted)
     if not target.nullable and converted.null_count:
         raise InvalidError(
-            f"Cannot write null to non-null column({column}): null in a NOT NULL column",
+            f"Cannot write null to non-null column({column}): null value appeared in non-nullable field",
             column=column,
             nulls=converted.null_count,
             remedy="fill or filter the nulls",
@@ -275,7 +275,7 @@ def _struct(array: pa.Array, target: pa.DataType, column: str, trusted: bool) ->
             under = pc.and_(child.is_null(), array.is_valid())
             if pc.any(under).as_py():
                 raise InvalidError(
-                    f"Cannot write null to non-null column({name}): null in a NOT NULL column",
+                    f"Cannot write null to non-null column({name}): null value appeared in non-nullable field",
                     column=name,
                     remedy="fill or filter the nulls",
                 )

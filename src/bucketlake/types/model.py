@@ -594,4 +594,7 @@ def _check_length(array: pa.Array, field: DataField) -> None:
     lengths = pc.utf8_length(array) if t.root in (Root.CHAR, Root.VARCHAR) else pc.binary_length(array)
     longest = pc.max(lengths).as_py()
     if longest is not None and longest > (t.length or 0):
-        raise InvalidError("value is longer than its column", column=field.name, type=type_text(t), length=longest)
+        text = ": exceeds char/varchar type length limitation" if t.root in (Root.CHAR, Root.VARCHAR) else ""
+        raise InvalidError(
+            "value is longer than its column" + text, column=field.name, type=type_text(t), length=longest
+        )

@@ -50,7 +50,9 @@ def _value(array: pa.Array, t: DataType, inside: pa.Array | None = None) -> list
     if not t.nullable:
         there = array if inside is None or not array.null_count else array.filter(inside)
         if there.null_count:
-            raise InvalidError("null in a NOT NULL column", type=type_text(t), remedy="fill or filter the nulls")
+            raise InvalidError(
+                "null value appeared in non-nullable field", type=type_text(t), remedy="fill or filter the nulls"
+            )
         return _known(array, t)
     if not array.null_count:
         return [_mark(_SOME), *_known(array, t)]

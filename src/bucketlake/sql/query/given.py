@@ -2,6 +2,7 @@
 
     read_braces("… FROM {df}", {"df": frame})    the text with names in the braces' places
     with_values(text, args)                      the text with literals in the markers' places
+    with_identifiers(text, args)                 the text with names in the places of IDENTIFIER(…)
 
 Queries reach Spark with both as they were given. Statements of the table language are read here: they see names of
 temporary views for DataFrames, and literals for values.
@@ -21,7 +22,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.sql.text.text import Token, splice, tokenize
+from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
 from bucketlake.values import dataclass
 
 _ROOT = re.compile(r"\w+")
@@ -126,6 +127,51 @@ def with_values(text: str, args: Any) -> str:
     if not by_name and used < len(values):
         raise InvalidError("SQL: more values than markers", values=len(values), markers=used)
     return splice(text, pieces)
+
+
+def with_identifiers(text: str, args: Any) -> tuple[str, Any]:
+    """The statement with names in place of IDENTIFIER('name'), IDENTIFIER(:marker), IDENTIFIER(?), and the values that
+    are left for its other markers. What else stands in such brackets is Spark's to evaluate."""
+    tokens = tokenize(text) if "identifier" in text.lower() else []
+    pieces: list[tuple[int, int, str]] = []
+    spent: set[int] = set()
+    marks = -1  # the place of the last `?`, from 0
+    for at, token in enumerate(tokens):
+        marks += _is_sign(tokens, at, "?")
+        if not token.is_word("IDENTIFIER") or not _is_sign(tokens, at + 1, "(") or _is_sign(tokens, at - 1, "."):
+            continue
+        value, end = _stated(tokens, at + 2, args, marks + 1)
+        name = _dotted(value) if _is_sign(tokens, end, ")") else None
+        if name is not None:
+            pieces.append((token.start, tokens[end].end, name))
+            spent.update([marks + 1] if _is_sign(tokens, at + 2, "?") else [])
+    left = args if not spent else [value for at, value in enumerate(args) if at not in spent]
+    return splice(text, pieces), left
+
+
+def _is_sign(tokens: Sequence[Token], at: int, sign: str) -> bool:
+    return 0 <= at < len(tokens) and tokens[at].kind == "sign" and tokens[at].value == sign
+
+
+def _stated(tokens: Sequence[Token], at: int, args: Any, place: int) -> tuple[Any, int]:
+    """The value of a literal or of a marker, the one at `place` where it has no name, and where the token behind is."""
+    if at < len(tokens) and tokens[at].kind == "string":
+        return tokens[at].value, at + 1
+    if isinstance(args, Mapping):
+        return (args.get(tokens[at + 1].value), at + 2) if at < len(tokens) and _is_marker(tokens, at) else (None, at)
+    return (args[place], at + 1) if args and _is_sign(tokens, at, "?") and place < len(args) else (None, at)
+
+
+def _dotted(value: Any) -> str | None:
+    """A text as Spark reads it for a name of several parts, quoted; None for what is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        cursor = Cursor(value)
+        parts = cursor.name()
+    except InvalidError:
+        return None
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts) if cursor.done else None
 
 
 def marker_names(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
 from bucketlake.spark.settings import settings_of
-from bucketlake.sql.query import hidden, max_pt, sys_functions
+from bucketlake.sql.query import hidden, input_file, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
@@ -93,7 +93,11 @@ def run(
     if stored:
         place = None if place is None else replace(place, start=moved(place.start, stored))
         statement = text.splice(statement, stored)
-    values = [*max_pt.pieces(lake, statement), *sys_functions.bucket_pieces(lake, statement)]
+    values = [
+        *max_pt.pieces(lake, statement),
+        *sys_functions.bucket_pieces(lake, statement),
+        *input_file.pieces(lake, statement),
+    ]
     if values:
         place = None if place is None else replace(place, start=moved(place.start, values))
         statement = text.splice(statement, values)
@@ -346,7 +350,7 @@ def _from_tree(lake: Lake, tree: exp.Expr, called: Mapping[int, Call]) -> Iterat
 def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iterator[Reference]:
     """Names after FROM and JOIN, for statements that have no tree: Spark says what is wrong with them."""
     cursor = text.Cursor(statement)
-    ctes = set(_cte_names(cursor.tokens))
+    ctes = set(text.cte_names(cursor.tokens))
     listed = False  # a comma goes on with FROM's list
     while not cursor.done:
         if not (cursor.accept("FROM") or cursor.accept("JOIN") or (listed and cursor.accept(","))):
@@ -368,18 +372,6 @@ def _from_tokens(lake: Lake, statement: str, called: Mapping[int, Call]) -> Iter
         name = names.find(lake, parts) if alone else None
         if name is not None:
             yield Reference(name, token.start, end, end, alias)
-
-
-def _cte_names(tokens: list[text.Token]) -> Iterator[str]:
-    """The names before `AS (` and `(columns) AS (`, in lower case."""
-    for at in range(2, len(tokens)):
-        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
-            place = at - 2
-            if tokens[place].value == ")":
-                while place > 0 and tokens[place].value != "(":
-                    place -= 1
-                place -= 1
-            yield tokens[place].value.lower()
 
 
 def _alias(cursor: text.Cursor) -> exp.Table | None:

@@ -18,6 +18,19 @@ _MARKER = re.compile(r"\{t\d+\}")
 _VIEW, _REMOTE_VIEW = (head + 32 * "0" for head in ("_pyspark_", "_pyspark_connect_temp_view_"))  # as PySpark names
 
 
+# What a catalog says in its own words -> Spark's condition and sentence, and the detail that has the name.
+_CONDITIONS = {
+    "no such table": ("TABLE_OR_VIEW_NOT_FOUND", "The table or view {} cannot be found", "table"),
+    "table exists": (
+        "TABLE_OR_VIEW_ALREADY_EXISTS",
+        "Cannot create table or view {} because it already exists",
+        "table",
+    ),
+    "no such database": ("SCHEMA_NOT_FOUND", "The schema {} cannot be found", "database"),
+    "database exists": ("SCHEMA_ALREADY_EXISTS", "Cannot create schema {} because it already exists", "database"),
+}
+
+
 class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
     """A statement that Spark cannot make sense of. `place`: where in the user's text, from 0; None where unknown."""
 
@@ -80,6 +93,16 @@ def retold(error: AnalysisException, statement: str) -> StatementError | None:
     made._condition, made._state = error.getCondition(), error.getSqlState()
     made.point(statement, 0)
     return made
+
+
+def with_condition(error: BucketlakeError) -> None:
+    """Let an error about a name that is missing or taken say it as Spark does, too: programs look for its condition."""
+    condition, sentence, key = _CONDITIONS.get(error.what, ("", "", ""))
+    name = error.details.get(key)
+    if name:
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in str(name).split("."))
+        what = f"[{condition}] {sentence.format(quoted)}: {error.what}"
+        BucketlakeError.__init__(error, what, remedy=error.remedy, **error.details)
 
 
 def _text(error: AnalysisException) -> str:

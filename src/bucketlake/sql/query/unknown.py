@@ -50,6 +50,9 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
         return UnknownNameError(what, database=database, remedy=remedy)
     known = {name.lower(): name for name in lake.catalog.list_tables(database)}
+    if parts[-1] in known.values():
+        remedy = "it is a table of the lake, which is found where the statement itself names it"
+        return UnknownNameError(what, database=database, remedy=remedy)
     near = get_close_matches(parts[-1].lower(), known, 1)
     remedy = f"did you mean '{known[near[0]]}'?" if near else "SHOW TABLES lists the tables"
     return UnknownNameError(what, database=database, remedy=remedy)

@@ -159,10 +159,11 @@ def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static
 def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str, str]) -> list[str]:
     """The columns in which a query is taken by position: the table's, without those that PARTITION gives.
 
-    Hive takes the partition columns that the query gives last; with its option so is a query whose names are not in the
-    table's order: with a PARTITION clause any, else, overwriting dynamically, one whose names are in Hive's."""
+    Hive takes the partition columns that the query gives last. So is a query whose names are just these, in this
+    order, where PARTITION names columns without values; and with the option one whose names are not in the table's
+    order: with a PARTITION clause any, else, overwriting dynamically, one whose names are in Hive's."""
     own = [name for name in table.schema.field_names if name not in static]
-    if insert.columns is not None or not table.options.get(HIVE_STYLE):
+    if insert.columns is not None or not (insert.partition or table.options.get(HIVE_STYLE)):
         return own
     clause = {name.lower() for name in insert.partition or ()}
     moved = [name for name in table.schema.partition_keys if name in own and (not clause or name.lower() in clause)]
@@ -173,7 +174,7 @@ def _order(frame: DataFrame, insert: Insert, table: LakeTable, static: dict[str,
     if insert.partition is None:
         dynamic = insert.overwrite and _dynamic(table.spark, insert, table.schema, static)
         return hive if dynamic and given == [name.lower() for name in hive] else own
-    return hive if moved else own
+    return hive if table.options.get(HIVE_STYLE) or given == [name.lower() for name in hive] else own
 
 
 def _listed(insert: Insert, own: list[str]) -> list[str]:

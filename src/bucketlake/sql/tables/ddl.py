@@ -9,6 +9,7 @@ from bucketlake.spark.types import quoted
 from bucketlake.sql.tables import partitions
 from bucketlake.sql.tables.create import LAKE_PROVIDERS, parse_create_table
 from bucketlake.sql.tables.create_table import OtherProvider, TableCreation
+from bucketlake.sql.tables.functions import function
 from bucketlake.sql.tables.views import drop_view, view
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
@@ -29,7 +30,7 @@ def create(cursor: Cursor) -> Statement | None:
     if any(cursor.sees(*words) for words in (("TABLE",), ("OR", "REPLACE", "TABLE"), ("EXTERNAL", "TABLE"))):
         cursor.at = 0
         return _table(cursor)
-    return view(cursor)
+    return function(cursor) or view(cursor)
 
 
 def replace_table(cursor: Cursor) -> Statement | None:

@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
+from bucketlake.redaction import redact_options
 from bucketlake.spark.assignment import Rules
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.columns import spelled
@@ -30,6 +31,7 @@ Row = tuple[str, str, str | None]
 _COLUMNS = "col_name string, data_type string, comment string"
 _INFO = "info_name string, info_value string"
 _EMPTY: Row = ("", "", "")
+_RESERVED = ("comment", "location", "owner")  # properties that Spark gives rows of their own
 
 
 def describe(cursor: Cursor) -> Statement | None:
@@ -37,8 +39,8 @@ def describe(cursor: Cursor) -> Statement | None:
     to Spark."""
     cursor.at += 1
     if accept_database(cursor):
-        cursor.accept("EXTENDED")
-        return _DescribeDatabase(cursor.name())
+        extended = cursor.accept("EXTENDED")
+        return _DescribeDatabase(cursor.name(), extended)
     if any(cursor.sees(word) for word in ("FUNCTION", "QUERY", "SELECT", "WITH", "FROM", "VALUES", "(")):
         return None
     cursor.accept("TABLE")
@@ -52,9 +54,10 @@ def describe(cursor: Cursor) -> Statement | None:
 @dataclass(frozen=True, slots=True)
 class _DescribeDatabase:
     parts: tuple[str, ...]
+    extended: bool
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        return _describe_database(lake, names.database(lake, self.parts))
+        return _describe_database(lake, names.database(lake, self.parts), self.extended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ def _partition(lake: Lake, name: names.LakeName, table: LakeTable, given: Spec, 
     ]
 
 
-def _describe_database(lake: Lake, database: str) -> DataFrame:
+def _describe_database(lake: Lake, database: str, extended: bool) -> DataFrame:
     properties = lake.catalog.database_properties(database)
     rows = [
         ("Catalog Name", "paimon"),
@@ -174,4 +177,8 @@ def _describe_database(lake: Lake, database: str) -> DataFrame:
         ("Comment", properties.get("comment", "")),
         ("Location", lake.catalog.database_path(database)),
     ]
+    if extended:
+        own = redact_options({key: properties[key] for key in sorted(properties) if key not in _RESERVED})
+        pairs = ", ".join(f"({key},{value})" for key, value in own.items())
+        rows.append(("Properties", f"({pairs})" if pairs else ""))
     return frame(lake, _INFO, rows)

@@ -111,14 +111,20 @@ class _PersistentView:
         if place is not None:
             catalog_views.create(lake, catalog_views.read_view(self.statement), place)
             return None
-        lakes = len(parts) == 2 and lake.catalog.database_exists(parts[0]) and not _is_sparks_database(lake, parts[0])
-        if lakes or (len(parts) == 3 and parts[0].lower() in lake.catalog_names) or query.bind(lake, self.statement)[1]:
+        if in_the_lake(lake, parts) or query.bind(lake, self.statement)[1]:
             raise UnsupportedError(
                 "Persistent views are not supported by a file-system catalog: CREATE VIEW",
                 view=".".join(parts),
                 remedy="CREATE TEMPORARY VIEW, which lasts as long as the session",
             )
         return query.run(lake, self.statement)
+
+
+def in_the_lake(lake: Lake, parts: tuple[str, ...]) -> bool:
+    """Whether a name says that it is of a database of the lake, and of none of Spark's own."""
+    if len(parts) == 2:
+        return lake.catalog.database_exists(parts[0]) and not _is_sparks_database(lake, parts[0])
+    return len(parts) == 3 and parts[0].lower() in lake.catalog_names
 
 
 def _is_sparks_database(lake: Lake, database: str) -> bool:

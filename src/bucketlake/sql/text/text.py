@@ -7,7 +7,7 @@ spliced, so that what Spark parses is what the user wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
@@ -180,6 +180,18 @@ def plain_tables(text: str) -> str:
         if before < 0 or any(tokens[before].is_word(word) for word in _SET_OPERATORS):
             pieces.append((token.start, token.end, "SELECT * FROM"))
     return splice(text, pieces)
+
+
+def cte_names(tokens: list[Token]) -> Iterator[str]:
+    """The names before `AS (` and `(columns) AS (`, in lower case."""
+    for at in range(2, len(tokens)):
+        if tokens[at].value == "(" and tokens[at - 1].is_word("AS"):
+            place = at - 2
+            if tokens[place].value == ")":
+                while place > 0 and tokens[place].value != "(":
+                    place -= 1
+                place -= 1
+            yield tokens[place].value.lower()
 
 
 def sample_end(text: str, start: int) -> int | None:
