@@ -20,7 +20,6 @@ import io
 import os
 import re
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, cast
 from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
-from bucketlake.lazy import obstore, obstore_errors, obstore_store
+from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
 from bucketlake.values import dataclass
