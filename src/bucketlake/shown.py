@@ -103,7 +103,8 @@ def table_text(kind: str, name: str, look: Look) -> str:
     if state.problem:
         parts.append(f"unreadable: {state.problem}")
     elif state.rows is not None:
-        parts.append(f"snapshot {state.snapshot.split(' ')[0]}, {state.rows:,} records in {state.files:,} files")
+        held = f"{_counted(state.rows, 'record')} in {_counted(state.files or 0, 'file')}"
+        parts.append(f"snapshot {state.snapshot.split(' ')[0]}, {held}")
     elif state.snapshot:
         parts.append(state.snapshot)
     return f"{kind}({', '.join(parts)})"
@@ -124,6 +125,10 @@ def table_html(name: str, look: Look) -> str:
     more = f"<div>… and {left} more columns</div>" if left > 0 else ""
     shown = [(key, value) for key, value in facts if value]
     return f"<div><b>{html.escape(name)}</b>{_grid((), shown)}{_grid(('column', 'type', 'comment'), rows)}{more}</div>"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _number(value: int | None) -> str:

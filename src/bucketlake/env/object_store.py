@@ -47,6 +47,8 @@ _ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these 
 
 _MARK = "bucketlakeput"  # a name that every store's metadata takes
 _PLACEHOLDER = ".folder"
+_KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked where no key was given
+_KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 MOST_CLIENTS = 256
@@ -526,7 +528,8 @@ def _translated(what: str, path: str) -> Iterator[None]:
     except (obstore_errors.BaseError, OSError, ValueError) as error:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
-        raise StorageError(what, path=path, reason=reason) from error
+        keyless = any(sign in reason for sign in _KEYLESS)
+        raise StorageError(what, path=path, reason=reason, remedy=_KEYS if keyless else None) from error
 
 
 def _created(store: Any, key: str, data: bytes) -> bool:
