@@ -82,7 +82,10 @@ def partition_text(store: Store, partition: bytes) -> tuple[dict[str, str], str]
 
 def heat(store: Store, snapshot: int | None = None) -> Heat:
     """Rows, bytes, files and runs of every bucket of the newest snapshot, or of another. The largest partitions are
-    kept where there are too many, in the order of their texts, numbers as numbers. Errors: those of reading manifests."""
+    kept where there are too many, in the order of their texts, numbers as numbers.
+
+    Errors: those of reading manifests.
+    """
     shown = shown_snapshot(store, snapshot)
     files = live(store, shown)
     keyed = bool(store.schema.primary_keys)
