@@ -21,7 +21,7 @@ export function levelsPanel(table) {
       good: "Few lanes, and most bytes in the lowest: a read of a key looks into one block of each lane.",
       act: "Lanes that pile up in level 0 mean that compaction lags: compact the table, or give compaction a job of its own.",
     },
-    load: (signal) => (table.chosen ? ask("levels", { ...table.place, snapshot: table.snapshot, ...table.chosen }, signal) : Promise.resolve(null)),
+    load: async (signal) => (await table.ready, table.chosen ? ask("levels", { ...table.place, snapshot: table.snapshot, ...table.chosen }, signal) : null),
     empty: (data) => (!data ? (table.overview?.files === 0 ? "No files: the table is empty here." : "Choose a bucket in the figure above.") : data.levels.length === 0 && "This bucket has no files."),
     draw: (data, { note }) => drawn(table, data, note),
   });
