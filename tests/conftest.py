@@ -28,7 +28,7 @@ from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import left_out
 from .profile import SOAK, examples
-from .quick import INTERPRETED, SETTINGS
+from .quick import INTERPRETED, SETTINGS, quick_look_ups
 from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
@@ -38,6 +38,7 @@ settings.register_profile(
     "suite", deadline=None, max_examples=examples(40)
 )  # machines differ, and other work runs on them
 settings.load_profile("suite")
+quick_look_ups()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

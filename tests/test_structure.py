@@ -48,7 +48,8 @@ ROOMS = (
         "maintenance",
     ),
     "ui",
-    *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.quiet", "spark.read", "spark.maintain"),
+    *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.quiet", "spark.settings"),
+    *("spark.read", "spark.maintain"),
     *(
         "spark.write",
         "spark.changes",

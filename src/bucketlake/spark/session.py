@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 
@@ -29,6 +29,7 @@ from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
+from bucketlake.spark.settings import settings_of
 from bucketlake.spark.table import LakeTable
 from bucketlake.values import dataclass
 
@@ -79,6 +80,11 @@ class Lake:
         merger = None if self._front is None else partial(self._front.merge, self)
         return LakeTable(self.spark, self.catalog.table(found.text, options), merger)
 
+    @cached_property
+    def nothing(self) -> DataFrame:
+        """No rows of no columns: what a statement returns that yields none."""
+        return self.spark.createDataFrame([], "result string").select()
+
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError
         without the database."""
@@ -106,7 +112,7 @@ class Lake:
         has them; `scan_options` go before these."""
         found = parse_name(name, self.current_database)
         names = (found.text.partition(".")[2], found.table)
-        options = options_of(self.spark.conf.getAll, found.database, names)
+        options = options_of(settings_of(self.spark), found.database, names)
         return self.table(name).read(**{**options, **option_keys(scan_options)})
 
     def write_table(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import InvalidError
+from bucketlake.spark.settings import settings_stay
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.query.given import Braces, read_braces, with_values
@@ -58,13 +59,14 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         )
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
-        result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
+        with settings_stay():
+            result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
     except AnalysisException as error:
         found = retold(error, statements[0])
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write
-    return result if result is not None else lake.spark.createDataFrame([], "result string").select()
+    return result if result is not None else lake.nothing
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:

@@ -18,6 +18,7 @@ from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
+from bucketlake.spark.settings import settings_of
 from bucketlake.sql.query import hidden, max_pt, sys_functions
 from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
@@ -135,7 +136,7 @@ def bind(
     references = list(_from_tree(lake, tree, called) if tree is not None else _from_tokens(lake, plain, called))
     if not references:
         return statement, {}, {}
-    settings = dict(lake.spark.conf.getAll)
+    settings = settings_of(lake.spark)
     for reference in references:
         _attach(lake, reference, plain, [*hints, *found], settings)
     pieces = _after_aliases(references, plain, hints)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError
 from bucketlake.options.session import options_of
+from bucketlake.spark.settings import settings_of
 from bucketlake.sql.text.names import LakeName
 from bucketlake.sql.text.text import Cursor, Token
 from bucketlake.values import dataclass
@@ -96,5 +97,5 @@ def _ends(tokens: list[Token], at: int) -> bool:
 
 def session_options(lake: Lake, name: LakeName, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """The session's options for a table; `settings`: the session's, where they are known already."""
-    known = lake.spark.conf.getAll if settings is None else settings
+    known = settings_of(lake.spark) if settings is None else settings
     return options_of(known, name.database, (name.table, name.base))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.errors import InvalidError
+from bucketlake.spark.types import quoted
 from bucketlake.sql.text.text import Cursor
 from bucketlake.values import dataclass
 
@@ -91,19 +92,14 @@ def is_elsewhere(lake: Lake, parts: tuple[str, ...]) -> bool:
 
 def is_sparks(lake: Lake, parts: tuple[str, ...]) -> bool:
     """Whether Spark itself has a table or view of this name."""
-    return bool(lake.spark.catalog.tableExists(".".join("`" + part.replace("`", "``") + "`" for part in parts)))
+    return bool(lake.spark.catalog.tableExists(".".join(map(quoted, parts))))
 
 
 def is_temp_view(lake: Lake, name: str) -> bool:
     """Whether the session has a temporary view of this name."""
     if "$" in name or not is_sparks(lake, (name,)):
-        return False  # a tenth of what listing views costs, and nearly always the answer
-    found = lake.spark.sql(f"SHOW VIEWS LIKE '{_like(name)}'").collect()
-    return any(row.isTemporary and row.viewName.lower() == name.lower() for row in found)
-
-
-def _like(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("'", "\\'").replace("|", "?")
+        return False
+    return bool(lake.spark.catalog.getTable(quoted(name)).isTemporary)
 
 
 def database(lake: Lake, parts: tuple[str, ...]) -> str:
