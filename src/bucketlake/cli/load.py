@@ -97,7 +97,8 @@ def import_(given: Import) -> Facts:
     """Make a table of CSV, parquet, JSON or Arrow files.
 
     Types are found out from all rows. Without --key a column that is named like a key becomes it where all its values
-    are proved to differ, else the table has none. The rows are there in one commit, or not at all.
+    are proved to differ, else the table has none. The rows are there in one commit, or not at all. Options that nobody
+    knows are told of, and kept.
     """
     if given.if_exists not in EXISTING:
         raise UsageError("no such way", if_exists=given.if_exists, remedy=f"one of {', '.join(EXISTING)}")
