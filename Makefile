@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
+.PHONY: help setup demo test test-slow test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,6 +33,11 @@ test: setup ## run all tests
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
 	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-slow: setup ## run what `make test` leaves out because it costs most: processes that die, servers of others, the README
+	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
+	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
+	@BUCKETLAKE_SLOW=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 soak: setup ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"

@@ -26,8 +26,8 @@ import bucketlake
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
-from .on_connect import left_out
-from .profile import SOAK, examples
+from .on_connect import STREAMS, left_out
+from .profile import SLOW, SOAK, examples
 from .quick import INTERPRETED, SETTINGS, quick_look_ups
 from .shares import place_of, scheduler
 
@@ -41,6 +41,7 @@ settings.load_profile("suite")
 quick_look_ups()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In `make test` few tests run on Spark Connect too; one that is asked for by its whole name always does."""
     items.sort(key=lambda item: place_of(item.nodeid))
@@ -49,10 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seen: set[str] = set()
     kept, left = [], []
     for item in items:
-        if item.get_closest_marker("soak") and not any("::" in argument for argument in config.args):
+        remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
+        if remote and item.nodeid.partition("[")[0] in STREAMS:
+            item.add_marker("slow")
+        later = item.get_closest_marker("soak") or (item.get_closest_marker("slow") and not SLOW)
+        if later and not any("::" in argument for argument in config.args):
             left.append(item)
             continue
-        remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
         (left if remote and left_out(item.nodeid.partition("[")[0], seen) else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)

@@ -1,4 +1,5 @@
-"""How much is tried: little for `make test`, everything for `make soak` (`BUCKETLAKE_SOAK=1`). One place for the whole suite."""
+"""How much is tried: little for `make test`, everything for `make soak` (`BUCKETLAKE_SOAK=1`); `make test-slow` is for tests
+that cost most. One place for the whole suite."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from itertools import combinations, product
 from typing import Any
 
 SOAK = os.environ.get("BUCKETLAKE_SOAK", "0") not in ("", "0")
+SLOW = SOAK or os.environ.get("BUCKETLAKE_SLOW", "0") not in ("", "0")  # what is marked `slow` runs too
 
 
 def seeds(quick: int, soak: int) -> range:

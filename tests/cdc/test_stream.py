@@ -68,6 +68,7 @@ def test_the_command(classic: Lake, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "--kafka" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_a_postgres_through_a_kafka(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "cdc.py")]

@@ -62,7 +62,7 @@ def test_a_changed_archive_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.peer
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vectors_large", "trigger"])
 def test_fresh_tables_of_flink_are_picked_alike(name: str, flink: FlinkPaimon, tmp_path: Path) -> None:
     flink.use(tmp_path)

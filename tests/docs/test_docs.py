@@ -150,6 +150,7 @@ def _commands(text: str) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_readme_runs(tmp_path: Path) -> None:
     """Every block, in order, in one session and one namespace, in a process that starts in an empty folder."""

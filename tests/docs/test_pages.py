@@ -41,6 +41,7 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest
     blocks.run(ROOT / page, {"__name__": "page"})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if _needs_spark(page)])
 def test_the_blocks_of_a_page_run_on_spark(

@@ -29,6 +29,7 @@ def put(made: Table, first: int) -> None:
     made.write_arrow(pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA))
 
 
+@pytest.mark.slow
 def test_clustered_in_turns(flink: FlinkPaimon, tmp_path: Path) -> None:
     flink.use(tmp_path)
     catalog = bucketlake.open(tmp_path)

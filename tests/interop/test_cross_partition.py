@@ -33,6 +33,7 @@ def merged(state: State, engine: str, rows: list[Row]) -> State:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", first(["deduplicate", "partial-update", "aggregation", "first-row"], 2))
 def test_each_key_lies_once_whoever_writes(flink: FlinkPaimon, tmp_path: Path, engine: str) -> None:
     catalog = bucketlake.open(tmp_path)

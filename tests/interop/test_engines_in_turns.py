@@ -59,7 +59,7 @@ def twins() -> list[Case]:
     producers = ("lookup", "vectors-lookup", "input", "full-compaction", "lookup-deduplicated")
     plain = ("deduplicate", "sequence", "partial-removes", "groups", "aggregation-retracts", "first-row")
     found = [(engine, mode) for engine in plain for mode in producers if goes(ENGINES[engine], mode)]
-    return first(found, 7)
+    return first(found, 5)
 
 
 CASES, TWINS = cases(), twins()

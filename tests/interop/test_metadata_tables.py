@@ -69,6 +69,7 @@ def made(catalog: Catalog) -> None:
     hashed.write_arrow(pa.Table.from_pylist([row(number, None) for number in range(4)], SCHEMA))
 
 
+@pytest.mark.slow
 def test_metadata_tables(flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("metadata")
     catalog = bucketlake.open(folder)

@@ -44,6 +44,7 @@ def test_a_migrated_table(flink: FlinkPaimon, tmp_path: Path, file_format: str) 
     assert len(ours(table, "pt IS NULL")) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vectors", "dynamic"])
 def test_a_clone_and_what_was_rewritten(flink: FlinkPaimon, tmp_path: Path, kind: str) -> None:
     catalog = bucketlake.open(tmp_path / "wh")

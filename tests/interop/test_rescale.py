@@ -24,6 +24,7 @@ TABLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(list(TABLES), 1))
 def test_both_rescale_and_write_on(flink: FlinkPaimon, tmp_path: Path, kind: str) -> None:
     catalog = bucketlake.open(tmp_path)

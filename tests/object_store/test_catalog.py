@@ -82,6 +82,7 @@ def test_tables(catalog: Catalog, s3: S3) -> None:
     assert catalog.list_tables() == ["taken"]
 
 
+@pytest.mark.slow
 def test_many_objects_are_dropped(catalog: Catalog, s3: S3) -> None:
     table = catalog.create_table("t", SCHEMA)
     storage = table.store.env.storage

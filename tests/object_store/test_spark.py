@@ -118,7 +118,7 @@ def _never(*given: Any) -> Any:
     raise AssertionError("rows were read in the driver")
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", first(list(KINDS), 1))
 def test_small_writes_and_reads(lake: Lake, kind: str, decisions: dict[str, int]) -> None:
     table = made(lake, kind)
     table.write(lake.spark.createDataFrame([("a", 1, 10), ("b", 2, 20)], "p string, k long, v long"))
@@ -173,6 +173,7 @@ def _sql(lake: Lake, text: str) -> Any:
     return F.expr(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(["keyed", "unaware"], 1))
 def test_spark_s_own_reader_and_writer(lake: Lake, s3: S3, kind: str) -> None:
     """The options are the only place where the credentials are: Spark's configuration has none."""

@@ -37,7 +37,7 @@ from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonic
 FIELDS = (DataField(0, "pt", INT), DataField(1, "k", BIGINT.with_nullable(False)), DataField(2, "v", INT))
 KEY = FIELDS[1:2]
 OPERATIONS = ("append",) * 6 + ("delete", "overwrite", "drop", "compact")
-SEEDS = seeds(5, 100)
+SEEDS = seeds(3, 100)
 PARTS = 3
 Rows = dict[int, tuple[int, int]]  # key -> partition, value
 
@@ -259,6 +259,7 @@ def test_so_they_do_when_storage_fails_and_writers_die(engine: str) -> None:
     run_all(engine, 0.02)
 
 
+@pytest.mark.slow
 def test_so_they_do_where_keys_leave_the_index() -> None:
     run_all("deduplicate", 0.0, **{"cross-partition-upsert.index-ttl": "1 ms"})
 

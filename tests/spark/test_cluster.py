@@ -11,12 +11,10 @@ import pytest
 from tests.profile import SOAK
 
 CASES = ("test_rows.py", "test_failures.py", "test_datasource.py", "test_bucketing.py", "over_executors.py")
-FEW = (
-    "written_rows and 60000 and keyed-partitioned or all_types and parquet or failed_tasks and append"
-    " or rows_go_both_ways and keyed or lost_executors and keyed"
-)
+FEW = "written_rows and 60000 and keyed-partitioned or failed_tasks and append or lost_executors and keyed"
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_suite_over_executors_of_their_own(tmp_path: Path) -> None:
     folder = Path(__file__).parent

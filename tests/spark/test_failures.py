@@ -56,7 +56,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(("columns", "kind", "count"), pairs(list(UNFIT), list(OPTIONS), [3, 50_000]))
+@pytest.mark.parametrize(("columns", "kind", "count"), first(pairs(list(UNFIT), list(OPTIONS), [3, 50_000]), 10))
 def test_rows_that_do_not_fit(lake: Lake, columns: str, kind: str, count: int) -> None:
     table, message = made(lake, kind), UNFIT[columns]
     with pytest.raises(Exception, match=message) as raised:
@@ -172,6 +172,7 @@ table.write(rows.mapInArrow(slow, rows.schema))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", first(["keyed", "buckets", "append"], 1))
 def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str) -> None:

@@ -32,6 +32,7 @@ lake.spark.range(3).mapInArrow(lambda batches: batches, "id long").count()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_session_of_our_own_is_quiet(tmp_path: Path) -> None:
     """From the start of the JVM to its end, wrong queries and failing tasks included."""

@@ -144,7 +144,7 @@ ALL_TYPES = (
 )
 
 
-@pytest.mark.parametrize("file_format", first(["parquet", "avro", "orc"], 2))
+@pytest.mark.parametrize("file_format", first(["parquet", "avro", "orc"], 1))
 def test_all_types_come_back(lake: Lake, file_format: str) -> None:
     from bucketlake.spark.types import field_types
 

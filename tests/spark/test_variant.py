@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.profile import first
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -35,7 +36,7 @@ def shown(lake: Lake, name: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in lake.sql(text.format(name)).collect()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(list(KINDS), 3))
 def test_rows_change(classic: Lake, kind: str) -> None:
     lake = classic
     lake.sql("USE db")

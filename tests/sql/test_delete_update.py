@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
-from tests.profile import pairs
+from tests.profile import first, pairs
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -283,7 +283,7 @@ def test_update_of_append_tables(lake: bucketlake.Lake, options: str, vectors: s
     assert content(lake) == [(11, "z", 2), (4, "c!", 3)]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("kind", first(["parquet", "orc", "avro"], 1))
 def test_conditions_of_sparks_own_over_larger_append_tables(
     lake: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
