@@ -28,7 +28,7 @@ from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import STREAMS, left_out
 from .profile import SLOW, SOAK, examples
-from .quick import INTERPRETED, SETTINGS, quick_look_ups
+from .quick import INTERPRETED, SETTINGS, folders_in_memory, quick_look_ups
 from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
@@ -39,6 +39,7 @@ settings.register_profile(
 )  # machines differ, and other work runs on them
 settings.load_profile("suite")
 quick_look_ups()
+folders_in_memory()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ What a JVM compiles at length, and the code that Spark generates, would be throw
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,21 @@ def path_without_java(folder: Path) -> str:
             if program.name != "java" and not link.is_symlink():
                 link.symlink_to(program)
     return str(programs)
+
+
+GIB = 1 << 30
+
+
+def folders_in_memory() -> None:
+    """Have tests' folders in memory where Linux has enough of it, unless PYTEST_DEBUG_TEMPROOT says where: commits sync
+    what they write, and a disk takes its time for that."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or not os.access(memory, os.W_OK):
+        return
+    found = os.statvfs(memory)
+    available = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    if found.f_bavail * found.f_frsize >= 4 * GIB and available and int(available.group(1)) << 10 >= 12 * GIB:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 def quick_look_ups() -> None:
