@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pickle
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,14 +47,15 @@ def s3():
 
 @pytest.fixture(params=["local", "memory", "disk", "s3"])
 def place(request, tmp_path):
-    """A storage and an empty folder of it."""
+    """A storage and an empty folder of it: names of `tmp_path` come again where what passed is removed."""
+    fresh = f"{tmp_path.name}-{uuid.uuid4().hex}"
     if request.param == "local":
         return storage_for(str(tmp_path / "wh"))
     if request.param == "memory":
-        return ObjectStorage("memory://wh"), f"memory://wh/{tmp_path.name}"
+        return ObjectStorage("memory://wh"), f"memory://wh/{fresh}"
     if request.param == "disk":
         return ObjectStorage(f"file://{tmp_path}/store"), f"file://{tmp_path}/store/wh"
-    return storage_for(f"s3://bucket/{tmp_path.name}/wh", request.getfixturevalue("s3")[1])
+    return storage_for(f"s3://bucket/{fresh}/wh", request.getfixturevalue("s3")[1])
 
 
 def test_write_read_and_ranges(place):

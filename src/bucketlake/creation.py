@@ -21,7 +21,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitUnknownError
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.frames.table_scan import THREADS
+from bucketlake.frames.table_scan import threads
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.commit import Commit
@@ -84,7 +84,7 @@ def _written(table: Table, batches: Iterable[pa.RecordBatch], user: str) -> list
     if order is not None:
         rows = incoming_in_order(rows, order, store)
     task = prepare_write(store, None, commit_user=user)
-    return write_counted(store, rows, replace(task, options={"threads": THREADS}))
+    return write_counted(store, rows, replace(task, options={"threads": threads()}))
 
 
 def _taken_back(catalog: Catalog, draft: Table) -> None:

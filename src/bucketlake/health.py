@@ -17,7 +17,6 @@ from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
 from bucketlake.shown import table_html, table_text
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.compact import reassign as reassigning
     from bucketlake.ops.compact.reassign import Reassigned
     from bucketlake.plot import plots
+    from bucketlake.predicate import parse as parsing
     from bucketlake.report import report as reports
 else:  # workers have no use for it, nor has who only lists a table's files
     advising = lazy("bucketlake.ops.check.advise")
@@ -51,6 +51,7 @@ else:  # workers have no use for it, nor has who only lists a table's files
     jobs = lazy("bucketlake.ops.compact.job")
     reassigning = lazy("bucketlake.ops.compact.reassign")
     plots = lazy("bucketlake.plot.plots")
+    parsing = lazy("bucketlake.predicate.parse")
     reports = lazy("bucketlake.report.report")
 
 
@@ -88,7 +89,7 @@ class Health(History):
         Spec: docs/spec/row_tracking.md#deleted-rows-for-good
         """
         store = self._history(writing=True)
-        condition = parse_where(where, store.schema.fields) if isinstance(where, str) else where
+        condition = parsing.parse_where(where, store.schema.fields) if isinstance(where, str) else where
         wanted = compactions.Compaction(partitions=chosen_partitions(store, partitions, condition), deleted=True)
         done = jobs.run_job(compactions.compaction_job(store, wanted, on_progress))
         return expire.after_commit(store, done, dedicated=True)

@@ -18,9 +18,8 @@ from bucketlake.lazy import lazy
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.scan.select import epoch_millis
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.store import MAIN, Store
 from bucketlake.options.options import parse_duration
-from bucketlake.predicate.parse import parse_where
 
 if TYPE_CHECKING:
     from bucketlake.ops.clean import consumers as reading
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.refs import rollback, upkeep
     from bucketlake.ops.refs import tags as tagging
     from bucketlake.ops.write import prepare as preparing
+    from bucketlake.predicate import parse as parsing
 else:  # loaded by the calls that need them: most look at a table and go
     rollback = lazy("bucketlake.ops.refs.rollback")
     upkeep = lazy("bucketlake.ops.refs.upkeep")
@@ -54,6 +54,7 @@ else:  # loaded by the calls that need them: most look at a table and go
     reformatting = lazy("bucketlake.ops.compact.reformat")
     reindexing = lazy("bucketlake.ops.compact.reindex")
     preparing = lazy("bucketlake.ops.write.prepare")
+    parsing = lazy("bucketlake.predicate.parse")
 
 Lifetime = (
     str | timedelta | None
@@ -142,7 +143,7 @@ class History(ABC):
         """Replace this branch's history, from the other's first snapshot on, by the other's."""
         branching.fast_forward(self._history(writing=True), branch)
 
-    def merge_branch(self, source: str, target: str = branching.MAIN) -> Snapshot | None:
+    def merge_branch(self, source: str, target: str = MAIN) -> Snapshot | None:
         """Append a branch's files to another branch of an append table; None where it has them all."""
         return branching.merge_branch(self._history(writing=True), source, target, self._branch_store)
 
@@ -226,7 +227,7 @@ class History(ABC):
         Spec: docs/spec/file_index.md#rewriting
         """
         store = self._history(writing=True)
-        predicate = None if where is None else parse_where(where, store.schema.fields)
+        predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reindexing.reindex(store, chosen_partitions(store, None, predicate))
 
     def rewrite(
@@ -239,7 +240,7 @@ class History(ABC):
         Spec: docs/spec/rewrite.md
         """
         store = self._history(writing=True).with_options(options or {})
-        predicate = None if where is None else parse_where(where, store.schema.fields)
+        predicate = None if where is None else parsing.parse_where(where, store.schema.fields)
         return reformatting.reformat(store, chosen_partitions(store, None, predicate), every=every)
 
     def remove_unexisting_files(self, dry_run: bool = False, threads: int | None = None) -> list[str]:

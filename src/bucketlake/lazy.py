@@ -6,6 +6,9 @@
 A process that opens a warehouse, and every Python worker of Spark, pays for what it uses: parsers, codecs and clients
 of object stores cost more time than the work of a small task. Only attributes of modules are late: what a module of
 this package needs at its top, for a constant or a base class, is built late as well, or imported plainly.
+
+Of the standard library, those that every handle on a table names and few use: together they take as long as a third of
+the modules of such a handle.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ __all__ = [
     "datasketches",
     "exp",
     "fastavro",
+    "futures",
+    "html",
     "lazy",
     "np",
     "npt",
@@ -28,10 +33,14 @@ __all__ = [
     "pc",
     "pl",
     "pq",
+    "random",
+    "shutil",
     "spark_dialect",
     "sqlglot",
     "sqlglot_errors",
     "sqlglot_tokens",
+    "tempfile",
+    "uuid",
 ]
 
 
@@ -73,6 +82,13 @@ def lazy(name: str) -> Any:
 
 
 if TYPE_CHECKING:
+    import html
+    import random
+    import shutil
+    import tempfile
+    import uuid
+    from concurrent import futures
+
     import datasketches
     import fastavro
     import numpy as np
@@ -93,6 +109,8 @@ if TYPE_CHECKING:
 else:
     datasketches = lazy("datasketches")
     fastavro = lazy("fastavro")
+    futures = lazy("concurrent.futures")
+    html = lazy("html")
     np = lazy("numpy")
     npt = _NumpyTyping
     obstore = lazy("obstore")
@@ -103,8 +121,12 @@ else:
     pc = lazy("pyarrow.compute")
     pl = lazy("polars")
     pq = lazy("pyarrow.parquet")
+    random = lazy("random")
+    shutil = lazy("shutil")
     exp = lazy("sqlglot.expressions")
     spark_dialect = lazy("sqlglot.dialects.spark")
     sqlglot = lazy("sqlglot")
     sqlglot_errors = lazy("sqlglot.errors")
     sqlglot_tokens = lazy("sqlglot.tokens")
+    tempfile = lazy("tempfile")
+    uuid = lazy("uuid")

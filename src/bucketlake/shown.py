@@ -11,17 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from html import escape
+from typing import TYPE_CHECKING
 
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.lsm.compaction import CompactionRule
-from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.table.entries import bucket_key
+from bucketlake.lazy import html, lazy
 from bucketlake.ops.table.store import Store
 from bucketlake.redaction import redact
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.lsm import compaction
+    from bucketlake.ops.scan import scan
+    from bucketlake.ops.table import entries as live
+else:
+    compaction = lazy("bucketlake.lsm.compaction")
+    scan = lazy("bucketlake.ops.scan.scan")
+    live = lazy("bucketlake.ops.table.entries")
 
 Look = Callable[[], "tuple[TableSchema, Store | None]"]
 MOST_COLUMNS = 100  # that HTML lists
@@ -59,7 +66,7 @@ def _called(snapshot: Snapshot) -> str:
 
 def _health(store: Store, snapshot: Snapshot) -> str:
     """Whether reads have much to merge, or many small files to open."""
-    entries = live_entries(store, snapshot)
+    entries = scan.live_entries(store, snapshot)
     pending = sum(entry.bucket < 0 for entry in entries)
     if pending and store.schema.primary_keys:
         return f"{pending} files wait for their bucket: CALL sys.compact"
@@ -70,8 +77,8 @@ def _health(store: Store, snapshot: Snapshot) -> str:
     runs: dict[object, set[object]] = {}
     for entry in entries:
         run = entry.file.file_name if entry.file.level == 0 else entry.file.level
-        runs.setdefault(bucket_key(entry), set()).add(run)
-    trigger = CompactionRule.of(store.options).run_trigger
+        runs.setdefault(live.bucket_key(entry), set()).add(run)
+    trigger = compaction.CompactionRule.of(store.options).run_trigger
     waiting = sum(len(found) > trigger for found in runs.values())
     return f"{waiting} of {len(runs)} buckets have more than {trigger} runs: CALL sys.compact" if waiting else "good"
 
@@ -96,7 +103,8 @@ def table_text(kind: str, name: str, look: Look) -> str:
     if state.problem:
         parts.append(f"unreadable: {state.problem}")
     elif state.rows is not None:
-        parts.append(f"snapshot {state.snapshot.split(' ')[0]}, {state.rows:,} records in {state.files:,} files")
+        held = f"{_counted(state.rows, 'record')} in {_counted(state.files or 0, 'file')}"
+        parts.append(f"snapshot {state.snapshot.split(' ')[0]}, {held}")
     elif state.snapshot:
         parts.append(state.snapshot)
     return f"{kind}({', '.join(parts)})"
@@ -116,7 +124,11 @@ def table_html(name: str, look: Look) -> str:
     left = len(fields) - len(rows)
     more = f"<div>… and {left} more columns</div>" if left > 0 else ""
     shown = [(key, value) for key, value in facts if value]
-    return f"<div><b>{escape(name)}</b>{_grid((), shown)}{_grid(('column', 'type', 'comment'), rows)}{more}</div>"
+    return f"<div><b>{html.escape(name)}</b>{_grid((), shown)}{_grid(('column', 'type', 'comment'), rows)}{more}</div>"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _number(value: int | None) -> str:
@@ -125,8 +137,9 @@ def _number(value: int | None) -> str:
 
 def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table, every text escaped."""
-    lines = [f"<tr>{''.join(f'<th style={_STYLE!r}>{escape(head)}</th>' for head in heads)}</tr>"] if heads else []
-    lines += [f"<tr>{''.join(f'<td style={_STYLE!r}>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows]
+    lines = [f"<tr>{''.join(f'<th style={_STYLE!r}>{html.escape(head)}</th>' for head in heads)}</tr>"] if heads else []
+    for row in rows:
+        lines.append(f"<tr>{''.join(f'<td style={_STYLE!r}>{html.escape(str(cell))}</td>' for cell in row)}</tr>")
     return f"<table>{''.join(lines)}</table>" if lines else ""
 
 
@@ -144,5 +157,5 @@ def listing_html(place: str, details: Sequence[tuple[str, str]], tables: Callabl
         more = f"<div>… and {left} more tables</div>" if left > 0 else ""
         listed = _grid(("table",), rows) + more if rows else "<div>no tables yet</div>"
     except Exception as error:  # see `_state`
-        listed = f"<div>unreadable: {escape(redact(str(error).split(chr(10))[0])[:200])}</div>"
-    return f"<div><b>{escape(redact(place))}</b>{_grid((), details)}{listed}</div>"
+        listed = f"<div>unreadable: {html.escape(redact(str(error).split(chr(10))[0])[:200])}</div>"
+    return f"<div><b>{html.escape(redact(place))}</b>{_grid((), details)}{listed}</div>"

@@ -11,8 +11,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bucketlake.env.env import Env
 from bucketlake.errors import (
     ConflictError,
@@ -21,8 +19,8 @@ from bucketlake.errors import (
 )
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
-from bucketlake.frames.table_scan import THREADS
-from bucketlake.lazy import lazy
+from bucketlake.frames.table_scan import threads
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan import fallback
@@ -41,11 +39,10 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import BucketMode, TableSchema, apply, is_replaced, refuse_change
+from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced, refuse_change
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
@@ -76,6 +73,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.rows import read as reading
     from bucketlake.ops.write import postpone_write as pending
     from bucketlake.ops.write import prepare as preparing
+    from bucketlake.predicate import parse as parsing
 else:  # loaded by the calls that need them: most look at a table and go
     append_rows = lazy("bucketlake.ops.change.append_rows")
     column_updates = lazy("bucketlake.ops.change.column_updates")
@@ -100,6 +98,7 @@ else:  # loaded by the calls that need them: most look at a table and go
     reading = lazy("bucketlake.ops.rows.read")
     pending = lazy("bucketlake.ops.write.postpone_write")
     preparing = lazy("bucketlake.ops.write.prepare")
+    parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
 ALTER_ATTEMPTS = 20
@@ -214,7 +213,7 @@ class Table(Streams, Frames):
     ) -> tuple[Table, Plan, Predicate | None]:
         def once() -> tuple[Table, Plan, Predicate | None]:
             table, selection = self.as_of(options)
-            reading.column_names(table.schema, columns)
+            column_names(table.schema, columns)
             predicate = table.predicate(where)
             return table, table.scanned(predicate, selection), predicate
 
@@ -246,7 +245,7 @@ class Table(Streams, Frames):
     def predicate(self, where: str | Predicate | None) -> Predicate | None:
         """A SQL condition as a predicate over this table's columns; InvalidError names the column and the place,
         UnsupportedError what only Spark can evaluate."""
-        found = parse_where(where, self.schema.fields) if isinstance(where, str) else where
+        found = parsing.parse_where(where, self.schema.fields) if isinstance(where, str) else where
         if found is not None and not is_exact(found):
             raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
         return found
@@ -290,7 +289,7 @@ class Table(Streams, Frames):
         prepared = partial(preparing.prepare_write, store, commit_user=user, overwrite=overwrite, partitions=touched)
         task = on_newest(store, lambda: prepared(store.latest_snapshot()))
         messages = pending.write_counted(
-            store, batches, replace(task, options={"threads": THREADS}), overwrite=overwrite
+            store, batches, replace(task, options={"threads": threads()}), overwrite=overwrite
         )
         return table.compacted(table.commit(messages, user, mode=mode, partition=partition), messages)
 

@@ -87,6 +87,28 @@ def test_what_fails_leaves_nothing(run: Run, folder: Path) -> None:
     assert left == []
 
 
+def test_what_a_first_try_meets(run: Run, folder: Path) -> None:
+    """Options nobody knows, a first line that is a row, blank files, spreadsheets, names with spaces."""
+    done = run("import", "trips.csv", "--option", "bukket=3", "--option", "owner=me", warehouse="wh")
+    assert done.status == 0
+    assert "'bukket' is not known and has no effect; did you mean 'bucket'?" in done.err
+    assert "'owner' is not known: it is kept" in done.err
+    assert bucketlake.open("wh").table("trips").schema.options["owner"] == "me"
+    made = run("create", "made", "--columns", "id INT", "--option", "owner=me", warehouse="wh")
+    assert (made.status, "'owner' is not known" in made.err) == (0, True)
+    Path("bare.csv").write_text("1,Oslo\n2,Rome\n")
+    assert "names: 1, Oslo; --no-header where it is a row" in run("import", "bare.csv", warehouse="wh").err
+    assert run("import", "bare.csv", "named", "--no-header", warehouse="wh").err == ""
+    Path("spaces.csv").write_text("First Name,2024\nAda,1\nBob,2\n")
+    assert "--key 'First Name' makes it one" in run("import", "spaces.csv", warehouse="wh").out
+    Path("blank.csv").write_bytes(b"\xef\xbb\xbf\n \n")
+    assert "the file is empty" in run("import", "blank.csv", warehouse="wh").err
+    Path("x.xlsx").write_bytes(b"PK")
+    assert "save it as CSV" in run("import", "x.xlsx", warehouse="wh").err
+    Path("twice.csv").write_text("a,a\n1,2\n")
+    assert "--no-header" in run("import", "twice.csv", warehouse="wh").err
+
+
 def test_a_name_that_is_taken_meanwhile(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = pa.schema([("x", pa.int32())])
     real = loading.create_with_rows

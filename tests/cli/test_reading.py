@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import HOSTILE, Run
 
+from bucketlake.cli.text import Look, table
+
 READS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("databases",): ("db", "default"),
     ("tables",): ("orders", "days", "empty"),
@@ -133,3 +135,17 @@ def test_version_and_help(run: Run) -> None:
         result = run(*words)
         assert result.status == 0
         assert result.out.startswith("Usage: bucketlake")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_heads_of_a_narrow_table_stand_on_several_lines(width: int) -> None:
+    head = ["bucket", "min sequence", "created", "path"]
+    lines = table(
+        head, [["0", "17", "2026-01-01 10:00:00", "/tmp/" + "x" * 80]], [True, True, False, False], Look(False, width)
+    )
+    assert max(map(len, lines)) <= width
+    words = " ".join(lines[:-1]).split()
+    assert sorted(words) == sorted(["bucket", "min", "sequence", "created", "path"])
+    assert len(lines) == (2 if width == 200 else 3)
+    assert lines[-1].split()[:2] == ["0", "17"]
+    assert ("10:00:00" in lines[-1]) == (width > 40)

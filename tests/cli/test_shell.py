@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import threading
 from concurrent.futures import Future
@@ -182,6 +183,7 @@ class _Fetching:
         try:
             signal.raise_signal(signal.SIGINT)
         finally:
+            assert not logging.getLogger("py4j").isEnabledFor(logging.CRITICAL)  # which logs it with many lines
             if not self._cancelled.wait(30):
                 raise AssertionError("the job was not cancelled")
             raise RuntimeError("the job was cancelled")
@@ -197,6 +199,7 @@ def test_one_ctrl_c_is_enough_while_rows_are_fetched(late: int) -> None:
             runner.script("SELECT 1;")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert not lake.tags
+        assert logging.getLogger("py4j").isEnabledFor(logging.CRITICAL)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -23,7 +23,7 @@ from bucketlake.format.row.binary_row import (
     with_arity_header,
     without_arity_header,
 )
-from bucketlake.format.row.binary_rows import encode_rows
+from bucketlake.format.row.binary_rows import check_rows, encode_rows
 from bucketlake.types.model import BIGINT, BYTES, INT, STRING, DataType, Root, arrow_type
 
 ARRAY = DataType(Root.ARRAY, element=INT)
@@ -157,6 +157,18 @@ def test_values_that_do_not_fit_are_named(value, kind):
 def test_rows_that_are_too_short_are_corrupt(data):
     with pytest.raises(CorruptError):
         from_serialized(data, [INT])
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_few_rows_are_checked_as_many_are(many):
+    good = with_arity_header(encode_row([1, None], [INT, BIGINT]), 2)
+    check_rows([good] * many, [INT, BIGINT])
+    check_rows([EMPTY_ROW] * many, [])
+    for row in (b"", good[:-1], EMPTY_ROW, with_arity_header(good[4:], 3)):
+        with pytest.raises(CorruptError):
+            check_rows([good] * (many - 1) + [row], [INT, BIGINT])
+    with pytest.raises(CorruptError):
+        check_rows([EMPTY_ROW] * many + [good], [])
 
 
 def test_fields_outside_their_row_are_corrupt():

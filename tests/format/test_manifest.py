@@ -174,6 +174,7 @@ WHOLE = encode_manifest(ENTRIES)
 @pytest.mark.parametrize(
     "data",
     [b"", b"Obj\x01", b"PAR1", WHOLE[:-1], WHOLE[:-40], WHOLE[: len(WHOLE) // 2], WHOLE[:100], WHOLE + b"x"],
+    ids=["empty", "head", "parquet", "cut-1", "cut-40", "half", "start", "longer"],
 )
 def test_what_is_no_manifest_is_corrupt(data):
     with pytest.raises(CorruptError, match="m-1"):

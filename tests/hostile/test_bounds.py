@@ -6,6 +6,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from pyroaring import BitMap
 
 from bucketlake import CorruptError, InvalidError
+from bucketlake.format.avro import zstd
 from bucketlake.format.avro.container import (
     LEAST_LIMIT,
     Header,
@@ -89,6 +91,22 @@ def test_bombs_are_not_unpacked(codec: str) -> None:
         decompress(packed, codec)
     noise = np.random.default_rng(1).bytes(3 << 20)
     assert decompress(compress(noise, codec, 1), codec) == noise
+
+
+def test_zstd_frames_are_the_same_to_the_library_and_to_arrow() -> None:
+    library = zstd._module()
+    assert library is not None
+    one, two = (compress(data, "zstandard", 1) for data in (b"abc" * 100, b"xyz"))
+    empty = compress(b"", "zstandard", 1)
+    for data in (one, one + two, one + empty, b"", empty, one[:-2], one + b"junk", b"\x28\xb5\x2f\xfd", one + two[:4]):
+        found = []
+        for unpack in (partial(zstd._by_module, library), zstd._by_arrow):
+            for limit in (2, 299, 300, 303, 1000):
+                try:
+                    found.append(unpack(data, limit))
+                except OSError:
+                    found.append(OSError)
+        assert found[:5] == found[5:], data
 
 
 def test_a_snappy_block_says_no_size_that_it_cannot_have() -> None:

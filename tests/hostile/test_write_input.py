@@ -17,8 +17,8 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table
-from bucketlake.ops.rows import incoming, read
-from bucketlake.schema.schema import TableSchema
+from bucketlake.ops.rows import incoming
+from bucketlake.schema.schema import TableSchema, column_names
 from bucketlake.types.model import INT, DataField
 
 SCHEMA = pa.schema(
@@ -168,7 +168,7 @@ def test_wide_tables_look_at_each_column_a_bounded_number_of_times(catalog: Cata
     names = [Name(f"column_{number}") for number in range(count)]
     schema = TableSchema.create([DataField(i, name, INT) for i, name in enumerate(names)])
     incoming.Incoming(schema)._check(names, None)
-    assert read.column_names(schema, [str(name) for name in names]) == names
+    assert column_names(schema, [str(name) for name in names]) == names
     assert looked["compared"] < 50 * count
     table = catalog.create_table("wide", pa.schema([(str(name), pa.int64()) for name in names]))
     data = pa.table({str(name): [1, 2] for name in names})

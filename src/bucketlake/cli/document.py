@@ -55,7 +55,8 @@ holds storage options, and of secrets only where they are (`env:NAME`, `keyring`
 
 **Text** is for people: aligned columns, colours and the terminal's width on a terminal, neither in a pipe; `NO_COLOR`
 and `TERM=dumb` mean no colours. What others wrote (names, comments, values) is shown with escapes for what is not
-printable. Columns in which nothing stands are left out. Notes, warnings, progress and questions go to standard error,
+printable. Columns in which nothing stands are left out; where the rest is wider than the terminal, heads stand on
+several lines, long texts are shortened, then the others. Notes, warnings, progress and questions go to standard error,
 progress only to a terminal.
 
 **`--json`** is one document on standard output: an object, or a list of objects where the page says *rows*. Names

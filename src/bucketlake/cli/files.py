@@ -54,7 +54,9 @@ def format_of(path: str, said: str | None = None) -> Shape:
     suffix = parts[-2 if packed else -1] if len(parts) > bool(packed) else ""
     form = said or _SUFFIXES.get(suffix)
     if form is None:
-        raise UsageError("which format?", file=path, remedy=f"add --format {'|'.join(FILE_FORMATS)}")
+        sheet = suffix in ("xlsx", "xls", "ods", "numbers")
+        remedy = "save it as CSV" if sheet else f"add --format {'|'.join(FILE_FORMATS)}"
+        raise UsageError("a spreadsheet is not read" if sheet else "which format?", file=path, remedy=remedy)
     if form not in FILE_FORMATS:
         raise UsageError("no such format", format=form, remedy=f"one of {', '.join(FILE_FORMATS)}")
     if packed is not None and form in ("parquet", "arrow"):

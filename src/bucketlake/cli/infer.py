@@ -86,6 +86,13 @@ def _fits(texts: pa.Array, kind: pa.DataType, look: str) -> bool:
     return True
 
 
+def are_values(types: dict[str, pa.DataType]) -> bool:
+    """Whether the names of all columns that are no text could be values of them: their line may be a row."""
+    looks = dict(_LOOKS)
+    told = {name: looks[kind] for name, kind in types.items() if kind in looks}
+    return bool(told) and all(re.match(look, name) for name, look in told.items())
+
+
 def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Texts as values of a type; ArrowInvalid for what is none."""
     if pa.types.is_string(kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.cli.answer import Facts, UsageError, columns
@@ -13,7 +14,7 @@ from bucketlake.cli.grammar import Argument, Group, Option
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.progress import Drawn
 from bucketlake.cli.text import clean, count
-from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of
+from bucketlake.cli.warehouse import InWarehouse, open_warehouse, pairs_of, told_options
 from bucketlake.errors import AlreadyExistsError, InvalidError, did_you_mean
 from bucketlake.lazy import lazy
 from bucketlake.ops.progress import Meter
@@ -96,7 +97,8 @@ def import_(given: Import) -> Facts:
     """Make a table of CSV, parquet, JSON or Arrow files.
 
     Types are found out from all rows. Without --key a column that is named like a key becomes it where all its values
-    are proved to differ, else the table has none. The rows are there in one commit, or not at all.
+    are proved to differ, else the table has none. The rows are there in one commit, or not at all. Options that nobody
+    knows are told of, and kept.
     """
     if given.if_exists not in EXISTING:
         raise UsageError("no such way", if_exists=given.if_exists, remedy=f"one of {', '.join(EXISTING)}")
@@ -195,6 +197,9 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     auto = given.key is None
     auto = auto and "primary-key" not in pairs_of(given.option, "--option")
     looked = _looked(given, found, _said_types(given), short if auto else None)
+    if found[0].shape.form == "csv" and not given.no_header and infer.are_values(looked.types):
+        names = ", ".join(looked.types)
+        given.console.warn(f"the first line gave the columns' names: {names}; --no-header where it is a row")
     proved = looked.unique
     taken = auto and proved is not None and infer.is_named_like_a_key(proved, short)
     key = [] if given.key == "none" else _listed(given.key) or ([proved] if taken and proved is not None else [])
@@ -203,6 +208,7 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     bucket, why = infer.advised_buckets(looked.size, bool(key), set(partition) <= set(key))
     bucket = given.bucket if given.bucket is not None else bucket
     options = {**({} if bucket is None else {"bucket": str(bucket)}), **pairs_of(given.option, "--option")}
+    told_options(given.console, options)
     missing = [one for one in (*key, *partition, *pairs_of(given.type, "--type")) if one not in looked.types]
     if missing:
         remedy = did_you_mean(missing[0], looked.types)
@@ -228,7 +234,7 @@ def _reason(given: Import, key: list[str], proved: str | None) -> str:
         return f"key {', '.join(key)}" if key else "no key"
     if key:
         return f"key {key[0]}, whose values all differ"
-    return "no key" if proved is None else f"no key ({proved} is unique, too: --key {proved} makes it one)"
+    return "no key" if proved is None else f"no key ({proved} is unique, too: --key {quote(proved)} makes it one)"
 
 
 def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Facts:

@@ -103,7 +103,7 @@ def _table(rows: Streamed, stream: IO[str]) -> None:
     head = True
     while part := list(islice(cells, SCREEN)):
         lines = table(rows.schema.names, part, right, look)
-        stream.writelines(f"{line}\n" for line in (lines if head else lines[1:]))
+        stream.writelines(f"{line}\n" for line in (lines if head else lines[-len(part) :]))
         head = False
     if head:
         stream.writelines(f"{line}\n" for line in table(rows.schema.names, [], right, look))

@@ -274,7 +274,7 @@ def _reading(source: Source, dialect: Dialect, **convert: Any) -> dict[str, Any]
 
 def _names(source: Source, dialect: Dialect) -> list[str]:
     with told(source), source.opened() as file:
-        if not file.read(1):
+        if not _has_text(file):
             raise InvalidError("the file is empty", path=source.path)
     how = _reading(source, dialect)
     with told(source), _numbered(source, how), source.opened() as file:
@@ -282,8 +282,21 @@ def _names(source: Source, dialect: Dialect) -> list[str]:
         given: list[str] = reader.schema.names
     if len(set(given)) < len(given):
         twice = sorted({name for name in given if given.count(name) > 1})
-        raise InvalidError("columns that occur more than once", path=source.path, columns=twice, remedy="rename them")
+        raise InvalidError(
+            "columns that occur more than once",
+            path=source.path,
+            columns=twice,
+            remedy="rename them, or add --no-header where the first line is a row",
+        )
     return given
+
+
+def _has_text(file: Any) -> bool:
+    """Whether more than blank lines stands in the file."""
+    while block := file.read(BLOCK):
+        if block.strip(b"\xef\xbb\xbf \t\r\n"):
+            return True
+    return False
 
 
 def _csv(source: Source, dialect: Dialect, names: list[str]) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ __all__ = ["Look", "aligned", "clean", "count", "cut", "is_terminal", "look_of",
 
 GAP = "  "
 LEAST = 6  # columns that a shortened cell keeps
+TEXT = 24  # columns beyond which a value is a text, of which a part says something: of a number or a time none does
 _JOINERS = "\u200c\u200d"  # within words and pictures of some scripts; harmless
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -98,39 +99,47 @@ def _pad(text: str, width: int, right: bool) -> str:
     return blank + text if right else text + blank
 
 
-def _widths(cells: Sequence[Sequence[str]], limit: int | None) -> list[int]:
-    """The columns' widths: what their cells take; where the line does not fit, heads are shortened before values, and
-    then the widest until it does."""
-    columns = list(zip(*cells, strict=True))
-    widths = [max(map(wide, column)) for column in columns]
-    room = None if limit is None else limit - len(GAP) * (len(widths) - 1)
-    least = [max(min(LEAST, wide(head)), *map(wide, values), 0) for head, *values in columns]
-    while room is not None and sum(widths) > room and widths != least:
-        most = max(range(len(widths)), key=lambda place: widths[place] - least[place])
-        widths[most] -= 1
-    while room is not None and sum(widths) > room and max(widths) > LEAST:
-        most = max(widths)
-        next_most = max([one for one in widths if one < most], default=LEAST)
-        those = [place for place, one in enumerate(widths) if one == most]
-        over = sum(widths) - room
-        down = max(next_most, LEAST, most - -(-over // len(those)))
-        for place in those:
-            widths[place] = down
+def _narrowed(widths: list[int], least: Sequence[int], room: int) -> None:
+    """Take columns from the widest, down to what each keeps at least, until the line fits."""
+    while sum(widths) > room and widths != list(least):
+        widths[max(range(len(widths)), key=lambda place: (widths[place] - least[place] > 0, widths[place]))] -= 1
+
+
+def _widths(heads: Sequence[int], values: Sequence[int], room: int | None) -> list[int]:
+    """The columns' widths: what their cells take; where the line does not fit, long texts are shortened first, then
+    other values, down to their heads; then heads, down to their values; then all."""
+    widths = [max(pair) for pair in zip(heads, values, strict=True)]
+    if room is None:
+        return widths
+    kept = [max(head, min(value, LEAST)) for head, value in zip(heads, values, strict=True)]
+    texts = [least if width > TEXT else width for least, width in zip(kept, widths, strict=True)]
+    short = [min(width, max(LEAST, value)) for width, value in zip(kept, values, strict=True)]
+    for least in (texts, kept, short, [min(width, LEAST) for width in kept]):
+        _narrowed(widths, [min(pair) for pair in zip(widths, least, strict=True)], room)
     return widths
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], look: Look) -> list[str]:
-    """A table's lines: the head, then a line a row. `right`: which columns stand to the right, as numbers do."""
+    """A table's lines: the head, then a line a row. `right`: which columns stand to the right, as numbers do. Heads of
+    several words stand on several lines where one line does not fit."""
     if not head:
         return []
-    cells = [[clean(cell) for cell in row] for row in (head, *rows)]
-    widths = _widths(cells, look.width)
-    lines = []
-    for number, row in enumerate(cells):
-        parts = [_pad(cut(cell, width), width, side) for cell, width, side in zip(row, widths, right, strict=True)]
-        line = GAP.join(parts).rstrip()
-        lines.append(look.style(line, "1") if number == 0 else line)
-    return lines
+    cells = [[clean(cell) for cell in row] for row in rows]
+    heads = [clean(name) for name in head]
+    values = [max((wide(row[place]) for row in cells), default=0) for place in range(len(heads))]
+    room = None if look.width is None else look.width - len(GAP) * (len(heads) - 1)
+    stacked = room is not None and sum(map(max, map(wide, heads), values)) > room
+    words = [(name.split(" ") if stacked else [name]) for name in heads]
+    widths = _widths([max(map(wide, one)) for one in words], values, room)
+    deep = max(map(len, words))
+    above = [[one[place - deep] if deep - place <= len(one) else "" for one in words] for place in range(deep)]
+    lines = [_line(row, widths, right) for row in (*above, *cells)]
+    return [look.style(line, "1") if number < deep else line for number, line in enumerate(lines)]
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    parts = [_pad(cut(cell, width), width, side) for cell, width, side in zip(row, widths, right, strict=True)]
+    return GAP.join(parts).rstrip()
 
 
 def aligned(pairs: Sequence[tuple[str, str]], look: Look) -> list[str]:

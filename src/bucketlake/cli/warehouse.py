@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
     from bucketlake.catalog import Catalog
     from bucketlake.cli import settings
+    from bucketlake.cli.output import Console
+    from bucketlake.options import options as known_options
     from bucketlake.table import Table
 else:
     catalogs = lazy("bucketlake.catalog")
     settings = lazy("bucketlake.cli.settings")
+    known_options = lazy("bucketlake.options.options")
 
 __all__ = [
     *("VARIABLE", "InWarehouse", "OfTable", "Travel", "Where", "WithWarehouse"),
-    *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names"),
+    *("millis_of", "open_warehouse", "pairs_of", "partition_text", "table_names", "told_options"),
 ]
 
 VARIABLE = "BUCKETLAKE_WAREHOUSE"
@@ -207,3 +210,11 @@ def pairs_of(given: Sequence[str] | None, name: str) -> dict[str, str]:
             raise UsageError("not KEY=VALUE", option=name, value=one.partition("=")[0])
         found[key.strip()] = value.strip()
     return found
+
+
+def told_options(console: Console, options: Mapping[str, str]) -> None:
+    """Say which options of a new table nobody knows: they are kept, as others' programs may know them. Those that look
+    like a known one are told of where the schema is made."""
+    for key in options:
+        if known_options.find_option(key) is None and known_options.near_key(key) is None:
+            console.warn(f"option '{key}' is not known: it is kept with the table and has no effect here")

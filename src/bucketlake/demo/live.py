@@ -36,7 +36,7 @@ def live(tour: Tour) -> None:
         f"{folder}/changes",
         trigger={"processingTime": "200 ms"},
         read_changelog=True,
-        scan_mode="latest",
+        scan_snapshot_id=board.snapshots()[-1].id + 1,  # said here: "latest" is what is there when the query gets to it
     )
     arriving = corrections.read_stream()
     query = board.write_stream(arriving, f"{folder}/board", trigger={"processingTime": "1 second"})

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import shutil
 import stat
-import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
@@ -23,7 +18,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 from bucketlake.env.keeper import Keeper
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
-from bucketlake.lazy import np, npt
+from bucketlake.lazy import futures, np, npt, random, shutil, tempfile, uuid
 from bucketlake.values import dataclass
 
 T = TypeVar("T")
@@ -162,7 +157,7 @@ class LocalStorage:
             while folder.startswith(root) and folder not in folders:
                 folders.add(folder)
                 folder = os.path.dirname(folder)
-        with ThreadPoolExecutor(min(SYNCS, max(len(paths), len(folders)))) as pool:
+        with futures.ThreadPoolExecutor(min(SYNCS, max(len(paths), len(folders)))) as pool:
             list(pool.map(_sync, paths))
             list(pool.map(_sync, folders))
 

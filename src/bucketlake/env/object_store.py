@@ -20,7 +20,6 @@ import io
 import os
 import re
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, cast
 from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
-from bucketlake.lazy import obstore, obstore_errors, obstore_store
+from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
 from bucketlake.values import dataclass
@@ -48,6 +47,8 @@ _ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these 
 
 _MARK = "bucketlakeput"  # a name that every store's metadata takes
 _PLACEHOLDER = ".folder"
+_KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked where no key was given
+_KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 MOST_CLIENTS = 256
@@ -529,7 +530,8 @@ def _translated(what: str, path: str) -> Iterator[None]:
     except (obstore_errors.BaseError, OSError, ValueError) as error:
         code = _CODE.search(str(error))
         reason = str(error).split("\n")[0] + (f" {code[1]}" if code else "")
-        raise StorageError(what, path=path, reason=reason) from error
+        keyless = any(sign in reason for sign in _KEYLESS)
+        raise StorageError(what, path=path, reason=reason, remedy=_KEYS if keyless else None) from error
 
 
 def _created(store: Any, key: str, data: bytes) -> bool:

@@ -6,12 +6,12 @@ A file is replaced whole: who reads it at the same time sees the old or the new 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from bucketlake.errors import StorageError
+from bucketlake.lazy import tempfile
 
 __all__ = ["read", "replacing", "write_private"]
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.frames.table_scan import Readable, TableScan, TableSplit, whole
-from bucketlake.lazy import lazy
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
 from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import column_names
 
 if TYPE_CHECKING:
     from bucketlake.ops.rows import read as reading
@@ -43,7 +42,7 @@ class Frames(Readable):
         if isinstance(columns, str):
             raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
         table, selection = self.as_of(options)
-        names = reading.column_names(table.schema, columns)
+        names = column_names(table.schema, columns)
         return TableScan(table, selection, tuple(names), table.predicate(where), limit)
 
     def _now(self, make: Callable[[], TableScan]) -> TableScan:
@@ -141,6 +140,6 @@ class Frames(Readable):
             return split.scan_batches()
         if isinstance(self.view, SystemTable) or fallback.other_branch(self.store) is not None:
             raise InvalidError("a split of a plan tells no branch", table=self.name, remedy="use those of splits()")
-        names = tuple(reading.column_names(self.schema, columns))
+        names = tuple(column_names(self.schema, columns))
         view = self.view if isinstance(self.view, RowView) else None
         return TableSplit(self.store, view, split, names, self.predicate(where)).scan_batches()

@@ -15,11 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
-from bucketlake.frames import outputs
-from bucketlake.lazy import lazy
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -27,16 +24,22 @@ from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, conjunction
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import TableSchema, column_names
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    from bucketlake.frames import outputs
     from bucketlake.ops.rows import read as reading
 else:
+    outputs = lazy("bucketlake.frames.outputs")
     reading = lazy("bucketlake.ops.rows.read")
 
-THREADS = max(2, min(pa.cpu_count(), 16))
+
+def threads() -> int:
+    """How many threads read or write a table at once."""
+    cores: int = pa.cpu_count()
+    return max(2, min(cores, 16))
 
 
 class Readable(ABC):
@@ -151,7 +154,7 @@ class TableScan:
     ) -> TableScan:
         """Fewer of these rows: of columns, matching rows, at most so many. With a limit of its own, or one here, no
         condition can be laid over: which rows come first is decided without it, and the caller filters them."""
-        names = self.columns if columns is None else tuple(reading.column_names(self.table.schema, columns))
+        names = self.columns if columns is None else tuple(column_names(self.table.schema, columns))
         if limit is None and self.limit is None:
             return replace(self, columns=names, where=conjunction([self.where, where]), plan=None)
         most = min(one for one in (limit, self.limit) if one is not None)
@@ -202,7 +205,7 @@ class TableScan:
                 if self.limit is not None
                 else self.to_reader().read_all()
             )
-        parts = parallel(lambda split: list(split.scan_batches()), self._splits(), THREADS)
+        parts = parallel(lambda split: list(split.scan_batches()), self._splits(), threads())
         return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 
     def to_pandas(self, arrow_types: bool = False) -> Any:

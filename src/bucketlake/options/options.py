@@ -295,7 +295,7 @@ def near_key(key: str) -> str | None:
     if parts[0] == "fields" and len(parts) > 2:
         near = get_close_matches(parts[-1], _FIELD_KEYS, n=1, cutoff=0.75)
         return ".".join((*key.split(".")[:-1], near[0])) if near else None
-    near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.85)
+    near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.8)
     return _SPELLINGS[near[0]] if near else None
 
 

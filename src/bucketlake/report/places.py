@@ -6,6 +6,7 @@ file_sizes(store) -> FileSizes     files(store, wanted) -> Listing     file_chan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,6 +46,7 @@ from bucketlake.types.model import DataType, Root
 from bucketlake.values import dataclass
 
 MOST_PARTITIONS = 400
+_NUMBERS = re.compile("([0-9]+)")
 MOST_CELLS = 20_000
 MOST_FILES = 4_000
 MOST_LISTED = 500
@@ -80,7 +82,10 @@ def partition_text(store: Store, partition: bytes) -> tuple[dict[str, str], str]
 
 def heat(store: Store, snapshot: int | None = None) -> Heat:
     """Rows, bytes, files and runs of every bucket of the newest snapshot, or of another. The largest partitions are
-    kept where there are too many, in the order of their texts. Errors: those of reading manifests."""
+    kept where there are too many, in the order of their texts, numbers as numbers.
+
+    Errors: those of reading manifests.
+    """
     shown = shown_snapshot(store, snapshot)
     files = live(store, shown)
     keyed = bool(store.schema.primary_keys)
@@ -104,7 +109,7 @@ def heat(store: Store, snapshot: int | None = None) -> Heat:
         rows.append(_partition(store, row, own.sort(["bytes"], descending=True).head(each)))
     return Heat(
         snapshot=None if shown is None else shown.id,
-        partitions=sorted(rows, key=lambda one: one.text),
+        partitions=sorted(rows, key=lambda one: _natural(one.text)),
         keyed=keyed,
         rows=int(sums["rows"].sum()),
         bytes=int(sums["bytes"].sum()),
@@ -113,6 +118,12 @@ def heat(store: Store, snapshot: int | None = None) -> Heat:
         left_out=sums.height - largest.height,
         left_out_buckets=hidden,
     )
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Where a text stands among others, the numbers in it as numbers: of two the one with more digits is larger."""
+    parts = enumerate(_NUMBERS.split(text))  # every second is a number
+    return [(len(part.lstrip("0")) if place % 2 else 0, part) for place, part in parts]
 
 
 def _cells(files: pl.DataFrame, keyed: bool) -> pl.DataFrame:

@@ -390,6 +390,19 @@ def _is_id(value: Any, low: int = 0, high: int = (1 << 31) - 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
+def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
+    """The columns asked for, all by default; InvalidError for one that the table does not have."""
+    known = [item.name for item in schema.fields]
+    if columns is None:
+        return known
+    there = set(known)
+    for name in columns:
+        if name not in there:
+            remedy = did_you_mean(name, known) or f"choose from {known}"
+            raise InvalidError("no such column", column=name, remedy=remedy)
+    return list(columns)
+
+
 def is_replaced(past: TableSchema, current: TableSchema, strictly: bool = False) -> bool:
     """Whether REPLACE TABLE came between two schemas of one table, so that rows of the one mean nothing to the other:
     they have no column in common, or (not `strictly`: others number new columns from 0) differ in what no ALTER

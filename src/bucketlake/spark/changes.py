@@ -22,13 +22,11 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
 from bucketlake.ops.change.row_changes import (
     deletes_by_rewrite,
-    is_everything,
     live_partitions,
     refuse_delete,
     refuse_merging,
     refuse_update,
     required,
-    whole_partitions,
 )
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
@@ -89,11 +87,9 @@ def delete_known(table: Table, predicate: Predicate) -> bool:
 
 
 def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
-    if is_everything(predicate):
-        return True, table.truncate() if table.latest_snapshot() is not None else None
-    whole = whole_partitions(table.store, predicate)
-    if whole is not None:
-        return True, table.drop_partitions(whole) if whole else None
+    done, snapshot = files.deleted_unseen(table.store, predicate)
+    if done:
+        return True, after_change(table.store, snapshot)
     if deletes_by_rewrite(table.schema) or not is_small(table, predicate):
         return False, None
     refuse_delete(table.schema)

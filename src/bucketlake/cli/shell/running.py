@@ -108,6 +108,8 @@ class Runner:
         for piece in pieces:
             try:
                 self._run(piece.text)
+            except BrokenPipeError:
+                raise  # whoever read the rows has gone, as `head` does
             except Exception as error:
                 return self.failed(scripts.located(error, text, piece), name)
         return DONE

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.avro import zstd
 from bucketlake.lazy import pa
 from bucketlake.values import dataclass
 
@@ -29,7 +30,6 @@ LEAST_LIMIT = 64 << 20  # blocks are flushed at 64 KB to 1 MB, or after one reco
 MOST_UNPACKED = 1 << 30
 MOST_RATIO = 1024
 SNAPPY_RATIO = 64  # what the format's largest copies can reach
-FIRST_STEP = 1 << 16
 CODECS = {
     "none": "null",
     "null": "null",
@@ -187,7 +187,10 @@ def decompress(data: bytes, codec: str) -> bytes:
                 raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), limit=limit)
             return plain + unpacker.flush()
         if codec == "zstandard":
-            return _unpack_zstd(data, limit)
+            unpacked = zstd.unpack(data, limit)
+            if unpacked is None:
+                raise CorruptError("avro block unpacks to too much", codec=codec, size=len(data), limit=limit)
+            return unpacked
         if codec == "snappy":
             size = _snappy_size(data)
             if size > min(limit, SNAPPY_RATIO * len(data)):
@@ -204,20 +207,6 @@ def decompress(data: bytes, codec: str) -> bytes:
 def unpacked_limit(size: int) -> int:
     """The most that so many bytes of a block may unpack to: `MOST_RATIO` times as much, less if that is absurd."""
     return max(LEAST_LIMIT, min(MOST_RATIO * size, MOST_UNPACKED), 16 * size)
-
-
-def _unpack_zstd(data: bytes, limit: int) -> bytes:
-    """In steps: the frame need not say how large it is, and what it says need not be so."""
-    parts: list[bytes] = []
-    size, step = 0, min(limit + 1, 8 * len(data) + FIRST_STEP)
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        while part := stream.read(step):
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                raise CorruptError("avro block unpacks to too much", codec="zstandard", size=len(data), limit=limit)
-            step = min(limit + 1 - size, max(size, FIRST_STEP))
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _snappy_size(data: bytes) -> int:

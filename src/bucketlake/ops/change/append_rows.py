@@ -132,9 +132,9 @@ def delete_rows(
 def deleted_unseen(store: Store, where: Predicate | None) -> tuple[bool, Snapshot | None]:
     """Delete all rows or whole partitions by metadata alone, where that is what a condition says: whether it was, and
     the snapshot, if there was anything."""
-    if store.latest_snapshot_id() is None:
-        return True, None
     if where is None or is_everything(where):
+        if store.latest_snapshot_id() is None:
+            return True, None
         return True, Commit(store, new_commit_user(store)).truncate()
     whole = whole_partitions(store, where)
     if whole is None:

@@ -45,6 +45,11 @@ PRUNED = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.CH
 _MB = 1 << 20
 
 
+def _sized(count: float) -> str:
+    """Bytes as people read them, down to those of a first try."""
+    return f"{count / _MB:,.1f} MB" if count >= _MB / 10 else f"{count / 1024:,.1f} KB"
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One piece of advice. `measure` beyond `threshold` gave rise to it; `command`: what mends it, None where nothing
@@ -138,8 +143,8 @@ class _Look:
         for partition, files in groups.items():
             if len(files) > SMALL_FILES:
                 text = self._store.paths.partition_path(partition) or None
-                mean = sum(file.file_size for file in files) / len(files) / _MB
-                reason = f"{len(files)} files of {mean:,.1f} MB on average, {target / _MB:,.0f} MB are wanted"
+                mean = sum(file.file_size for file in files) / len(files)
+                reason = f"{len(files)} files of {_sized(mean)} on average, {target / _MB:,.0f} MB are wanted"
                 command = self._call("compact", **self._of(text))
                 yield Advice("small-files", text, len(files), SMALL_FILES, reason, command)
 
@@ -189,7 +194,7 @@ class _Look:
             near = two.time_millis - one.time_millis < NEAR and one.commit_user != two.commit_user
             rivals += near and bool(touched[one.id] & touched[two.id])
         if written and len(self._recent) >= FEW and compacted / written > REWRITTEN:
-            reason = f"{compacted / _MB:,.1f} MB were compacted for {written / _MB:,.1f} MB written"
+            reason = f"{_sized(compacted)} were compacted for {_sized(written)} written"
             runs = CompactionRule.of(self._store.options).run_trigger
             command = self._set(**{"num-sorted-run.compaction-trigger": str(2 * runs)})
             yield Advice("write-amplification", None, round(compacted / written, 2), REWRITTEN, reason, command)
@@ -224,7 +229,7 @@ class _Look:
                 else:
                     held[one.holder] = one.bytes
         if live and snapshots > HISTORY_SHARE * live:
-            reason = f"older snapshots hold {snapshots / _MB:,.1f} MB that the newest does not need"
+            reason = f"older snapshots hold {_sized(snapshots)} that the newest does not need"
             command = self._call("expire_snapshots", retain_max=max(1, len(self._recent) // 2))
             yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, command)
         for holder, size in held.items():
@@ -232,10 +237,10 @@ class _Look:
                 kind, _, rest = holder.partition(" ")
                 own = rest if kind == "tag" else rest.split(", ")[0]
                 drop = self._call(f"delete_{kind}", **{kind: own}) if kind in ("tag", "branch") else None
-                reason = f"{holder} holds {size / _MB:,.1f} MB that nothing else needs"
+                reason = f"{holder} holds {_sized(size)} that nothing else needs"
                 yield Advice("held", None, round(size / total, 3), HELD_SHARE, reason, drop)
         if total and used.orphans > ORPHAN_SHARE * total:
-            reason = f"{used.orphans / _MB:,.1f} MB lie in files that nothing refers to"
+            reason = f"{_sized(used.orphans)} lie in files that nothing refers to"
             command = self._call("remove_orphan_files")
             yield Advice("orphans", None, round(used.orphans / total, 3), ORPHAN_SHARE, reason, command)
 

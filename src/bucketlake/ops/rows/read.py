@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, did_you_mean
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -47,6 +47,7 @@ from bucketlake.schema.schema import (
     SEQUENCE_FIELD,
     TRACKING,
     TableSchema,
+    column_names,
 )
 from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
@@ -139,19 +140,6 @@ def read_rows(
     """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
     wanted = store.schema.fields if fields is None else fields
     return _Reader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
-
-
-def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
-    """The columns asked for, all by default; InvalidError for one that the table does not have."""
-    known = [item.name for item in schema.fields]
-    if columns is None:
-        return known
-    there = set(known)
-    for name in columns:
-        if name not in there:
-            remedy = did_you_mean(name, known) or f"choose from {known}"
-            raise InvalidError("no such column", column=name, remedy=remedy)
-    return list(columns)
 
 
 @dataclass(frozen=True, slots=True)

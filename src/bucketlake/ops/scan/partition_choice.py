@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pa
 from bucketlake.ops.scan.scan import live_entries, local_to_epoch
 from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
 from bucketlake.ops.table.store import Store

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from bucketlake.file_names import is_own
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
-from bucketlake.lazy import np, npt, pa, pc
-from bucketlake.ops.rows.file_indexes import may_match_by_index
+from bucketlake.lazy import lazy, np, npt, pa, pc
 from bucketlake.ops.rows.row_ids import id_bounds
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
@@ -22,6 +22,11 @@ from bucketlake.predicate.tree import Predicate, columns_of, key_values, restric
 from bucketlake.schema.schema import BucketMode, TableSchema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.ops.rows import file_indexes
+else:  # a plan without a condition prunes nothing
+    file_indexes = lazy("bucketlake.ops.rows.file_indexes")
 
 Mask = npt.NDArray["np.bool_"]
 MANY_VERSIONS = ("partial-update", "aggregation")
@@ -101,7 +106,7 @@ class Pruner:
         return self._indexed(self._where, _kept(entries, self._mask(self._where, entries, _value_stats)))
 
     def _indexed(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-        return _kept(entries, may_match_by_index(self._store, predicate, entries))
+        return _kept(entries, file_indexes.may_match_by_index(self._store, predicate, entries))
 
     def sections(self, sections: Sequence[list[ManifestEntry]]) -> set[int]:
         """The `id`s of the sections in which some row, after merging, may match."""
@@ -110,7 +115,7 @@ class Pruner:
         entries = [entry for section in sections for entry in section]
         hits = self._mask(self._where, entries, _value_stats)
         maybe = np.flatnonzero(hits)
-        hits[maybe] = may_match_by_index(self._store, self._where, [entries[i] for i in maybe.tolist()])
+        hits[maybe] = file_indexes.may_match_by_index(self._store, self._where, [entries[i] for i in maybe.tolist()])
         kept, at = set(), 0
         for section in sections:
             single = len(section) == 1

@@ -13,26 +13,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
-from bucketlake.lazy import pc
-from bucketlake.lsm.changelog import same_values
+from bucketlake.lazy import lazy, np, npt, pa, pc
 from bucketlake.lsm.compaction import CompactionRule
-from bucketlake.ops.rows.read import column_names, exact_part, read_kinds, read_split
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, restrict
-from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TRACKING_FIELDS, TableSchema, column_names
 from bucketlake.types.model import STRING, DataField, DataType, Root, arrow_schema
 from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from bucketlake.lsm import changelog as changelogs
+    from bucketlake.ops.rows import read as reading
+else:  # which view a name means is asked of every table that is opened
+    changelogs = lazy("bucketlake.lsm.changelog")
+    reading = lazy("bucketlake.ops.rows.read")
 
 __all__ = ["ROW_VIEWS", "RowView", "read_view", "view_of", "view_schema"]
 
@@ -42,7 +43,7 @@ ROWKIND = DataField(2147483643, "rowkind", STRING)
 SEQUENCE_OPTION = "table-read.sequence-number.enabled"
 _UPDATE_BEFORE, _UPDATE_AFTER = 1, 2
 
-Mask = npt.NDArray[np.bool_]
+Mask = npt.NDArray["np.bool_"]
 
 
 @cache
@@ -102,7 +103,7 @@ class RowView:
         """The rows of a split as audit log or binlog shows them."""
         schema = self.schema(store)
         wanted = column_names(schema, columns)
-        predicate = None if predicate is None else exact_part(predicate)
+        predicate = None if predicate is None else reading.exact_part(predicate)
         asked = dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())])
         target = arrow_schema(schema.select(list(asked)))
         for batch in self._shown(store, split, target, self._below(store, predicate)):
@@ -115,7 +116,7 @@ class RowView:
     ) -> Iterator[pa.RecordBatch]:
         names = [name for name in target.names if name != ROWKIND.name]
         if self.name == ROW_TRACKING:
-            for batch in read_split(tracked(store), split, names, predicate):
+            for batch in reading.read_split(tracked(store), split, names, predicate):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
             return
         if self.name == AUDIT_LOG:
@@ -147,16 +148,16 @@ def read_view(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split as the view (None: the table itself) shows them; see `ops.rows.read.read_split`."""
     if view is None or not view.computes:
-        return read_split(store, split, columns, predicate)
+        return reading.read_split(store, split, columns, predicate)
     return view.read(store, split, column_names(view.schema(store), columns), predicate)
 
 
 def _with_kinds(store: Store, split: Split, names: list[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
     """The columns of all rows, deletes too, with their kinds; those of append tables are inserted."""
     if store.schema.primary_keys:
-        yield from read_kinds(store, split, [*names, KIND_FIELD.name], predicate)
+        yield from reading.read_kinds(store, split, [*names, KIND_FIELD.name], predicate)
         return
-    for batch in read_split(store, split, names, predicate):
+    for batch in reading.read_split(store, split, names, predicate):
         yield batch.append_column(KIND_FIELD.name, pa.array(np.zeros(batch.num_rows, np.int8)))
 
 
@@ -188,7 +189,7 @@ def _joins(batch: pa.RecordBatch, keys: list[str]) -> Mask:
     one, two = pa.array(later - 1), pa.array(later)
     for name in keys:
         column = batch.column(name)
-        joins[later] &= same_values(pc.take(column, one), pc.take(column, two))
+        joins[later] &= changelogs.same_values(pc.take(column, one), pc.take(column, two))
     return joins
 
 

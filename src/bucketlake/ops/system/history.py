@@ -9,12 +9,11 @@ from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
-
 from bucketlake.errors import NotFoundError
 from bucketlake.file_names import number_of
 from bucketlake.format.guard import decoding, integer, json_object
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lazy import pa
 from bucketlake.ops.system.model import (
     BATCH,
     LONG,

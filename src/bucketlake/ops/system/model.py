@@ -12,23 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import compress
-from typing import Any, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.ops.rows.read import column_names
+from bucketlake.lazy import lazy, pa
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, TRAVEL_KEYS, Selection, select_snapshot
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, restrict
-from bucketlake.schema.schema import TableSchema
+from bucketlake.schema.schema import TableSchema, column_names
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema
 from bucketlake.values import dataclass
 
+if TYPE_CHECKING:
+    from bucketlake.ops.rows import read as reading
+else:  # the class is known to every table's handle
+    reading = lazy("bucketlake.ops.rows.read")
+
 BATCH = 20_000  # rows made at a time
 T = TypeVar("T")
-Column = Callable[[Sequence[T]], pa.Array]
+Column = Callable[[Sequence[T]], "pa.Array"]
 
 TEXT = DataType(Root.VARCHAR, length=MAX_LENGTH)
 LONG = DataType(Root.BIGINT)
@@ -68,7 +71,7 @@ class Ask:
         return not asked.isdisjoint(columns)
 
 
-Rows = Callable[[Store, Ask], Iterator[pa.RecordBatch]]
+Rows = Callable[[Store, Ask], Iterator["pa.RecordBatch"]]
 
 
 @dataclass(frozen=True)

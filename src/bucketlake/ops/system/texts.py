@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError
 from bucketlake.format.row.binary_row import typed_value
-from bucketlake.lazy import pc
+from bucketlake.lazy import pa, pc
 from bucketlake.paths import cast_text, internal_text
 from bucketlake.types.model import DataType, Root
 
@@ -25,7 +23,7 @@ _WHOLE = {Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT}
 _TEXT = {Root.CHAR, Root.VARCHAR}
 _FLOATS = {Root.FLOAT, Root.DOUBLE}
 _BYTES = {Root.BINARY, Root.VARBINARY}
-_NUMBERED = {Root.DATE: pa.int32(), Root.TIME: pa.int32(), Root.TIMESTAMP: pa.int64(), Root.TIMESTAMP_LTZ: pa.int64()}
+_NUMBERED = {Root.DATE: "int32", Root.TIME: "int32", Root.TIMESTAMP: "int64", Root.TIMESTAMP_LTZ: "int64"}
 _FEWEST = 16  # buckets of a Java hash map
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
@@ -31,6 +30,7 @@ from bucketlake.format.metadata.manifest import (
 from bucketlake.format.metadata.manifest_columns import decode_columns, decode_refs
 from bucketlake.format.metadata.snapshot import Snapshot, decode_snapshot
 from bucketlake.format.row.binary_rows import check_rows
+from bucketlake.lazy import futures
 from bucketlake.ops.table.cache import Cache
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
@@ -61,7 +61,7 @@ def parallel(action: Callable[[T], R], items: Sequence[T], threads: int | None =
     workers = min(len(items), threads or min(32, 2 * (os.cpu_count() or 1)))
     if workers <= 1:
         return [action(item) for item in items]
-    with ThreadPoolExecutor(workers) as pool:
+    with futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(action, items))
 
 

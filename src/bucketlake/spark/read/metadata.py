@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names, exact_part
+from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.system.model import SystemTable, pinned
 from bucketlake.predicate.tree import Predicate, columns_of
+from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, spread, unpickled
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table

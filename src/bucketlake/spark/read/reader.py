@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names, exact_part
+from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -27,6 +27,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed

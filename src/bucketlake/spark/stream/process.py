@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
-from bucketlake.ops.rows.read import column_names
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.journal import Begun, Journal
 from bucketlake.ops.stream.limits import Limits
@@ -31,6 +30,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read.reader import Need, are_few, of_splits
 from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema

@@ -42,12 +42,8 @@ def find_procedure(name: str) -> Procedure:
     if found is not None:
         return found
     near = get_close_matches(name.lower(), PROCEDURES, 1)
-    raise InvalidError(
-        "no such procedure",
-        procedure=f"sys.{name}",
-        procedures=[one.name for one in PROCEDURES.values() if one.run is not None],
-        remedy=f"did you mean sys.{near[0]}?" if near else "CALL sys.help() lists them",
-    )
+    remedy = f"did you mean sys.{near[0]}? " if near else ""
+    raise InvalidError("no such procedure", procedure=f"sys.{name}", remedy=f"{remedy}CALL sys.help() lists them")
 
 
 def _help(lake: Lake, given: Arguments) -> Rows:

@@ -9,6 +9,8 @@ export const brief = (n) => (n === null || n === undefined ? "–" : Math.abs(n)
 export const times = (n) => (n === null || n === undefined ? "–" : `${n >= 100 ? Math.round(n) : n.toFixed(n >= 10 ? 1 : 2)}×`);
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
+export const briefly = (n, one, many = `${one}s`) => `${brief(n)} ${n === 1 ? one : many}`;
+
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   let value = Math.abs(n);

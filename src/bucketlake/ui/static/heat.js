@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { RAMP, block, field, text } from "./canvas.js";
 import { fill, h, select } from "./dom.js";
-import { brief, bytes, count, plural, times } from "./format.js";
+import { brief, briefly, bytes, count, plural, times } from "./format.js";
 import { panel } from "./panel.js";
 
 const ROW = 24;
@@ -29,7 +29,7 @@ export function heatPanel(table) {
       measure = value;
       if (last) last(measure);
     })],
-    load: (signal) => ask("heat", { ...table.place, snapshot: table.snapshot }, signal),
+    load: async (signal) => (await table.ready, ask("heat", { ...table.place, snapshot: table.snapshot }, signal)),
     empty: (data) => data.partitions.length === 0 && "No files: the table is empty here.",
     draw: (data) => {
       const [parts, again] = drawn(table, data, () => measure);
@@ -63,6 +63,7 @@ function layout(data) {
 
 function drawn(table, data, measure) {
   const { lines, heads } = layout(data);
+  if (table.unbucketed) heads.length = 0;
   const columns = Math.max(...lines.map((one) => one.line.length));
   const all = lines.flatMap((one) => one.line.filter(Boolean).map((item) => item.cell));
   const longest = Math.max(...lines.map((one) => one.label.length));
@@ -90,7 +91,7 @@ function drawn(table, data, measure) {
     const say = MEASURES[key][1];
     fill(legend, h("span", {}, MEASURES[key][0]), h("span", {}, say(begin)),
       h("span", { class: "ramp", "aria-hidden": "true" }, Array.from({ length: RAMP }, (_, n) => h("i", { class: `ramp-${n}` }))), h("span", {}, say(end)),
-      h("span", { class: "spring" }), h("span", {}, `${plural(data.files, "file")} · ${brief(data.rows)} rows · ${bytes(data.bytes)}`));
+      h("span", { class: "spring" }), h("span", {}, `${plural(data.files, "file")} · ${briefly(data.rows, "row")} · ${bytes(data.bytes)}`));
   }
   const shade = (value) => { let n = 0; while (n < steps.length && value > steps[n]) n += 1; return n; };
 
@@ -146,7 +147,7 @@ function drawn(table, data, measure) {
       text(context, heads[n], x, HEAD / 2, undefined, n === at.column ? c.ink : c.muted, "center");
       taken = x + own / 2 + 8;
     }
-    text(context, "bucket", labels - 10, HEAD / 2, undefined, c.muted, "right");
+    if (!table.unbucketed) text(context, "bucket", labels - 10, HEAD / 2, undefined, c.muted, "right");
   }
 
   function tell() {
@@ -154,8 +155,8 @@ function drawn(table, data, measure) {
     if (!item) { fill(details, h("p", { class: "muted" }, `${lines[at.row].label}: no such bucket here.`)); return; }
     const { part, cell } = item;
     fill(details,
-      h("div", { class: "headline" }, h("strong", {}, part.text || "All rows"), h("span", {}, cell.pending ? "rows that wait for their bucket" : `bucket ${cell.bucket} of ${part.buckets}`)),
-      h("dl", { class: "pairs" }, [["Rows", count(cell.rows)], ["Bytes", bytes(cell.bytes)], ["Files", count(cell.files)], data.keyed && !cell.pending && ["Sorted runs", count(cell.runs)], ["Skew", `${times(cell.skew)} the mean`], ["Partition", `${bytes(part.bytes)}, largest bucket ${times(part.skew)}`]].filter(Boolean)
+      h("div", { class: "headline" }, h("strong", {}, part.text || "All rows"), h("span", {}, cell.pending ? "rows that wait for their bucket" : table.unbucketed ? "no buckets" : `bucket ${cell.bucket} of ${part.buckets}`)),
+      h("dl", { class: "pairs" }, [["Rows", count(cell.rows)], ["Bytes", bytes(cell.bytes)], ["Files", count(cell.files)], data.keyed && !cell.pending && ["Sorted runs", count(cell.runs)], part.buckets > 1 && ["Skew", `${times(cell.skew)} the mean`], part.buckets > 1 && ["Partition", `${bytes(part.bytes)}, largest bucket ${times(part.skew)}`]].filter(Boolean)
         .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
   }
 
@@ -199,6 +200,6 @@ function drawn(table, data, measure) {
   const again = () => { measured(); tell(); view.redraw(); };
   again();
   queueMicrotask(() => open(false));
-  const left = [data.left_out > 0 && `${plural(data.left_out, "smaller partition")}`, data.left_out_buckets > 0 && plural(data.left_out_buckets, "smaller bucket")].filter(Boolean);
-  return [[legend, view.box, details, left.length > 0 && h("p", { class: "hint" }, `Not shown: ${left.join(" and ")}.`)], again];
+  const left = [data.left_out > 0 && `${plural(data.left_out, "partition")}`, data.left_out_buckets > 0 && plural(data.left_out_buckets, "bucket")].filter(Boolean);
+  return [[legend, view.box, details, left.length > 0 && h("p", { class: "hint" }, `Not shown: ${left.join(" and ")} that hold no more than those shown.`)], again];
 }

@@ -21,9 +21,9 @@ export function levelsPanel(table) {
       good: "Few lanes, and most bytes in the lowest: a read of a key looks into one block of each lane.",
       act: "Lanes that pile up in level 0 mean that compaction lags: compact the table, or give compaction a job of its own.",
     },
-    load: (signal) => (table.chosen ? ask("levels", { ...table.place, snapshot: table.snapshot, ...table.chosen }, signal) : Promise.resolve(null)),
-    empty: (data) => (!data ? "Choose a bucket in the figure above." : data.levels.length === 0 && "This bucket has no files."),
-    draw: (data, { note }) => drawn(data, note),
+    load: async (signal) => (await table.ready, table.chosen ? ask("levels", { ...table.place, snapshot: table.snapshot, ...table.chosen }, signal) : null),
+    empty: (data) => (!data ? (table.overview?.files === 0 ? "No files: the table is empty here." : "Choose a bucket in the figure above.") : data.levels.length === 0 && "This bucket has no files."),
+    draw: (data, { note }) => drawn(table, data, note),
   });
 }
 
@@ -61,8 +61,8 @@ function packed(files, title, level, width) {
   return found;
 }
 
-function drawn(data, note) {
-  fill(note, h("b", {}, data.partition || "All rows"), `, ${data.bucket === -2 ? "rows that wait for their bucket" : `bucket ${data.bucket}`}: `,
+function drawn(table, data, note) {
+  fill(note, h("b", {}, data.partition || "All rows"), table.unbucketed ? ": " : `, ${data.bucket === -2 ? "rows that wait for their bucket" : `bucket ${data.bucket}`}: `,
     data.scale ? `${plural(data.runs, "sorted run")}; from ${data.trigger} on they are compacted.` : plural(data.levels.reduce((n, level) => n + level.files, 0), "file"));
   const rows = lanes(data, 800);
   const order = rows.flatMap((lane, r) => lane.blocks.map((one, n) => [r, n]));

@@ -65,7 +65,7 @@ export function differencePanel(table) {
     },
     controls: [h("span", { class: "slot" })],
     load: (signal) => (before && after ? ask("difference", { ...table.place, before, after, limit: 100 }, signal) : Promise.resolve(null)),
-    empty: (data) => (!data ? (table.commits.length < 2 ? "There is only one snapshot, or none." : "Choose two snapshots above.") : data.low === data.high && "These are one and the same snapshot."),
+    empty: (data) => (!data ? (["Nothing was committed yet.", "There is only one snapshot."][table.commits.length] || "Choose two snapshots above.") : data.low === data.high && "These are one and the same snapshot."),
     draw: (data, { note }) => {
       const files = data.files;
       fill(note, `From snapshot ${data.low} to ${data.high}.`);

@@ -32,6 +32,8 @@ class Table {
     this.called = `${place.database}.${place.table}`;
   }
 
+  get unbucketed() { return this.overview?.bucket_mode === "unaware"; }
+
   element(name) { return this.panels.find((one) => one.dataset.panel === name) || { refresh() {} }; }
 
   watch(event, handler) { (this.watchers[event] ||= []).push(handler); }
