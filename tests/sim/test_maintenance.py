@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -454,7 +455,7 @@ def watched(world: World) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish.Publisher, "_snapshot", spy)
-        patch.setattr(stores, "ThreadPoolExecutor", Serial)
+        patch.setattr(stores, "futures", SimpleNamespace(ThreadPoolExecutor=Serial))
         patch.setattr(units, "ThreadPoolExecutor", Serial)
         yield
 

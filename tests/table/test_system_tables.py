@@ -12,7 +12,7 @@ import pytest
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.ops.scan import system_tables
+from bucketlake.ops.rows import read as reading
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.table.messages import Split
 from bucketlake.schema.change import SetOption
@@ -154,8 +154,8 @@ def test_pairs_survive_the_ends_of_files(catalog: Catalog, monkeypatch: pytest.M
         for batch in real(store, split, columns, predicate):
             yield from (batch.slice(place, 1) for place in range(batch.num_rows))
 
-    real = system_tables.read_kinds
-    monkeypatch.setattr(system_tables, "read_kinds", one_by_one)
+    real = reading.read_kinds
+    monkeypatch.setattr(reading, "read_kinds", one_by_one)
     found = [row for batch in read_view(binlog.store, RowView("binlog"), split) for row in batch.to_pylist()]
     assert [tuple(row.values()) for row in found] == [("+U", [1, 1], [k, k], ["a", "b"]) for k in range(5)]
 
