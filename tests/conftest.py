@@ -26,7 +26,7 @@ import bucketlake
 from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
-from .on_connect import STREAMS, left_out
+from .on_connect import LATER, left_out
 from .profile import SLOW, SOAK, examples
 from .quick import INTERPRETED, SETTINGS, folders_in_memory, quick_look_ups
 from .shares import place_of, scheduler
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept, left = [], []
     for item in items:
         remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
-        if remote and item.nodeid.partition("[")[0] in STREAMS:
+        if remote and item.nodeid.partition("[")[0] in LATER:
             item.add_marker("slow")
         later = item.get_closest_marker("soak") or (item.get_closest_marker("slow") and not SLOW)
         if later and not any("::" in argument for argument in config.args):

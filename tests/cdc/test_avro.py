@@ -161,6 +161,7 @@ def test_a_registry_is_asked_once_for_each_schema() -> None:
         schemas(url, [12])
 
 
+@pytest.mark.slow
 def test_events_by_a_registry_over_http(classic: Lake, tmp_path: Path) -> None:
     with serving({7: told(7), 8: told(8)}) as (url, _):
         feed = Feed(classic, "debezium-avro", "db.t", tmp_path, registry=url)

@@ -65,6 +65,7 @@ def test_many_tables_and_a_crash_between_two_commits(
         feed.sink()(feed.frame([_a(3, 3)]), 0)
 
 
+@pytest.mark.slow
 def test_tables_that_are_written_at_the_same_time(
     classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

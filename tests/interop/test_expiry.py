@@ -60,6 +60,7 @@ def compare(flink: FlinkPaimon, table: Table, name: str, expected: dict[int, Any
     assert ours(table, scan_tag_name="kept") == expected[2] == theirs(flink, name, **{"scan.tag-name": "kept"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", first(["vectors", "dynamic", "plain", "append", "lookup"], 2))
 def test_expired_in_turns(flink: FlinkPaimon, tmp_path: Path, mode: str) -> None:
     catalog = bucketlake.open(tmp_path)

@@ -25,7 +25,7 @@ from tests.profile import SOAK, first
 import bucketlake
 from bucketlake.table import Table
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 SEED = 5
 STEPS: tuple[str, ...] = ("insert", "overwrite a partition", "overwrite their partitions", "delete keys")

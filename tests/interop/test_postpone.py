@@ -149,6 +149,7 @@ def test_partitions_have_numbers_of_their_own(flink: FlinkPaimon, tmp_path: Path
     assert read_by_flink(flink, [maker.table])[maker.table.name] == maker.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_pending_rows_of_spark_s_tasks(flink: FlinkPaimon, classic_session: SparkSession, tmp_path: Path) -> None:
     case = Case("spark", "", KV, lambda maker: None, [], ["k"], {"bucket": "-2", **PENDING})

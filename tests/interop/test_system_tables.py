@@ -70,6 +70,7 @@ def compare(flink: FlinkPaimon, catalog: Catalog, name: str, since: int, turn: i
         assert found == expected, f"{name}{view} {mode}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(list(KINDS), 2))
 def test_views_of_tables_written_in_turns(
     flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory, kind: str

@@ -70,6 +70,7 @@ def child(catalog: Catalog, s3: S3, **more: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, script, json.dumps(given)], stdin=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_writers_in_processes_and_threads(table: Table, catalog: Catalog, s3: S3) -> None:
     children = [child(catalog, s3, action="write", number=number, turns=3) for number in range(2)]
     others = [open_table(table.path, table.store.env, name="t") for _ in range(2)]

@@ -65,6 +65,7 @@ def history(table: Table) -> dict[int, list[Any]]:
 # ---- expiry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(list(KINDS), 2))
 def test_what_expires_leaves_no_object_and_what_stays_can_be_read(catalog: Catalog, s3: S3, kind: str) -> None:
     table = made(catalog, kind)
@@ -156,6 +157,7 @@ OURS = (
 OTHERS = ("readme.txt", "p=1/x", "p=1/other/x", "bucket-0/x", "tag/notes", "key-index/layer-1")
 
 
+@pytest.mark.slow
 def test_exactly_the_strays_go_in_few_requests(catalog: Catalog, s3: S3) -> None:
     table = made(catalog, "keyed")
     put(table, (ODD, 1, 1), ("b", 2, 2))

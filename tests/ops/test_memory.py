@@ -103,6 +103,7 @@ print(sum(f.row_count for m in messages for f in m.new_files), max(peaks) - base
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux what memory is in use")
 @pytest.mark.parametrize("kind", first(["first", "append", "fixed"], 2))
 def test_a_task_stays_within_three_buffers(kind: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def check(lake: Lake, expected: dict[int, tuple[int, int]]) -> None:
         assert all(row["pt"] == f"p{(row['id'] + shift) % 3}" for row in rows[:100])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", first([["name", "half"], ["id"]], 1))
 def test_tasks_move_rows_of_their_keys(lake: Lake, keys: list[str]) -> None:
     table = create(lake, keys, dynamic_bucket__target_row_num="20000")

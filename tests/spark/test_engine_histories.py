@@ -116,6 +116,7 @@ def literal(value: Any) -> str:
     return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "mode", "spread"), first(cases(), 3))
 def test_through_spark_as_without(
     engine: str, mode: str, spread: bool, classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.peers.python_peers import PyPaimon
+from tests.profile import first
 
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.parse import parse_where
@@ -84,7 +85,7 @@ def test_a_negative_zero_is_zero_in_sparks_own_scans(
     assert [row.k for row in lake.table("db.t").read().collect()] == [3]
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@pytest.mark.parametrize("file_format", first(["parquet", "orc"], 1))
 def test_filters_reach_the_files_that_hold_no_zero(
     classic: Lake, file_format: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_filters_reach_the_files_that_hold_no_zero(
     assert "GreaterThan(d,4.0)" in told
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_nan_that_a_peers_statistics_leave_out_is_found(
     classic: Lake, pypaimon: PyPaimon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -135,6 +135,7 @@ def test_small_files_share_tasks(classic: Lake, tmp_path: Path) -> None:
     assert len({row.task for row in seen}) == min(12, parallelism(classic.spark))
 
 
+@pytest.mark.slow
 def test_output_modes(classic: Lake, tmp_path: Path) -> None:
     lake = classic
     lake.sql("CREATE TABLE db.source (id INT, v STRING)")

@@ -126,6 +126,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [PLAIN, OTHERS], ids=["plain", "others"])
 def test_the_driver_writes_what_tasks_write(classic: Lake, columns: dict[str, str]) -> None:
     names = [column.split()[0] for column in columns]
