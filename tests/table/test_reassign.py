@@ -139,7 +139,7 @@ def test_whoever_commits_first(catalog: Catalog, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(job, "publish_standing", once(other.reassign_row_ids, job.publish_standing))
         statement(table)
     else:
-        monkeypatch.setattr(reassign, "write_list", once(lambda: statement(other), reassign.write_list))
+        monkeypatch.setattr(reassign, "write_manifests", once(lambda: statement(other), reassign.write_manifests))
         table.reassign_row_ids()
     assert not left
     found = ids(catalog)

@@ -196,7 +196,7 @@ class Publisher:
         self._check_strictly(name, changes)
         changes = self._stamped(changes, name, base)
         self._write_delta(changes, scratch)
-        base_list = self._write_base(base, scratch, merge)
+        base_list = self._write_base(base, changes, scratch, merge)
         scratch.index = self._write_indexes(view, changes, scratch)
         return self._snapshot(request, name, base, changes, scratch, base_list)
 
@@ -264,9 +264,15 @@ class Publisher:
         scratch.once = [name for name in scratch.once if name not in names]
         return written
 
-    def _write_base(self, base: Snapshot | None, scratch: Scratch, merge: bool) -> WrittenList:
+    def _write_base(self, base: Snapshot | None, changes: Changes, scratch: Scratch, merge: bool) -> WrittenList:
         current = () if base is None else self._store.data_manifests(base)
-        if merge:
+        if changes.retold is not None:
+            scratch.stale += scratch.merged()
+            scratch.before, scratch.after = current, ()
+            for manifest in current:
+                scratch.after = (*scratch.after, *changes.retold(manifest))
+            current = scratch.after
+        elif merge:
             scratch.before, scratch.after = current, merge_manifests(self._store, current)
             current = scratch.after
         elif scratch.after is not None:
@@ -302,6 +308,7 @@ class Publisher:
         schema_id = self._newest_schema(name).id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
+        taken = max(request.taken_row_ids, changes.taken_row_ids)
         snapshot = Snapshot(
             id=name.snapshot,
             schema_id=schema_id,
@@ -322,7 +329,7 @@ class Publisher:
             watermark=max(marks, default=None),
             statistics=self._statistics(base, schema_id, request.statistics),
             properties=properties or None,
-            next_row_id=next_row_id(base, changes.table if self._tracked else (), request.taken_row_ids),
+            next_row_id=next_row_id(base, changes.table if self._tracked else (), taken),
             operation=request.operation,
             uuid=self._store.env.clock.new_uuid(),
         )

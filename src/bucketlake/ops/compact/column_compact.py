@@ -2,7 +2,7 @@
 rows, and groups that lie side by side in their row ids, become one file.
 
     bins(groups, rule)                pure: which groups become one file
-    plan_columns(store, snapshot)     units of a snapshot
+    column_units(store, …, choose)    units of a snapshot, by a rule
     ColumnPlan                        the job
 
 Every row keeps its id, for it is counted; deleted rows stay in the file, and in the vector of the new one.
@@ -12,7 +12,7 @@ Spec: docs/spec/row_tracking.md#compacting-columns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
 import numpy as np
@@ -31,13 +31,16 @@ from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.made import remove_files
-from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 Group = tuple[DataFile, ...]
 """Files with columns of the same rows, newest first."""
+Bins = Sequence[tuple[Group, ...]]
+Choose = Callable[[list[Group], Collection[str]], Bins]
+"""Which of a bucket's groups, by ascending row id, become one file each time; told the files that have vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,37 @@ class ColumnUnit:
         """Rows to read."""
         return sum(group[0].row_count for groups in self.bins for group in groups)
 
+    @property
+    def vectors(self) -> list[IndexEntry]:
+        """`indexes`, with their place."""
+        return [IndexEntry(FileKind.ADD, self.partition, self.bucket, file) for file in self.indexes]
+
+    def split(self, store: Store, groups: Sequence[Group], deletions: dict[str, DeletionFile]) -> Split:
+        """Rows of some of its groups, but for those that vectors name."""
+        files = tuple(file for group in groups for file in group)
+        return Split(
+            snapshot_id=self.snapshot_id,
+            partition=self.partition,
+            bucket=self.bucket,
+            total_buckets=self.total_buckets,
+            bucket_path=store.paths.bucket_dir(self.partition, self.bucket),
+            files=files,
+            raw=False,
+            deletions={file.file_name: deletions[file.file_name] for file in files if file.file_name in deletions},
+        )
+
+    def message(self, after: Sequence[DataFile], vectors: Sequence[IndexFile]) -> CommitMessage:
+        """What is committed: these in place of its files and of their vectors."""
+        return CommitMessage(
+            self.partition,
+            self.bucket,
+            self.total_buckets,
+            compact_before=self.files,
+            compact_after=tuple(after),
+            compact_new_index_files=tuple(vectors),
+            compact_deleted_index_files=self.indexes,
+        )
+
 
 def bins(groups: Sequence[Group], rule: AppendRule, fewest: int | None = None) -> list[tuple[Group, ...]]:
     """Groups, by ascending row id, that lie side by side and are no larger together than a file shall be, where they
@@ -86,15 +120,16 @@ def bins(groups: Sequence[Group], rule: AppendRule, fewest: int | None = None) -
     return [tuple(own) for own in found if sum(len(group) for group in own) >= fewest]
 
 
-def plan_columns(
+def column_units(
     store: Store,
     snapshot: Snapshot,
+    vectors: Vectors,
+    choose: Choose,
     partitions: PartitionFilter | None = None,
     only: frozenset[BucketKey] | None = None,
 ) -> list[ColumnUnit]:
-    """What to merge as of a snapshot, from metadata alone, largest first. Bins whose deletion vectors lie in one index
-    file are one unit."""
-    rule, vectors = AppendRule.of(store.options), Vectors.of(store, snapshot)
+    """What to write anew as of a snapshot, from metadata alone, largest first. Bins whose deletion vectors lie in one
+    index file are one unit. `vectors`: of the snapshot."""
     found: dict[BucketKey, list[DataFile]] = {}
     totals: dict[BucketKey, int] = {}
     for entry in chosen_entries(
@@ -109,16 +144,14 @@ def plan_columns(
     units = []
     for key, files in found.items():
         holders, own = vectors.holders(key), {e.file.file_name: e.file for e in vectors.indexes.get(key, ())}
-        merged = bins([tuple(group) for group in row_groups(files)], rule)
-        for together, names in sharing(merged, holders):
+        chosen = choose([tuple(group) for group in row_groups(files)], holders)
+        for together, names in _sharing(chosen, holders):
             indexes = tuple(own[name] for name in sorted(names))
             units.append(ColumnUnit(*key, totals[key], together, snapshot.id, indexes))
     return sorted(units, key=lambda unit: unit.size, reverse=True)
 
 
-def sharing(
-    merged: Sequence[tuple[Group, ...]], holders: dict[str, str]
-) -> list[tuple[tuple[tuple[Group, ...], ...], set[str]]]:
+def _sharing(merged: Bins, holders: dict[str, str]) -> list[tuple[tuple[tuple[Group, ...], ...], set[str]]]:
     """Bins with the index files of their vectors; those that share one together. `holders`: data file → index file."""
     found: list[tuple[tuple[tuple[Group, ...], ...], set[str]]] = []
     for groups in merged:
@@ -141,34 +174,15 @@ def compact_columns(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     except BaseException:
         remove_files(store, unit.partition, unit.bucket, after)
         raise
-    message = CommitMessage(
-        unit.partition,
-        unit.bucket,
-        unit.total_buckets,
-        compact_before=unit.files,
-        compact_after=tuple(after),
-        compact_new_index_files=tuple(vectors),
-        compact_deleted_index_files=unit.indexes,
-    )
-    return [message]
+    return [unit.message(after, vectors)]
 
 
 def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile:
     """One file with all columns of the rows of groups, deleted ones too."""
     files = [file for group in groups for file in group]
-    folder = store.paths.bucket_dir(unit.partition, unit.bucket)
-    split = Split(
-        snapshot_id=unit.snapshot_id,
-        partition=unit.partition,
-        bucket=unit.bucket,
-        total_buckets=unit.total_buckets,
-        bucket_path=folder,
-        files=tuple(files),
-        raw=False,
-    )
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
     try:
-        for batch in read_split(store, split):
+        for batch in read_split(store, unit.split(store, groups, {})):
             roller.write(batch)
         numbers = (min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files))
         first = files[0].first_row_id
@@ -183,8 +197,7 @@ def _moved(store: Store, unit: ColumnUnit, after: Sequence[DataFile]) -> list[In
     """The vectors of the unit's index files, those of its own rows as vectors of the new files."""
     if not unit.indexes:
         return []
-    entries = [IndexEntry(FileKind.ADD, unit.partition, unit.bucket, file) for file in unit.indexes]
-    vectors = load_vectors(store, entries)
+    vectors = load_vectors(store, unit.vectors)
     for groups, file in zip(unit.bins, after, strict=True):
         assert file.first_row_id is not None
         parts = []
@@ -208,4 +221,7 @@ class ColumnPlan(Compacting):
 
     def units(self, store: Store, base: Snapshot, only: frozenset[BucketKey] | None) -> list[ColumnUnit]:
         """See Plan."""
-        return plan_columns(store, base, self.partitions, only)
+        rule = AppendRule.of(store.options)
+        return column_units(
+            store, base, Vectors.of(store, base), lambda groups, _: bins(groups, rule), self.partitions, only
+        )

@@ -20,8 +20,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.ops.commit.conflicts import CommitName, row_range
-from bucketlake.ops.commit.manifests import WrittenList, write_list, write_manifests
-from bucketlake.ops.commit.publish import Publisher, Request, Scratch
+from bucketlake.ops.commit.manifests import write_manifests
+from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.compact.materialize import refuse_global_indexes
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.view import View
@@ -100,23 +100,22 @@ def reassign_row_ids(store: Store, chosen: PartitionFilter | None = None) -> Rea
     taken = newest.next_row_id or 0
     if not store.schema.partition_keys:
         return Reassigned(newest.id, taken, taken, reason="table is not partitioned")
-    publisher = _Renumbering(store, chosen)
+    work = _Renumbering(store, chosen)
     name = CommitName(0, f"reassign-row-id-{store.env.clock.new_uuid()}", BATCH_COMMIT_IDENTIFIER, CommitKind.COMPACT)
     try:
-        done = publisher.publish(Request(name, publisher.plan))
+        done = Publisher(store).publish(Request(name, work.plan))
     except _Nothing:
         newest = store.latest_snapshot() or newest
         taken = newest.next_row_id or 0
         return Reassigned(newest.id, taken, taken, reason="no partition requires row-id reassignment")
-    return Reassigned(done.id - 1, publisher.first, publisher.next, done.id, publisher.files, publisher.rows)
+    return Reassigned(done.id - 1, work.first, work.next, done.id, work.files, work.rows)
 
 
-class _Renumbering(Publisher):
-    """Publishes a snapshot of the same files in which rows have other ids. `files`, `rows`: how many do."""
+class _Renumbering:
+    """A snapshot of the same files in which rows have other ids. `files`, `rows`: how many do."""
 
     def __init__(self, store: Store, chosen: PartitionFilter | None) -> None:
-        super().__init__(store)
-        self._chosen = chosen
+        self._store, self._chosen = store, chosen
         self._moves: dict[bytes, Moves] = {}
         self.first = self.next = self.files = self.rows = 0
 
@@ -140,7 +139,7 @@ class _Renumbering(Publisher):
         self.rows = self.next - self.first
         if not self._moves:
             raise _Nothing
-        return Changes()
+        return Changes(retold=self._retold, taken_row_ids=self.next)
 
     def _spans(self, snapshot: Snapshot) -> dict[bytes, list[Range]]:
         """The ids of every live file, by partition."""
@@ -161,32 +160,7 @@ class _Renumbering(Publisher):
         values = partition_values(self._store, partition)
         return (*((value is not None, value if value is not None else 0) for value in values), min(spans))
 
-    def _write_base(self, base: Snapshot | None, scratch: Scratch, merge: bool) -> WrittenList:
-        """The base's manifests, those with rows that move written anew."""
-        current = () if base is None else self._store.data_manifests(base)
-        scratch.stale += scratch.merged()
-        scratch.before, scratch.after = current, None
-        made: list[ManifestFile] = []
-        for manifest in current:
-            made += self._rewritten(manifest)
-            scratch.after = tuple(made)
-        written = write_list(self._store, made)
-        scratch.once.append(written.name)
-        return written
-
-    def _snapshot(
-        self,
-        request: Request,
-        name: CommitName,
-        base: Snapshot | None,
-        changes: Changes,
-        scratch: Scratch,
-        base_list: WrittenList,
-    ) -> Snapshot:
-        taken = replace(request, taken_row_ids=self.next)
-        return super()._snapshot(taken, name, base, changes, scratch, base_list)
-
-    def _rewritten(self, manifest: ManifestFile) -> Sequence[ManifestFile]:
+    def _retold(self, manifest: ManifestFile) -> Sequence[ManifestFile]:
         (entries,) = self._store.manifests([manifest])
         moved = [self._moved(entry) for entry in entries]
         if all(new is old for new, old in zip(moved, entries, strict=True)):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry, IndexFile
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.values import dataclass
 
@@ -16,11 +16,14 @@ MAX_SEQUENCE_PROPERTY = "sequence.generation.max-sequence-number"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one snapshot changes."""
+    """What one snapshot changes. `retold`: gives, for a manifest of the base, those that tell its files anew;
+    `taken_row_ids`: row ids below are not free any more."""
 
     table: tuple[ManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexEntry, ...] = ()
+    retold: Callable[[ManifestFile], Sequence[ManifestFile]] | None = None
+    taken_row_ids: int = 0
 
     @property
     def partitions(self) -> frozenset[bytes]:
