@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from bucketlake.catalog import SYSTEM_DATABASE
 from bucketlake.catalog_tables import CATALOG_TABLES
 from bucketlake.errors import InvalidError
@@ -99,7 +101,10 @@ def is_temp_view(lake: Lake, name: str) -> bool:
     """Whether the session has a temporary view of this name."""
     if "$" in name or not is_sparks(lake, (name,)):
         return False
-    return bool(lake.spark.catalog.getTable(quoted(name)).isTemporary)
+    try:
+        return bool(lake.spark.catalog.getTable(quoted(name)).isTemporary)
+    except AnalysisException:  # dropped meanwhile
+        return False
 
 
 def database(lake: Lake, parts: tuple[str, ...]) -> str:
