@@ -5,7 +5,9 @@ Spec: docs/spec/catalog.md, docs/catalogs.md
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from difflib import get_close_matches
 from os import PathLike, fspath
@@ -22,7 +24,8 @@ from bucketlake.catalogs.names import (
 )
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
+from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
 from bucketlake.options.options import option_keys
@@ -270,11 +273,29 @@ class Catalog:
         self.metastore.adopt(found)
 
     def drop_table(self, name: str, ignore_if_missing: bool = False) -> None:
-        """Remove a table with all that lies in its folder (files on external paths stay)."""
+        """Remove a table with all that lies in its folder. Files on external paths stay; a warning names their
+        folders."""
         found = parse_name(name)
         self._require_data_table(found, "drop")
-        if not self.metastore.drop_table(found) and not ignore_if_missing:
+        outside = self._outside(found)
+        if self.metastore.drop_table(found):
+            if outside:
+                warnings.warn(
+                    f"the files of {found.text} on external paths stay: {', '.join(outside)}; "
+                    "remove the folders if nothing else uses them",
+                    stacklevel=2,
+                )
+        elif not ignore_if_missing:
             raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
+
+    def _outside(self, name: Identifier) -> tuple[str, ...]:
+        """Folders outside of its own that a table may keep files in, as far as it can be opened."""
+        with suppress(BucketlakeError):
+            here = self.metastore.find(name)
+            if here is not None:
+                paths = tables.open_table(here.path, here.env, name=name.text).store.paths
+                return tuple(root for root in paths.external_roots if not lies_in(root, paths.root))
+        return ()
 
     def rename_table(self, source: str, target: str, ignore_if_missing: bool = False) -> None:
         """Move a table to a free name, perhaps in another database. Not atomic on object stores."""

@@ -143,6 +143,14 @@ def test_files_take_turns_and_failed_writes_leave_none(catalog: Catalog, tmp_pat
     assert sorted(row["id"] for row in catalog.table("db.t").to_arrow().to_pylist()) == list(range(7))
 
 
+def test_a_drop_says_which_folders_stay(catalog: Catalog, tmp_path: Path) -> None:
+    made(catalog, tmp_path, "round-robin").write_arrow(rows(1))
+    before = on_disk(tmp_path / "out")
+    with pytest.warns(UserWarning, match=r"out/0, .*out/1; remove the folders"):
+        catalog.drop_table("db.t")
+    assert before and on_disk(tmp_path / "out") == before
+
+
 def test_what_the_session_does_not_allow_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     catalog = bucketlake.open(tmp_path / "wh", {"allowed-external-paths": f"{tmp_path}/out/0,s3://bucket"})
     catalog.create_database("db")
