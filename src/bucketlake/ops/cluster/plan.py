@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.rebase.numbers import numbered
-from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
+from bucketlake.ops.rows.deletions import vector_entries
+from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
@@ -75,24 +76,13 @@ class ClusterUnit:
 
     def split(self, store: Store, files: Sequence[DataFile] | None = None) -> Split:
         """The files, or these of them, to be read."""
-        wanted = self.files if files is None else tuple(files)
-        names = {file.file_name for file in wanted}
-        return Split(
-            snapshot_id=self.snapshot_id,
-            partition=self.partition,
-            bucket=self.bucket,
-            total_buckets=self.total_buckets,
-            bucket_path=store.paths.bucket_dir(self.partition, self.bucket),
-            files=wanted,
-            raw=True,
-            deletions={name: place for name, place in self.deletions.items() if name in names},
-        )
+        return split_of(store, self, self.files if files is None else files, self.deletions)
 
     def message(self, store: Store, files: Sequence[DataFile]) -> CommitMessage:
         """What to commit once the rows lie in `files`. Writes the vectors of other files that shared an index file with
         these; numbers the rows from the least number that they had."""
         new = numbered(files, min(file.min_sequence_number for file in self.files))
-        kept = self._kept_vectors(store)
+        kept = vectors_of_others(store, self)
         if self.level is None:
             return CommitMessage(
                 *self.place,
@@ -102,22 +92,7 @@ class ClusterUnit:
                 new_index_files=tuple(kept),
                 deleted_index_files=self.indexes,
             )
-        return CommitMessage(
-            *self.place,
-            self.total_buckets,
-            compact_before=self.files,
-            compact_after=tuple(replace(file, level=self.level) for file in new),
-            compact_new_index_files=tuple(kept),
-            compact_deleted_index_files=self.indexes,
-        )
-
-    def _kept_vectors(self, store: Store) -> list[IndexFile]:
-        if not self.indexes:
-            return []
-        gone = {file.file_name for file in self.files}
-        entries = [IndexEntry(FileKind.ADD, *self.place, file) for file in self.indexes]
-        kept = {name: vector for name, vector in load_vectors(store, entries).items() if name not in gone}
-        return write_vectors(store, *self.place, kept)
+        return compacted(self, [replace(file, level=self.level) for file in new], kept)
 
 
 def everything(partition: bytes, files: Sequence[DataFile]) -> Picked | None:

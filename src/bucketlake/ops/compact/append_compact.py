@@ -24,15 +24,15 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rebase.numbers import numbered
-from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
-from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile, Split
+from bucketlake.ops.table.messages import BucketVectors, CommitMessage, DeletionFile
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
@@ -321,48 +321,15 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     try:
         for files in unit.groups:
             rollers.append(Roller(rows, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
-            for batch in read_split(rows, _split(store, unit, files)):
+            for batch in read_split(rows, split_of(store, unit, files, unit.deletions)):
                 rollers[-1].write(batch)
             after += numbered(rollers[-1].close(), files[0].min_sequence_number)
-        kept = _kept_vectors(store, unit)
+        kept = vectors_of_others(store, unit)
     except BaseException:
         for roller in rollers:
             roller.abort()
         raise
-    return CommitMessage(
-        unit.partition,
-        unit.bucket,
-        unit.total_buckets,
-        compact_before=unit.files,
-        compact_after=tuple(after),
-        compact_new_index_files=tuple(kept),
-        compact_deleted_index_files=unit.indexes,
-    )
-
-
-def _split(store: Store, unit: AppendUnit, files: tuple[DataFile, ...]) -> Split:
-    return Split(
-        snapshot_id=unit.snapshot_id,
-        partition=unit.partition,
-        bucket=unit.bucket,
-        total_buckets=unit.total_buckets,
-        bucket_path=store.paths.bucket_dir(unit.partition, unit.bucket),
-        files=files,
-        raw=True,
-        deletions={
-            file.file_name: unit.deletions[file.file_name] for file in files if file.file_name in unit.deletions
-        },
-    )
-
-
-def _kept_vectors(store: Store, unit: AppendUnit) -> list[IndexFile]:
-    """The vectors of the unit's index files that speak of other files, written anew."""
-    if not unit.indexes:
-        return []
-    gone = {file.file_name for file in unit.files}
-    entries = [IndexEntry(FileKind.ADD, unit.partition, unit.bucket, file) for file in unit.indexes]
-    vectors = {name: vector for name, vector in load_vectors(store, entries).items() if name not in gone}
-    return write_vectors(store, unit.partition, unit.bucket, vectors)
+    return compacted(unit, after, kept)
 
 
 # ---------------------------------------------------------------------------------------------- committing

@@ -18,8 +18,8 @@ from itertools import chain
 import numpy as np
 
 from bucketlake.format.index.deletion_vector import positions_of
-from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource
+from bucketlake.format.index.index_manifest import IndexFile
+from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.job import Compacting
@@ -28,10 +28,11 @@ from bucketlake.ops.rows.column_files import row_groups
 from bucketlake.ops.rows.column_roll import ColumnRoller, newest_schema_of
 from bucketlake.ops.rows.deletions import load_vectors, new_vector, write_vectors
 from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of
 from bucketlake.ops.scan.scan import chosen_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.made import remove_files
-from bucketlake.ops.table.messages import CommitMessage, DeletionFile, Split
+from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
@@ -69,37 +70,6 @@ class ColumnUnit:
     def row_count(self) -> int:
         """Rows to read."""
         return sum(group[0].row_count for groups in self.bins for group in groups)
-
-    @property
-    def vectors(self) -> list[IndexEntry]:
-        """`indexes`, with their place."""
-        return [IndexEntry(FileKind.ADD, self.partition, self.bucket, file) for file in self.indexes]
-
-    def split(self, store: Store, groups: Sequence[Group], deletions: dict[str, DeletionFile]) -> Split:
-        """Rows of some of its groups, but for those that vectors name."""
-        files = tuple(file for group in groups for file in group)
-        return Split(
-            snapshot_id=self.snapshot_id,
-            partition=self.partition,
-            bucket=self.bucket,
-            total_buckets=self.total_buckets,
-            bucket_path=store.paths.bucket_dir(self.partition, self.bucket),
-            files=files,
-            raw=False,
-            deletions={file.file_name: deletions[file.file_name] for file in files if file.file_name in deletions},
-        )
-
-    def message(self, after: Sequence[DataFile], vectors: Sequence[IndexFile]) -> CommitMessage:
-        """What is committed: these in place of its files and of their vectors."""
-        return CommitMessage(
-            self.partition,
-            self.bucket,
-            self.total_buckets,
-            compact_before=self.files,
-            compact_after=tuple(after),
-            compact_new_index_files=tuple(vectors),
-            compact_deleted_index_files=self.indexes,
-        )
 
 
 def bins(groups: Sequence[Group], rule: AppendRule, fewest: int | None = None) -> list[tuple[Group, ...]]:
@@ -174,7 +144,7 @@ def compact_columns(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     except BaseException:
         remove_files(store, unit.partition, unit.bucket, after)
         raise
-    return [unit.message(after, vectors)]
+    return [compacted(unit, after, vectors)]
 
 
 def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile:
@@ -182,7 +152,7 @@ def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile
     files = [file for group in groups for file in group]
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
     try:
-        for batch in read_split(store, unit.split(store, groups, {})):
+        for batch in read_split(store, split_of(store, unit, files, {}, raw=False)):
             roller.write(batch)
         numbers = (min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files))
         first = files[0].first_row_id
@@ -197,7 +167,7 @@ def _moved(store: Store, unit: ColumnUnit, after: Sequence[DataFile]) -> list[In
     """The vectors of the unit's index files, those of its own rows as vectors of the new files."""
     if not unit.indexes:
         return []
-    vectors = load_vectors(store, unit.vectors)
+    vectors = load_vectors(store, vector_entries_of(unit))
     for groups, file in zip(unit.bins, after, strict=True):
         assert file.first_row_id is not None
         parts = []

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
 from bucketlake.ops.compact.running import Work
 from bucketlake.ops.rows.column_roll import newest_schema_of
-from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller
+from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of, vectors_of_others
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.messages import CommitMessage
@@ -62,28 +61,22 @@ def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
 def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     """Write what is left of a unit's groups; the message to commit. On an error nothing that it wrote stays."""
     store = newest_schema_of(store, unit.files)
-    deletions = deletion_files(store, unit.vectors).get((unit.partition, unit.bucket), {})
+    deletions = deletion_files(store, vector_entries_of(unit)).get((unit.partition, unit.bucket), {})
     rollers: list[Roller] = []
     after: list[DataFile] = []
     try:
         for groups in unit.bins:
             rollers.append(Roller(store, unit.partition, unit.bucket, NEW_FILES))
-            for batch in read_split(store, unit.split(store, groups, deletions)):
+            files = [file for group in groups for file in group]
+            for batch in read_split(store, split_of(store, unit, files, deletions, raw=False)):
                 rollers[-1].write(batch)
             after += rollers[-1].close()
-        vectors = _others(store, unit)
+        vectors = vectors_of_others(store, unit)
     except BaseException:
         for roller in rollers:
             roller.abort()
         raise
-    return [unit.message(after, vectors)]
-
-
-def _others(store: Store, unit: ColumnUnit) -> list[IndexFile]:
-    """The vectors of the unit's index files that are of other groups."""
-    gone = {file.file_name for file in unit.files}
-    kept = {name: vector for name, vector in load_vectors(store, unit.vectors).items() if name not in gone}
-    return write_vectors(store, unit.partition, unit.bucket, kept)
+    return [compacted(unit, after, vectors)]
 
 
 @dataclass(frozen=True)

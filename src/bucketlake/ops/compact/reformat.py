@@ -20,7 +20,7 @@ from bucketlake.format.data.file_format import file_format, format_of
 from bucketlake.format.data.parquet import CODECS
 from bucketlake.format.guard import decoding
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
-from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pa_orc, pq
 from bucketlake.ops.commit.commit import Commit
@@ -31,6 +31,7 @@ from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_ve
 from bucketlake.ops.rows.read import read_key_values, read_split
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.rows.units import compacted, vector_entries_of
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
@@ -243,15 +244,7 @@ def rewrite_unit(store: Store, unit: ReformatUnit) -> CommitMessage:
         for roller in rollers:
             roller.abort()
         raise
-    return CommitMessage(
-        unit.partition,
-        unit.bucket,
-        unit.total_buckets,
-        compact_before=unit.files,
-        compact_after=tuple(after),
-        compact_new_index_files=tuple(indexes),
-        compact_deleted_index_files=unit.indexes,
-    )
+    return compacted(unit, after, indexes)
 
 
 def _again(store: Store, unit: ReformatUnit, file: DataFile, roller: Roller) -> DataFile:
@@ -282,8 +275,7 @@ def _again(store: Store, unit: ReformatUnit, file: DataFile, roller: Roller) -> 
 
 def _renamed_vectors(store: Store, unit: ReformatUnit, names: dict[str, str]) -> list[IndexFile]:
     """The vectors of the unit's index files, those of its files under their new names."""
-    entries = [IndexEntry(FileKind.ADD, unit.partition, unit.bucket, file) for file in unit.indexes]
-    if not entries:
+    if not unit.indexes:
         return []
-    found = {names.get(name, name): vector for name, vector in load_vectors(store, entries).items()}
+    found = {names.get(name, name): vector for name, vector in load_vectors(store, vector_entries_of(unit)).items()}
     return write_vectors(store, unit.partition, unit.bucket, found)
