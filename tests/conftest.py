@@ -99,7 +99,7 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     yield f"sc://127.0.0.1:{port}"
     server.terminate()
-    server.wait(30)
+    server.wait(120)
 
 
 @pytest.fixture(scope="session")

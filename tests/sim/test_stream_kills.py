@@ -44,7 +44,7 @@ def server() -> Iterator[Server]:
     yield served
     assert served.process.stdin is not None
     served.process.stdin.close()
-    served.process.wait(30)
+    served.process.wait(120)
 
 
 @pytest.mark.parametrize("seed", seeds(18, 195))

@@ -241,5 +241,5 @@ def test_two_processes_with_one_checkpoint(classic: Lake, tmp_path: Path) -> Non
         source.process_stream(other, str(tmp_path / "c"), trigger=NOW).awaitTermination()
 
     with pytest.raises(ConflictError, match="another process"):
-        source.process_stream(body, str(tmp_path / "c"), trigger={"processingTime": "100 ms"}).awaitTermination(60)
+        source.process_stream(body, str(tmp_path / "c"), trigger={"processingTime": "100 ms"}).awaitTermination(300)
     assert ran == [0, 1]

@@ -25,10 +25,10 @@ def test_it_prints_an_address_that_opens_the_page_and_ends_with_ctrl_c(shop: Any
         try:
             url = process.stdout.readline().strip()  # type: ignore[union-attr]
             assert re.fullmatch(ADDRESS, url)
-            with urllib.request.urlopen(url, timeout=20) as answer:
+            with urllib.request.urlopen(url, timeout=120) as answer:
                 assert answer.status == 200 and "HttpOnly" in answer.headers["set-cookie"]
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) in (0, 130)
+            assert process.wait(120) in (0, 130)
             assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]
         finally:
             process.kill()
