@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.settings import settings_stay
+from bucketlake.sql import immediate
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import query
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -160,4 +161,5 @@ ROOMS: dict[str, Parse] = {
     "DESC": describe.describe,
     "DESCRIBE": describe.describe,
     "COPY": copy_into.parse,
+    "EXECUTE": immediate.execute,
 }

@@ -28,7 +28,7 @@ _lock = threading.RLock()
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CATALOG = "spark.sql.catalog."
 _SPARKS = "spark_catalog"
-_SCRIPT = ("BEGIN", "DECLARE", "EXECUTE")  # Spark's scripts and variables, whose text holds semicolons
+_SCRIPT = ("BEGIN", "DECLARE")  # Spark's scripts and variables, whose text holds semicolons
 
 
 def attach(lake: Lake, catalog: str, current: bool) -> None:

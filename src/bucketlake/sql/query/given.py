@@ -32,6 +32,13 @@ _COLUMN = re.compile(r"\[([^\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A value as Spark's SQL writes it, with its type."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Braces:
     """A text whose fields in braces are names instead. `fields`: what stood there, by the name that stands for it;
     `given`: what that means."""
@@ -192,6 +199,8 @@ def _is_marker(tokens: Sequence[Token], at: int) -> bool:
 
 def literal(value: Any, name: str) -> str:
     """A Python value as Spark's SQL writes it, as `functions.lit` takes it."""
+    if isinstance(value, Written):
+        return value.text
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
     if isinstance(value, int):

@@ -28,7 +28,7 @@ class Statement(Protocol):
 
 Parse = Callable[[Cursor], Statement | None]
 """Reads a statement; None for one that is Spark's. InvalidError or UnsupportedError for what cannot be meant."""
-_OF_THE_SESSION = ("USE", "SET", "RESET", "CALL")  # ours whichever catalog is the current one
+_OF_THE_SESSION = ("USE", "SET", "RESET", "CALL", "EXECUTE")  # ours whichever catalog is the current one
 NO_TABLE = names.LakeName("", "")  # of statements that are about no table that is there
 
 

@@ -1,0 +1,130 @@
+"""EXECUTE IMMEDIATE: a statement whose text is a value, run as any other.
+
+    EXECUTE IMMEDIATE <text> [INTO <variable>, …] [USING <value> [AS <name>], …]
+
+Spark evaluates the text and the values, which may be its session's variables; the statement gets the values as literals
+of their types.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.lazy import lazy
+from bucketlake.spark.types import quoted
+from bucketlake.sql.query.given import Written, literal, with_identifiers, with_values
+from bucketlake.sql.text.text import Cursor, tokenize
+from bucketlake.values import dataclass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from bucketlake.spark.session import Lake
+    from bucketlake.sql import statements
+    from bucketlake.sql.text.names import LakeName
+    from bucketlake.sql.text.parsed import Statement
+else:
+    statements = lazy("bucketlake.sql.statements")  # which knows this room, too
+
+_QUERIES = ("SELECT", "VALUES", "TABLE", "WITH", "FROM", "(")
+_PLAIN = ("void", "boolean", "int", "string", "double", "binary", "date")  # what their literals are by themselves
+_CAST = ("tinyint", "smallint", "bigint", "float", "timestamp")  # others by a literal that is cast; decimals too
+
+
+@dataclass(frozen=True, slots=True)
+class _Immediate:
+    """`text`, `values`: expressions, in Spark's SQL; `names`: of the values, none or all; `into`: variables."""
+
+    text: str
+    into: tuple[tuple[str, ...], ...]
+    values: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def run(self, lake: Lake, name: LakeName) -> DataFrame | None:
+        text, *values = self._evaluated(lake)
+        given: Any = dict(zip(self.names, values, strict=True)) if self.names else values
+        if not isinstance(text, str):
+            raise InvalidError("EXECUTE IMMEDIATE: the statement is NULL, or no text", text=self.text)
+        words = tokenize(text)
+        first = words[0].value.upper() if words else ""
+        if first == "EXECUTE":
+            raise InvalidError("EXECUTE IMMEDIATE within EXECUTE IMMEDIATE", remedy="run the inner statement")
+        text, given = with_identifiers(text, given)
+        text = with_values(text, given)
+        if not self.into:
+            return lake.sql(text)
+        if first not in _QUERIES or not _reads(text, first):
+            raise InvalidError("EXECUTE IMMEDIATE: INTO takes the row of a query", statement=text)
+        self._set(lake, lake.sql(text))
+        return None
+
+    def _evaluated(self, lake: Lake) -> list[Any]:
+        """The text and the values, as Python has them or, where that would change their type, as SQL writes them."""
+        columns = ", ".join(f"({source}) AS c{at}" for at, source in enumerate((self.text, *self.values)))
+        frame = lake.spark.sql(f"SELECT {columns}")
+        return [_typed(value, field.dataType) for value, field in zip(frame.collect()[0], frame.schema, strict=True)]
+
+    def _set(self, lake: Lake, found: DataFrame) -> None:
+        view = f"immediate_{lake.catalog.env.clock.new_uuid().replace('-', '')}"
+        found.createTempView(view)
+        try:
+            variables = ", ".join(".".join(map(quoted, parts)) for parts in self.into)
+            lake.spark.sql(f"SET VARIABLE ({variables}) = (SELECT * FROM {view})")
+        finally:
+            lake.spark.catalog.dropTempView(view)
+
+
+def _typed(value: Any, kind: DataType) -> Any:
+    told = kind.simpleString()
+    if told in _PLAIN:
+        return value
+    if told == "timestamp_ntz" and isinstance(value, dt.datetime):
+        return Written(f"TIMESTAMP_NTZ'{value.isoformat(sep=' ')}'")
+    if value is None or told in _CAST or told.startswith("decimal("):
+        return Written(f"CAST({literal(value, told)} AS {told})")
+    raise UnsupportedError(f"EXECUTE IMMEDIATE: a value of type {told}", remedy="write it in the statement")
+
+
+def _reads(text: str, first: str) -> bool:
+    parse = statements.ROOMS.get(first)
+    return parse is None or parse(Cursor(text)) is None
+
+
+def execute(cursor: Cursor) -> Statement | None:
+    """See above; None for what does not go on with IMMEDIATE."""
+    cursor.expect("EXECUTE")
+    if not cursor.accept("IMMEDIATE"):
+        return None
+    text = cursor.expression("INTO", "USING")
+    into = tuple(cursor.listed(cursor.name)) if cursor.accept("INTO") else ()
+    values: list[str] = []
+    names: list[str] = []
+    if cursor.accept("USING"):
+        bracketed = cursor.sees("(") and _closes_last(cursor)
+        cursor.at += bracketed
+        while True:
+            values.append(cursor.expression("AS", ",", ")"))
+            if cursor.accept("AS"):
+                names.append(cursor.identifier())
+            if not cursor.accept(","):
+                break
+        if bracketed:
+            cursor.expect(")")
+    if names and len(names) < len(values):
+        cursor.fail("give all values a name, or none")
+    if len(set(names)) < len(names):
+        cursor.fail("a name is given twice")
+    return _Immediate(text, into, tuple(values), tuple(names))
+
+
+def _closes_last(cursor: Cursor) -> bool:
+    """Whether the bracket that opens here closes at the statement's end: it is about all values."""
+    depth = 0
+    for token in cursor.tokens[cursor.at :]:
+        depth += (token.value == "(") - (token.value == ")") if token.kind == "sign" else 0
+        if depth == 0:
+            return token is cursor.tokens[-1]
+    return False

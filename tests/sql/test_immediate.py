@@ -1,0 +1,101 @@
+"""EXECUTE IMMEDIATE: statements whose text is a value, over tables of the lake."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+import bucketlake
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.session import Lake
+from bucketlake.sql.immediate import execute
+from bucketlake.sql.text.text import Cursor
+
+pytestmark = pytest.mark.spark
+
+
+def test_statements_reach_the_lake(lake: Lake) -> None:
+    """Queries and changes, with values by place and by name, texts and values in variables, rows into variables."""
+    lake.sql("CREATE TABLE t (id BIGINT, p DECIMAL(9, 2), at TIMESTAMP, d DATE) TBLPROPERTIES ('primary-key'='id')")
+    lake.sql(
+        "EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?, ?, ?, ?)' USING 1L, 1.5, TIMESTAMP'2024-02-29 01:02:03', NULL"
+    )
+    lake.sql(
+        "EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:id, :p, NULL, :d)' USING (2 AS id, -0.5 AS p, DATE'2024-03-01' AS d)"
+    )
+    lake.sql("DECLARE OR REPLACE lowest BIGINT DEFAULT 2")
+    lake.sql("DECLARE OR REPLACE text STRING DEFAULT 'SELECT * FROM t WHERE id >= ? ORDER BY id'")
+    lake.sql("DECLARE OR REPLACE price DECIMAL(9, 2)")
+    assert [row[0] for row in lake.sql("EXECUTE IMMEDIATE text USING lowest").collect()] == [2]
+    assert [row[0] for row in lake.sql("EXECUTE IMMEDIATE text USING lowest - 1").collect()] == [1, 2]
+    lake.sql(
+        "EXECUTE IMMEDIATE 'SELECT p, id FROM IDENTIFIER(:of) WHERE id = :id' INTO price, lowest USING 't' AS of, 1 AS id"
+    )
+    assert tuple(lake.sql("SELECT price, lowest").collect()[0]) == (Decimal("1.50"), 1)
+    lake.sql("EXECUTE IMMEDIATE 'SELECT p FROM t WHERE id > 9' INTO price")
+    assert lake.sql("SELECT price").collect()[0][0] is None
+    lake.sql("EXECUTE IMMEDIATE CONCAT('DELETE FROM ', 't', ' WHERE d = ?') USING DATE'2024-03-01'")
+    assert [tuple(row) for row in lake.sql("SELECT * FROM t").collect()] == [
+        (1, Decimal("1.50"), dt.datetime(2024, 2, 29, 1, 2, 3), None)
+    ]
+
+
+def test_values_keep_their_types(lake: Lake) -> None:
+    given = {
+        "5Y": "tinyint",
+        "5L": "bigint",
+        "1.10": "decimal(3,2)",
+        "1.1F": "float",
+        "1.1D": "double",
+        "'a''b'": "string",
+        "TRUE": "boolean",
+        "X'00ff'": "binary",
+        "DATE'2024-02-29'": "date",
+        "TIMESTAMP'2024-02-29 01:02:03.000004'": "timestamp",
+        "TIMESTAMP_NTZ'2024-02-29 01:02:03.000004'": "timestamp_ntz",
+        "CAST(NULL AS SMALLINT)": "smallint",
+        "NULL": "void",
+    }
+    marks = ", ".join(f"? AS c{at}, typeof(?) AS t{at}" for at in range(len(given)))
+    twice = ", ".join(f"{value}, {value}" for value in given)
+    row = lake.sql(f"EXECUTE IMMEDIATE 'SELECT {marks}' USING {twice}").collect()[0]
+    assert list(row)[1::2] == list(given.values())
+    assert list(row)[0::2] == list(lake.spark.sql(f"SELECT {', '.join(given)}").collect()[0])
+    with pytest.raises(UnsupportedError, match="array<int>"):
+        lake.sql("EXECUTE IMMEDIATE 'SELECT ?' USING array(1)")
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_is_done(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    lake.sql("DECLARE OR REPLACE v BIGINT")
+    for text, says in [
+        ("EXECUTE IMMEDIATE CAST(NULL AS STRING)", "NULL"),
+        ("EXECUTE IMMEDIATE 5", "no text"),
+        ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''SELECT 1'''", "within"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' INTO v", "row of a query"),
+        ("EXECUTE IMMEDIATE 'WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a' INTO v", "row of a query"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?)' USING 1, 2", "more values"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)'", "expected one statement"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2", "all values a name"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2 AS a", "given twice"),
+        ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' NOW", "unexpected|syntax|PARSE"),
+    ]:
+        with pytest.raises(Exception, match=says):
+            lake.sql(text)
+    assert lake.sql("SELECT * FROM t").collect() == []
+    assert execute(Cursor("EXECUTE something")) is None
+    with pytest.raises(InvalidError, match="needs an expression"):
+        execute(Cursor("EXECUTE IMMEDIATE USING 1"))
+
+
+def test_attached_sessions_run_it_too(lake: Lake) -> None:
+    lake.sql("CREATE TABLE t (id BIGINT)")
+    attached = bucketlake.attach(lake.spark, lake.catalog.warehouse)
+    try:
+        lake.spark.sql("EXECUTE IMMEDIATE 'INSERT INTO paimon.default.t VALUES (?)' USING 3")
+        assert [row[0] for row in lake.spark.sql("SELECT * FROM paimon.default.t").collect()] == [3]
+    finally:
+        bucketlake.detach(lake.spark)
+    assert attached is not None
