@@ -10,7 +10,7 @@ import pytest
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.session import Lake
-from bucketlake.sql.immediate import execute
+from bucketlake.sql.query.immediate import execute
 from bucketlake.sql.text.text import Cursor
 
 pytestmark = pytest.mark.spark
@@ -76,6 +76,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(lake: Lake) -> 
         ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''SELECT 1'''", "within"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' INTO v", "row of a query"),
         ("EXECUTE IMMEDIATE 'WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a' INTO v", "row of a query"),
+        ("EXECUTE IMMEDIATE '5' INTO v", "row of a query"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?)' USING 1, 2", "more values"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)'", "expected one statement"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (:a)' USING 1 AS a, 2", "all values a name"),

@@ -15,9 +15,8 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.settings import settings_stay
-from bucketlake.sql import immediate
 from bucketlake.sql.procedures import call
-from bucketlake.sql.query import query
+from bucketlake.sql.query import immediate, query
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update

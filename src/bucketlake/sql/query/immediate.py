@@ -12,7 +12,6 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import lazy
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query.given import Written, literal, with_identifiers, with_values
 from bucketlake.sql.text.text import Cursor, tokenize
@@ -23,13 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from bucketlake.spark.session import Lake
-    from bucketlake.sql import statements
     from bucketlake.sql.text.names import LakeName
     from bucketlake.sql.text.parsed import Statement
-else:
-    statements = lazy("bucketlake.sql.statements")  # which knows this room, too
 
-_QUERIES = ("SELECT", "VALUES", "TABLE", "WITH", "FROM", "(")
+_LEADS = frozenset(["SELECT", "VALUES", "TABLE", "WITH", "FROM"])
+_CHANGES = frozenset(["INSERT", "MERGE", "UPDATE", "DELETE"])
 _PLAIN = ("void", "boolean", "int", "string", "double", "binary", "date")  # what their literals are by themselves
 _CAST = ("tinyint", "smallint", "bigint", "float", "timestamp")  # others by a literal that is cast; decimals too
 
@@ -56,7 +53,7 @@ class _Immediate:
         text = with_values(text, given)
         if not self.into:
             return lake.sql(text)
-        if first not in _QUERIES or not _reads(text, first):
+        if not _reads(text):
             raise InvalidError("EXECUTE IMMEDIATE: INTO takes the row of a query", statement=text)
         self._set(lake, lake.sql(text))
         return None
@@ -88,9 +85,16 @@ def _typed(value: Any, kind: DataType) -> Any:
     raise UnsupportedError(f"EXECUTE IMMEDIATE: a value of type {told}", remedy="write it in the statement")
 
 
-def _reads(text: str, first: str) -> bool:
-    parse = statements.ROOMS.get(first)
-    return parse is None or parse(Cursor(text)) is None
+def _reads(text: str) -> bool:
+    """Whether a text is a query, which no row is written by."""
+    depth = 0
+    words = []
+    for token in tokenize(text):
+        if token.kind == "sign":
+            depth += (token.value == "(") - (token.value == ")")
+        elif token.kind == "word" and depth == 0:
+            words.append(token.value.upper())
+    return text.lstrip()[:1] == "(" or (not _LEADS.isdisjoint(words[:1]) and not _CHANGES.intersection(words))
 
 
 def execute(cursor: Cursor) -> Statement | None:
