@@ -11,7 +11,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
+.PHONY: help setup demo peers test test-slow test-fast test-oldest test-cluster test-wheel soak docs pictures bench lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -29,19 +29,17 @@ $(VENV)/.ready: pyproject.toml
 demo: setup ## load, correct and query the flights data set with local Spark and a local warehouse
 	@$(BIN)/python examples/flights.py
 
-test: setup ## run all tests
+peers: setup # what tests of others need, and a class archive for Spark's JVM
 	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
 	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
+
+test: peers ## run all tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-slow: setup ## run what `make test` leaves out because it costs most: processes that die, servers of others, the README
-	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
+test-slow: peers ## run what `make test` leaves out because it costs most: processes that die, servers of others, the README
 	@BUCKETLAKE_SLOW=1 $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-soak: setup ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
-	@$(BIN)/python -m tests.peers.install all || echo "PEERS MISSING: their tests will be skipped"
-	@$(BIN)/python -m tests.archive || echo "no class archive: tests take longer"
+soak: peers ## run all tests with every seed, combination and example, many generated queries and damaged files (hours)
 	@BUCKETLAKE_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## run the tests that need neither Spark nor peers
