@@ -278,6 +278,15 @@ class TablePaths:
         values = from_serialized(partition, [item.type for item in fields])
         return {item.name: self._text(value, item.type) for item, value in zip(fields, values, strict=True)}
 
+    def shown_texts(self, partition: bytes) -> dict[str, str]:
+        """Column -> text of a stored partition as SQL casts it, whatever its folder is named; the default name for
+        null. Specs take these texts, too."""
+        fields = self.partition_fields
+        values = from_serialized(partition, [item.type for item in fields]) if fields else ()
+        default = self.options.get("partition.default-name", DEFAULT_PARTITION)
+        pairs = zip(fields, values, strict=True)
+        return {item.name: default if v is None else cast_text(v, item.type) for item, v in pairs}
+
     def partition_path(self, partition: bytes) -> str:
         """`dt=2024-01-01/hour=5`, escaped; empty for tables without partitions."""
         texts = self.partition_texts(partition)

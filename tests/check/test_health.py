@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import corpus
@@ -22,13 +23,18 @@ from tests.check.forged import (
 )
 from tests.hostile import tables as hostile
 from tests.profile import SOAK, examples
+from tests.sim.clock import FakeClock
+from tests.sim.storage import MapStorage
+from tests.sim.tables import create_table, data_file, message, partition, table_schema
 
 import bucketlake
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.check import mending
+from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.faults import FAULTS
 from bucketlake.ops.check.findings import MOST, Findings
+from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.sql.procedures import call
@@ -270,3 +276,27 @@ def test_advice_on_sorted_runs_is_followed(tmp_path: Path) -> None:
     assert {"sorted-runs", "read-amplification", "options"} <= topics
     table.compact()
     assert not {"sorted-runs", "read-amplification"} & {one.topic for one in table.advise()}
+
+
+def test_partitions_that_are_too_many() -> None:
+    def advice(sizes: list[int], **more: Any) -> list[Advice]:
+        store = create_table(MapStorage(), FakeClock(), table_schema(**more))
+        files = [(day, data_file(f"f{day}", file_size=size)) for day, size in enumerate(sizes)]
+        total = store.schema.bucket
+        Commit(store, "me").commit([message(f, part=partition(day), total=total) for day, f in files])
+        return advise_table(store, "db.t")
+
+    few, many, large = [1000] * 500, [1000] * 501, [1000] * 501 + [200 << 20] * 501
+    assert "partitions" not in {one.topic for sizes in (few, large) for one in advice(sizes, bucket=1)}
+    (found,) = [one for one in advice(many, bucket=1) if one.topic == "partitions"]
+    assert (found.measure, found.threshold, found.partition) == (501, 500, None)
+    assert found.reason.startswith("501 of 501 partitions hold less than 32 MB, 1.0 KB on average")
+    assert found.command == (
+        "CREATE TABLE `db`.`t_anew` TBLPROPERTIES ('scan.manifest.parallelism' = '1', 'primary-key' = 'pt,k', "
+        "'bucket' = '1') AS SELECT * FROM `db`.`t`"
+    )
+    # What is the matter with many of them is not told of each.
+    buckets = [one for one in advice(many, bucket=4) if one.topic == "buckets"]
+    assert len(buckets) == 21 and all(str(one.partition).startswith("pt=") for one in buckets[:20])
+    assert (buckets[-1].partition, buckets[-1].command) == (None, None)
+    assert buckets[-1].reason == "481 more partitions as well" and buckets[-1].measure > buckets[-1].threshold

@@ -34,7 +34,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_call_loads_what_it_uses(many: str) -> None:
-    code = "import sys; from bucketlake.cli import main; main(sys.argv[1:]); print(*sys.modules)"
+    code = "import sys; from bucketlake.cli import main; main(); print(*sys.modules)"
 
     def loaded(*words: str) -> set[str]:
         run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment())
@@ -50,6 +50,9 @@ def test_a_call_loads_what_it_uses(many: str) -> None:
             f"bucketlake.{name}" for name in ("ops.rows.read", "ops.commit.publish", "predicate.parse", "lsm.merge")
         }
         assert not {*libraries, *rooms, "pyarrow", "numpy"} & loaded(command, "t", "-w", many), command
+    for words in (("cat", "t", "-n", "3"), ("diff", "t", "1"), ("fsck", "t"), ("compact", "t")):
+        found = loaded(*words, "-w", many)
+        assert "pyarrow" in found and not {"pyspark", "pandas"} & found, words
 
 
 def test_a_reader_that_goes(many: str) -> None:

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
+from bucketlake.sql.query.unknown import explained
 from bucketlake.types.model import type_text
 
 
@@ -287,6 +288,17 @@ def test_analyze(classic: Lake) -> None:
             ("ANALYZE TABLE db.m COMPUTE STATISTICS FOR ALL COLUMNS", UnsupportedError, "not supported"),
         ],
     )
+
+
+def test_every_sparks_words_for_a_catalog_that_nobody_knows(classic: Lake) -> None:
+    for words, name in (("identifier ", "`x`.`db`.`t`"), ("", "`x`.`db`")):  # later Sparks', Spark 4.1's
+        text = f"[REQUIRES_SINGLE_PART_NAMESPACE] spark_catalog requires a single-part namespace, but got {words}"
+        for catalog, said in (
+            ("nowhere", "catalog nowhere does not exist"),
+            ("paimon", "only support single namespace"),
+        ):
+            told = explained(classic, AnalysisException(f"{text}`{catalog}`.{name}. SQLSTATE: 42K05"))
+            assert told is not None and said in str(told)
 
 
 def test_names_that_nobody_knows(classic: Lake) -> None:

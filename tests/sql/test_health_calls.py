@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import bucketlake
 from bucketlake.errors import InvalidError
+from bucketlake.ops.check import advise as advising
 from bucketlake.spark.maintain import checks
 from bucketlake.spark.session import Lake
 
@@ -41,3 +45,54 @@ def test_fsck_and_repair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for call in ("CALL sys.fsck('db.t', 'deep')", "CALL sys.repair_table(table => 'db.t', allow => 'hint-latest')"):
         with pytest.raises(InvalidError):
             lake.sql(call)
+
+
+def test_advice_names_partitions_and_is_followed(
+    classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classic.sql(
+        "CREATE TABLE db.n (day DATE, s STRING, v INT) PARTITIONED BY (day, s) TBLPROPERTIES ('write-only'='true')"
+    )
+    table = bucketlake.open(tmp_path / "warehouse").table("db.n")
+    day, odd = dt.date(2026, 3, 1), "a,b; 'c/d\\"
+    schema = pa.schema([("day", pa.date32()), ("s", pa.string()), ("v", pa.int32())])
+    for number in range(6):
+        for names in ([odd, "x:y"], [None]):
+            rows = {"day": [day] * len(names), "s": names, "v": [number] * len(names)}
+            table.write_arrow(pa.table(rows, schema=schema))
+    monkeypatch.setattr(advising, "SMALL_FILES", 2)
+    null = "__DEFAULT_PARTITION__"
+    found = {one["partition"]: one["command"] for one in classic.sql("CALL sys.advise('db.n')").collect()}
+    assert {f"day=2026-03-01/s={text}" for text in (odd, "x:y", null)} <= set(found)
+    for done, text in enumerate((odd, "x:y", null), 1):
+        command = found[f"day=2026-03-01/s={text}"]
+        classic.sql(command.replace("compact(", "compact(options => 'write-only=false', "))
+        assert len(classic.table("db.n").files()) == 18 - 5 * done, command
+
+
+def test_advice_on_partitions_is_followed(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "SMALL_PARTITIONS", 3)
+    made = "CREATE TABLE db.{} (k INT, day DATE, hour INT, v INT) PARTITIONED BY (day, hour) TBLPROPERTIES ({})"
+    keyed = "'primary-key' = 'day,hour,k', 'bucket' = '2', 'merge-engine' = 'aggregation', 'fields.v.aggregate-function' = 'sum'"
+    for name, options in (("hours", "'partition.legacy-name' = 'false'"), ("sums", keyed)):
+        classic.sql(made.format(name, options))
+        classic.sql(f"INSERT INTO db.{name} SELECT id, DATE '2026-03-01', id % 4, 7 FROM range(40)")
+        classic.sql(f"INSERT INTO db.{name} SELECT id, DATE '2026-03-01', id % 4, 1 FROM range(4)")
+        (command,) = [
+            one["command"]
+            for one in classic.sql(f"CALL sys.advise('db.{name}')").collect()
+            if one["topic"] == "partitions"
+        ]
+        classic.sql(command)
+        anew = classic.table(f"db.{name}_anew")
+        assert (
+            anew.schema.partition_keys == ("day",)
+            and anew.schema.primary_keys == classic.table(f"db.{name}").schema.primary_keys
+        )
+        assert {key: anew.schema.options.get(key) for key in ("merge-engine", "partition.legacy-name")} == {
+            "merge-engine": classic.table(f"db.{name}").schema.options.get("merge-engine"),
+            "partition.legacy-name": None,
+        }
+        same = "SELECT day, hour, k, v FROM db.{} ORDER BY ALL"
+        assert classic.sql(same.format(f"{name}_anew")).collect() == classic.sql(same.format(name)).collect()
+    assert classic.table("db.sums_anew").schema.bucket == 1

@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"bucketlake: the command line needs {error.name}\n  do: pip install 'bucketlake[cli]'", file=sys.stderr)
         return 1
-    status: int = app.run(given)
+    status: int = app.run(given, alone=arguments is None)
     # CPython ends by the signal itself if Ctrl-C struck while a text was executed (a dataclass compiles its methods
     # so), even where it was handled; the next text that is executed makes it forget.
     exec("")

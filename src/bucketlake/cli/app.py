@@ -48,6 +48,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "setup": ("config", "completion"),
 }
+WITHOUT_PANDAS = frozenset({"look", "state", "read", "load", "change", "maintain", "check"})
 HELP = """Tables of Apache Paimon's format from the command line, without Spark where none is needed.
 
 Which warehouse: --warehouse, else $BUCKETLAKE_WAREHOUSE, else the default of `bucketlake config`."""
@@ -95,8 +96,32 @@ def _asked_for(words: Sequence[str]) -> list[str]:
     return list(FAMILIES)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit status."""
+class _NoPandas:
+    """A finder for which there is no pandas. Compiled imports, such as Arrow's, take a None for a module."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """ModuleNotFoundError for pandas; nothing is known of others."""
+        if name == "pandas":
+            raise ModuleNotFoundError("not needed here", name=name)
+
+
+def _spare_pandas(families: Sequence[str]) -> None:
+    """Let Arrow look for pandas in vain, which it would load for the first array of any kind.
+
+    Only in a process that is the command's own, and for commands that hand nothing to pandas: Arrow looks once.
+    """
+    if not WITHOUT_PANDAS.issuperset(families) or "pyarrow" not in sys.modules or "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        sys.modules["pyarrow"].array([])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+def run(arguments: Sequence[str], alone: bool = False) -> int:
+    """Run the command line; the exit status. `alone`: nothing else runs in this process."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -104,6 +129,8 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(completion.VARIABLE):
             return completion.answer(build, PROGRAM)
         app = build(arguments)
+        if alone:
+            _spare_pandas(_asked_for(arguments))
         found: Any = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return found if isinstance(found, int) else DONE

@@ -17,16 +17,15 @@ from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.format.guard import decoding
 from bucketlake.format.metadata.manifest import FileSource
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.format.row.binary_row import decode_columns, from_serialized
+from bucketlake.format.row.binary_row import decode_columns
 from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.lazy import pc, pl
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
 from bucketlake.ops.scan.scan import EntryFilter, local_to_epoch
-from bucketlake.ops.system.partition_texts import default_name
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.store import Store
-from bucketlake.paths import POSTPONE_BUCKET, cast_text
+from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.report.facts import (
     BucketLevels,
     Cell,
@@ -66,14 +65,10 @@ def shown_snapshot(store: Store, number: int | None) -> Snapshot | None:
 
 def partition_text(store: Store, partition: bytes) -> tuple[dict[str, str], str]:
     """Column → text, and all of it as one text; a partition that cannot be read is its hexadecimal digits."""
-    fields = store.schema.partition_fields
     try:
-        values = from_serialized(partition, [item.type for item in fields]) if fields else ()
-        null = default_name(store)
-        shown = [null if v is None else cast_text(v, f.type) for v, f in zip(values, fields, strict=True)]
+        texts = {cut(name): cut(text) for name, text in store.paths.shown_texts(partition).items()}
     except BucketlakeError:
         return {}, partition.hex()
-    texts = {cut(item.name): cut(text) for item, text in zip(fields, shown, strict=True)}
     return texts, "/".join(f"{name}={text}" for name, text in texts.items())
 
 

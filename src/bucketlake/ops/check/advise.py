@@ -8,7 +8,8 @@ Spec: docs/maintenance.md#advice
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from bucketlake.errors import NotFoundError
@@ -18,16 +19,20 @@ from bucketlake.format.metadata.stats import decode_stats
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of, sections
 from bucketlake.ops.check.usage import HISTORY, Usage, usage
-from bucketlake.ops.rescale.advise import BucketAdvice, advise
-from bucketlake.ops.rows.roll import TARGET_APPEND
+from bucketlake.ops.rescale.advise import BucketAdvice, advise, recommended
+from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.system.partition_texts import default_name
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
+from bucketlake.redaction import is_secret
 from bucketlake.schema.schema import BucketMode
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 SMALL_FILES = 20  # below a quarter of the target, of one partition
+SMALL_PARTITIONS = 500  # that hold less than a quarter of the target, and are most of them
+ALIKE = 20  # pieces of advice of one topic that are told one by one
 MERGED_SHARE = 0.5  # of the bytes must be merged to be read
 REWRITTEN = 8.0  # bytes compacted for each byte written
 SKEW = 2.0  # the largest bucket over the mean
@@ -43,6 +48,9 @@ FEW = 10  # files, partitions or commits that say nothing yet
 NEAR = 1000  # milliseconds
 PRUNED = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.CHAR, Root.VARCHAR, Root.DECIMAL)
 _MB = 1 << 20
+_CUTS = frozenset(",;")  # what ends a value in a spec of partitions
+# Options of one table's place and of its partitions, by their prefixes: one made anew from it has its own.
+_OWN = ("partition.", "data-file.external-paths", "data-file.path-directory", "global-index.external-path")
 
 
 def _sized(count: float) -> str:
@@ -73,8 +81,22 @@ def advise_table(store: Store, name: str) -> list[Advice]:
     snapshot = store.latest_snapshot()
     if snapshot is None:
         return []
-    look = _Look(store, name, snapshot)
-    return sorted(look.found(), key=lambda one: (-one.pressing, one.topic, one.partition or ""))
+    topics: dict[str, list[Advice]] = {}
+    for one in sorted(_Look(store, name, snapshot).found(), key=_order):
+        topics.setdefault(one.topic, []).append(one)
+    return sorted((one for alike in topics.values() for one in _told(alike)), key=_order)
+
+
+def _order(one: Advice) -> tuple[float, str, bool, str]:
+    return -one.pressing, one.topic, one.partition is None, one.partition or ""
+
+
+def _told(alike: list[Advice]) -> list[Advice]:
+    """Advice of one topic, on many partitions: the most pressing one by one, the others as one piece."""
+    if len(alike) <= ALIKE + 1:
+        return alike
+    more = f"{len(alike) - ALIKE:,} more partitions as well"
+    return [*alike[:ALIKE], replace(alike[ALIKE], partition=None, reason=more, command=None)]
 
 
 class _Look:
@@ -82,6 +104,7 @@ class _Look:
         self._store, self._snapshot = store, snapshot
         self._name = "`.`".join(part.strip("`") for part in name.split("."))
         self._keyed = bool(store.schema.primary_keys)
+        self._target = int(store.options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND))
         self._entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
         self._recent = [one for one in store.snapshots_after(snapshot.id - RECENT) if one.id <= snapshot.id]
 
@@ -89,6 +112,7 @@ class _Look:
         """All of it."""
         for partition in advise(self._store):
             yield from self._partition(partition)
+        yield from self._many()
         yield from self._small()
         yield from self._reading()
         yield from self._writing()
@@ -108,20 +132,29 @@ class _Look:
         return f"`{self._name}`"
 
     def _set(self, **options: str) -> str:
-        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
-        return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({pairs})"
+        return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_pairs(options)})"
 
-    def _of(self, text: str | None) -> dict[str, str | int]:
-        """The argument that names a partition."""
-        return {} if not text else {"partitions": text.replace("/", ",")}
+    def _of(self, partition: bytes) -> dict[str, str | int]:
+        """The argument that names a partition: its spec, or a condition where a text in it would be read otherwise."""
+        texts = self._store.paths.shown_texts(partition)
+        if all(text == text.strip() and text.strip("'\"") == text and not _CUTS & {*text} for text in texts.values()):
+            return {"partitions": ",".join(f"{name}={text}" for name, text in texts.items())} if texts else {}
+        default = default_name(self._store)
+        pairs = [(f"`{name}`", text) for name, text in texts.items()]
+        parts = [f"{name} IS NULL" if text == default else f"{name} = {_quoted(text)}" for name, text in pairs]
+        return {"where": " AND ".join(parts)}
+
+    def _text(self, partition: bytes) -> str | None:
+        """A partition as people write it; None without partition columns."""
+        return "/".join(f"{name}={text}" for name, text in self._store.paths.shown_texts(partition).items()) or None
 
     # ---- buckets and files
 
     def _partition(self, one: BucketAdvice) -> Iterator[Advice]:
-        text = "/".join(f"{name}={value}" for name, value in one.partition.items()) or None
+        text = self._text(one.key)
         if one.recommended != one.buckets:
             away = max(one.recommended / one.buckets, one.buckets / one.recommended)
-            command = self._call("rescale", bucket_num=one.recommended, **self._of(text))
+            command = self._call("rescale", bucket_num=one.recommended, **self._of(one.key))
             yield Advice("buckets", text, round(away, 2), 1.0, one.reason, command)
         if one.skew > SKEW and one.buckets > 1 and one.bytes > _MB:
             reason = f"the largest of {one.buckets} buckets has {one.skew:.1f} times the mean"
@@ -129,24 +162,62 @@ class _Look:
         trigger = CompactionRule.of(self._store.options).run_trigger if self._keyed else 0
         if self._keyed and one.sorted_runs > 2 * trigger:
             reason = f"a bucket has {one.sorted_runs} sorted runs, compaction begins at {trigger}"
-            command = self._call("compact", **self._of(text))
+            command = self._call("compact", **self._of(one.key))
             yield Advice("sorted-runs", text, one.sorted_runs, 2 * trigger, reason, command)
 
     def _small(self) -> Iterator[Advice]:
         if self._keyed:
             return
-        target = int(self._store.options.get("target-file-size") or TARGET_APPEND)
         groups: dict[bytes, list[DataFile]] = {}
         for entry in self._entries:
-            if entry.file.file_size < target // 4:
+            if entry.file.file_size < self._target // 4:
                 groups.setdefault(entry.partition, []).append(entry.file)
         for partition, files in groups.items():
             if len(files) > SMALL_FILES:
-                text = self._store.paths.partition_path(partition) or None
                 mean = sum(file.file_size for file in files) / len(files)
-                reason = f"{len(files)} files of {_sized(mean)} on average, {target / _MB:,.0f} MB are wanted"
-                command = self._call("compact", **self._of(text))
-                yield Advice("small-files", text, len(files), SMALL_FILES, reason, command)
+                reason = f"{len(files)} files of {_sized(mean)} on average, {self._target / _MB:,.0f} MB are wanted"
+                command = self._call("compact", **self._of(partition))
+                yield Advice("small-files", self._text(partition), len(files), SMALL_FILES, reason, command)
+
+    def _many(self) -> Iterator[Advice]:
+        """Partitions that are too many for what they hold."""
+        sums: dict[bytes, tuple[int, int]] = {}
+        for entry in self._entries:
+            size, rows = sums.get(entry.partition, (0, 0))
+            sums[entry.partition] = size + entry.file.file_size, rows + entry.file.row_count
+        small = self._are_small(size for size, _ in sums.values())
+        if small:
+            mean = sum(size for size, _ in sums.values()) / len(sums)
+            reason = f"{small:,} of {len(sums):,} partitions hold less than {self._target / 4 / _MB:,.0f} MB"
+            reason += f", {_sized(mean)} on average: each is planned, opened and compacted by itself"
+            reason += "; expire those that nobody reads, or make the table anew with fewer, and check and rename it"
+            yield Advice("partitions", None, small, SMALL_PARTITIONS, reason, self._with_fewer(sums))
+
+    def _are_small(self, sizes: Iterable[int]) -> int:
+        """How many partitions are small, where these are too many; else 0."""
+        each = [size < self._target // 4 for size in sizes]
+        return sum(each) if sum(each) > max(SMALL_PARTITIONS, len(each) // 2) else 0
+
+    def _with_fewer(self, sums: dict[bytes, tuple[int, int]]) -> str:
+        """What makes the table anew with as many of the leading partition columns as are not too many."""
+        schema = self._store.schema
+        texts = {partition: tuple(self._store.paths.shown_texts(partition).values()) for partition in sums}
+        for length in range(len(schema.partition_keys) - 1, -1, -1):
+            groups: dict[tuple[str, ...], tuple[int, int]] = {}
+            for partition, (size, rows) in sums.items():
+                more = groups.get(texts[partition][:length], (0, 0))
+                groups[texts[partition][:length]] = size + more[0], rows + more[1]
+            if not self._are_small(size for size, _ in groups.values()):
+                break
+        options = {key: v for key, v in schema.options.items() if not key.startswith(_OWN) and not is_secret(key)}
+        options = {key: v for key, v in options.items() if key not in ("bucket", "branch", "path", "primary-key")}
+        if self._keyed:
+            options["primary-key"] = ",".join(schema.primary_keys)
+        fixed = schema.bucket_mode is BucketMode.FIXED
+        options["bucket"] = str(max(recommended(1, *one)[0] for one in groups.values()) if fixed else schema.bucket)
+        by = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in schema.partition_keys[:length])})" if length else ""
+        anew = f"{self._table[:-1]}_anew`"
+        return f"CREATE TABLE {anew}{by} TBLPROPERTIES ({_pairs(options)}) AS SELECT * FROM {self._table}"
 
     def _buckets(self) -> dict[BucketKey, list[ManifestEntry]]:
         groups: dict[BucketKey, list[ManifestEntry]] = {}
@@ -210,13 +281,12 @@ class _Look:
         count = len({entry.partition for entry in self._entries})
         for partition, own in parts.items():
             if count >= FEW and commits >= FEW and own / rows > HOT_SHARE:
-                text = self._store.paths.partition_path(partition)
                 reason = f"{own / rows:.0%} of the rows of the last {commits} writes went to one of {count} partitions"
                 mode = self._store.schema.bucket_mode
                 number = 2 * max((e.total_buckets for e in self._entries if e.partition == partition), default=1)
                 fixed = mode in (BucketMode.FIXED, BucketMode.POSTPONE) and number > 0
-                command = self._call("rescale", bucket_num=number, **self._of(text)) if fixed else None
-                yield Advice("hot-partition", text, round(own / rows, 3), HOT_SHARE, reason, command)
+                command = self._call("rescale", bucket_num=number, **self._of(partition)) if fixed else None
+                yield Advice("hot-partition", self._text(partition), round(own / rows, 3), HOT_SHARE, reason, command)
 
     def _space(self, used: Usage) -> Iterator[Advice]:
         total, live = used.total, used.live
@@ -301,6 +371,10 @@ def _overlap(lows: Sequence[object], highs: Sequence[object]) -> float:
     pairs = list(zip(lows, highs, strict=True))
     hits = sum(low <= value <= high for value, _ in pairs for low, high in pairs)  # type: ignore[operator]
     return hits / len(pairs) ** 2
+
+
+def _pairs(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
 
 
 def _quoted(text: str) -> str:

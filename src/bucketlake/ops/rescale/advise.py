@@ -28,9 +28,10 @@ _MB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BucketAdvice:
-    """What a partition holds and how many buckets it should have. `partition`: column → text; `rows`, `bytes`: of the
-    files, superseded rows included; `buckets`: as its files count them, or that have files where they do not; `skew`:
-    the largest bucket over the mean; `sorted_runs`: most that a bucket has (files, in append tables)."""
+    """What a partition holds and how many buckets it should have. `partition`: column → text, as SQL casts the value;
+    `rows`, `bytes`: of the files, superseded rows included; `buckets`: as its files count them, or that have files
+    where they do not; `skew`: the largest bucket over the mean; `sorted_runs`: most that a bucket has (files, in append
+    tables)."""
 
     key: bytes
     partition: dict[str, str]
@@ -69,7 +70,7 @@ def _of(store: Store, partition: bytes, entries: list[ManifestEntry]) -> BucketA
     if skew > SKEWED and buckets > 1:
         reason += f"; the largest bucket has {skew:.1f} times the mean: few keys hold much of the data"
     most = max(len(found) for found in runs.values())
-    texts = store.paths.partition_texts(partition) if store.schema.partition_keys else {}
+    texts = store.paths.shown_texts(partition)
     return BucketAdvice(partition, texts, rows, size, buckets, round(skew, 3), most, number, reason)
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _NAME = r"((?:`(?:[^`]|``)+`\.?)+)"
 _MISSING = re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view {_NAME} cannot be found")
-_NAMESPACE = re.compile(rf"requires a single-part namespace, but got identifier {_NAME}")
+# Spark 4.1 names the namespace alone, later ones the whole identifier.
+_NAMESPACE = re.compile(rf"requires a single-part namespace, but got (?:identifier )?{_NAME}")
 _PART = re.compile(r"`((?:[^`]|``)+)`")
 
 
