@@ -10,12 +10,19 @@ import pyarrow as pa
 import pytest
 from tests.ops.test_expire import KINDS, made, put, rows_of
 from tests.sim.clock import FakeClock
-from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.storage import FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
-from bucketlake.errors import AlreadyExistsError, CommitUnknownError, InvalidError, NotFoundError
+from bucketlake.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+)
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.publish import Publisher
@@ -169,6 +176,77 @@ def test_a_commit_into_a_gap_goes_with_a_rollback() -> None:
     clear_cache()
     Catalog(Env(FaultStorage(inner, plan), FakeClock(2)), "memory://wh").table("default.t").rollback_to(1)
     assert table.store.snapshot_ids() == [1]
+
+
+DAY = 86_400_000
+
+
+def beside(inner: MapStorage, plan: Any) -> Table:
+    """The table through a storage where something goes wrong."""
+    clear_cache()
+    return Catalog(Env(FaultStorage(inner, plan), FakeClock(2)), "memory://wh").table("default.t")
+
+
+def test_the_tag_of_a_rollback_that_dies_has_an_end() -> None:
+    """It holds files, is listed beside the user's tags, and may name what others have removed: orphans are not
+    looked for then."""
+    inner = MapStorage()
+    table = appended(inner, 4)
+    with pytest.raises(Killed):
+        beside(inner, fault_on("delete", "snapshot-3", KILL_BEFORE)).rollback_to(1)
+    (left,) = table.store.tags()
+    assert left.startswith("rollback-guard-1-")
+    late = FakeClock(3)
+    late.millis += 3 * DAY
+    clear_cache()
+    later = Catalog(Env(inner, late), "memory://wh").table("default.t")
+    assert later.expire_tags() == [left]
+    later.rollback_to(1)
+    assert later.store.snapshot_ids() == [1] and not later.store.tags() and rows_of(later) == [(0,)]
+
+
+def test_a_rollback_takes_its_tag_away_though_the_storage_fails_once() -> None:
+    inner = MapStorage()
+    table = appended(inner, 3)
+    beside(inner, fault_on("delete", "rollback-guard-", FAIL_BEFORE, times=2)).rollback_to(1)
+    assert table.store.snapshot_ids() == [1] and not table.store.tags()
+
+
+def test_a_tag_that_could_not_be_looked_after_is_not_there() -> None:
+    """Nobody knows whether the snapshot's files went before the tag was there."""
+    inner = MapStorage()
+    table = appended(inner, 3)
+    put_already: list[str] = []
+
+    def plan(call: int, operation: str, path: str) -> str | None:
+        if operation == "put_if_absent":
+            put_already.append(path)
+        return FAIL_BEFORE if put_already and operation == "read" and path.endswith("snapshot-2") else None
+
+    with pytest.raises(StorageError):
+        beside(inner, plan).create_tag("mine", 2)
+    assert len(put_already) == 1 and not table.store.tags()
+
+
+def test_nothing_holds_what_its_writer_is_about_to_take_back() -> None:
+    """A writer slept through a rollback and put its snapshot above: files of what was rolled back may go at any moment,
+    since nothing that is there needs them."""
+    inner = MapStorage()
+    table = appended(inner, 4)
+    above = inner.files[table.store.paths.snapshot(4)]
+    table.rollback_to(1)
+    inner.files[table.store.paths.snapshot(4)] = above
+    inner.files[table.store.paths.latest_hint] = b"4"
+    clear_cache()
+    for act in (lambda: table.create_tag("new", 4), lambda: table.create_tag("new"), lambda: table.rollback_to(4)):
+        with pytest.raises(ConflictError, match=r"stands above a gap.*choose a snapshot below 4"):
+            act()
+    assert table.store.snapshot_ids() == [1, 4] and not table.store.tags()
+    table.create_tag("old", 1)
+    late = FakeClock(3)
+    late.millis += DAY  # its writer is dead: it is history
+    Catalog(Env(inner, late), "memory://wh").table("default.t").create_tag("late", 4)
+    assert sorted(table.store.tags()) == ["late", "old"]
 
 
 @pytest.mark.parametrize("least", ["30", "2"], ids=["plain", "manifests are merged at every commit"])

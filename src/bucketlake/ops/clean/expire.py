@@ -21,8 +21,8 @@ from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.background import run_beside
 from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
-from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, remove, snapshots_removal
-from bucketlake.ops.commit.strays import strays
+from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, delete_name, remove, snapshots_removal
+from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.refs.upkeep import tag_commit
@@ -44,7 +44,6 @@ __all__ = [
 ROUND = 64  # snapshots that go together: a death leaves the files of so many as orphans
 ROUND_FILES = 100_000  # files removed by the commits of one round
 ATTEMPTS = 5
-SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
 NO_LIMIT = 2**31 - 1
 _ALONE = {"scan.manifest.parallelism": "1", "file-operation.thread-num": "1"}  # see background: no threads
 
@@ -183,7 +182,7 @@ def _remove_strays(store: Store) -> None:
     if earliest is not None:
         for number in strays(store.snapshot_ids()):
             if number < earliest:
-                _delete(store, store.paths.snapshot(number))
+                delete_name(store, store.paths.snapshot(number))
 
 
 def _followed(store: Store, rounds: Iterator[ExpireResult], meter: Meter) -> ExpireResult:
@@ -218,7 +217,7 @@ def _rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) 
 def _snapshot_round(store: Store, config: ExpireConfig, left: int) -> tuple[ExpireResult, int] | None:
     """Expire the next snapshots; what went, and how many ids that took. None where nothing is due."""
     latest, earliest = store.latest_snapshot(), store.earliest_snapshot()
-    if latest is None or earliest is None or _is_unsettled(store):
+    if latest is None or earliest is None or unsettled(store) is not None:
         return None
     first, last = _window(store, config, (earliest.id, latest.id), left)
     stop = min(last, earliest.id + ROUND)
@@ -265,17 +264,6 @@ def _due(store: Store, config: ExpireConfig) -> int:
     return max(low - earliest.id, 0)
 
 
-def _is_unsettled(store: Store) -> bool:
-    """Whether the newest snapshots stand above a gap that a rollback has just made: writers that slept through it put
-    them, and are about to take them back, so that the history is what lies below. After `SETTLED` they are history."""
-    ids, hint = store.snapshot_ids(), store.hint(store.paths.earliest_hint)
-    below = strays(ids)
-    if hint is None or hint not in below:
-        return False
-    above = store.find_snapshot(ids[len(below)])
-    return above is None or above.time_millis > store.env.clock.now_millis() - SETTLED
-
-
 def _due_until(found: dict[int, Snapshot], first: int, stop: int, before: int) -> int:
     """The id before which snapshots expire: below `first` whatever their age, then while the next one is old."""
     for number in range(first, stop):
@@ -310,7 +298,7 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     for place, snapshot in enumerate(span.gone):
         if not store.has_snapshot(span.kept.id):
             return ExpireResult(place)  # a rollback is taking it back, perhaps to the snapshot that would go next
-        _delete(store, store.paths.snapshot(snapshot.id))
+        delete_name(store, store.paths.snapshot(snapshot.id))
     while (seen := _marks(store)) != marks:  # new ones, and tags that were moved under their names
         marks = seen
         removal = snapshots_removal(store, span, marks.tags)
@@ -366,18 +354,6 @@ def _next_existing(ids: Sequence[int], end: int, find: Callable[[int], Snapshot 
     return None
 
 
-def _delete(store: Store, path: str) -> None:
-    """Delete a file, again if the storage fails: what follows relies on it."""
-    for attempt in range(ATTEMPTS):
-        try:
-            store.env.storage.delete(path)
-        except StorageError:
-            if attempt == ATTEMPTS - 1:
-                raise
-        else:
-            return
-
-
 def _write_hint(store: Store, path: str, number: int) -> None:
     """Best effort: readers do without."""
     with suppress(StorageError):
@@ -406,7 +382,7 @@ def expire_changelogs(
         done = _followed(store, _rounds(limit, lambda left: _changelog_round(store, config, left, everything)), meter)
         if everything and store.changelog_ends() is None:
             for path in (store.paths.changelog_earliest_hint, store.paths.changelog_latest_hint):
-                _delete(store, path)
+                delete_name(store, path)
     return done
 
 
@@ -441,7 +417,7 @@ def _expire_changelogs(
     store: Store, gone: Sequence[Snapshot], kept: Snapshot | None, removal: Removal, config: ExpireConfig
 ) -> int:
     for changelog in gone:
-        _delete(store, store.paths.changelog(changelog.id))
+        delete_name(store, store.paths.changelog(changelog.id))
     files = remove(store, removal, config.clean_folders)
     if kept is not None:
         _write_hint(store, store.paths.changelog_earliest_hint, kept.id)

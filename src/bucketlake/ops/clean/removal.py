@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import pairwise
 
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
@@ -29,6 +29,7 @@ from bucketlake.values import dataclass
 
 FileKey = tuple[bytes, int, str]  # partition, bucket, file name
 MAIN = "main"
+ATTEMPTS = 5
 BATCH = 1000  # files that one call of the storage deletes
 THREADS = 16
 TRIED = 64  # files that are deleted before more threads are started
@@ -465,6 +466,18 @@ def delete_files(store: Store, paths: Sequence[str], threads: int | None = None)
     size = min(BATCH, -(-len(paths) // threads)) or 1
     batches = [paths[start : start + size] for start in range(0, len(paths), size)]
     return done + sum(parallel(store.env.storage.delete_all, batches, threads))
+
+
+def delete_name(store: Store, path: str) -> None:
+    """Delete a file that readers find by its name, again if the storage fails: what follows relies on it."""
+    for attempt in range(ATTEMPTS):
+        try:
+            store.env.storage.delete(path)
+        except StorageError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
 
 
 def remove_empty_folders(store: Store, buckets: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ its beginning without anything standing on it. No reader of the newest snapshot 
     standing(store, snapshot, delta)       does the history stand on this snapshot?
     stands_on(store, left, right)          whether it can be seen from the lists that it does
     strays(store, ids)                     ids below the history
+    unsettled(store)                       where writers are about to take back what they put above a rollback
     remove_stray(store, snapshot)          take one's name away, if it is still that one
 
 Spec: docs/spec/expiry.md#strays
@@ -27,6 +28,7 @@ from bucketlake.ops.table.entries import fold
 from bucketlake.ops.table.store import Store
 
 _LOOKED_AT = 8  # pairs of snapshots below a gap
+SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
 
 
 class Standing(Enum):
@@ -122,6 +124,20 @@ def strays(ids: Iterable[int]) -> list[int]:
         if known[place - 1] != known[place] - 1:
             return known[:place]
     return []
+
+
+def unsettled(store: Store) -> int | None:
+    """The first of the newest snapshots' ids where these stand above a gap that a rollback has just made, else None:
+    writers that slept through it put them, and are about to take them back, so that the history is what lies below.
+    After `SETTLED` they are history."""
+    ids, hint = store.snapshot_ids(), store.hint(store.paths.earliest_hint)
+    below = strays(ids)
+    if hint is None or hint not in below:
+        return None
+    first = ids[len(below)]
+    above = store.find_snapshot(first)
+    settled = above is not None and above.time_millis <= store.env.clock.now_millis() - SETTLED
+    return None if settled else first
 
 
 def remove_stray(store: Store, snapshot: Snapshot) -> None:

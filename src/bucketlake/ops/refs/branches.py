@@ -14,7 +14,7 @@ Spec: docs/spec/tags.md#branches
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
@@ -23,7 +23,7 @@ from bucketlake.format.metadata.manifest import ManifestEntry
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.refs.rollback import create_tag_of, drop_tags_after, take_after
+from bucketlake.ops.refs.rollback import drop_tags_after, guarded, take_after
 from bucketlake.ops.refs.tags import plain_snapshot
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
@@ -159,20 +159,13 @@ def fast_forward(store: Store, name: str) -> None:
     if by_catalog(store, "forward_branch", name=name):
         return
     base = _common(store, taken[0])
-    guard = f"fast-forward-{store.env.clock.new_uuid()}"
-    if base is not None:
-        create_tag_of(store, guard, base)
-    try:
+    with nullcontext() if base is None else guarded(store, "fast-forward-", base):
         take_after(store, base)
         drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
         _take_schemas(store, branch, taken[0].schema_id)
         _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
         for tag, held in branch.tags().items():
             store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
-    finally:
-        if base is not None:
-            with suppress(StorageError):
-                store.env.storage.delete(store.paths.tag(guard))
 
 
 def _common(store: Store, first: Snapshot) -> Snapshot | None:

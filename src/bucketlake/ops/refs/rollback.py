@@ -15,12 +15,14 @@ Spec: docs/spec/tags.md#rollback
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from bucketlake.errors import ConflictError, NotFoundError, StorageError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.tags import create_tag, delete_tag, plain_snapshot
@@ -33,6 +35,7 @@ from bucketlake.ops.table.store import Store
 
 ATTEMPTS = 100  # commits that a rollback chases
 GUARD, AS_LATEST = "rollback-guard-", "rollback-to-as-latest-"
+GUARD_LIFE = 48 * 3600_000  # milliseconds; longer than zones are apart in which tags' times are written and read
 
 
 def find_version(store: Store, snapshot_id: int) -> Snapshot:
@@ -81,9 +84,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     """
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
-    guard = f"{GUARD}{target.id}-{store.env.clock.new_uuid()}"
-    create_tag_of(store, guard, target)
-    try:
+    with guarded(store, f"{GUARD}{target.id}-", target):
         if not store.has_snapshot(target.id):
             _restore(store, target)
         take_after(store, target)
@@ -92,14 +93,25 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
             _restore_expired(store, target)  # by an expiry that began before; its files are tagged still
+
+
+@contextmanager
+def guarded(store: Store, prefix: str, target: Snapshot) -> Iterator[None]:
+    """Let a tag of our own keep a snapshot's files in the block. One that a death leaves goes with the tags whose life
+    is over. Errors: those of `create_tag_of`."""
+    name = f"{prefix}{store.env.clock.new_uuid()}"
+    try:
+        create_tag_of(store, name, target, GUARD_LIFE)
+        yield
     finally:
         with suppress(StorageError):
-            store.env.storage.delete(store.paths.tag(guard))
+            delete_name(store, store.paths.tag(name))
 
 
-def create_tag_of(store: Store, name: str, target: Snapshot) -> None:
-    """Tag what was found a moment ago; NotFoundError if it is gone, or another commit has its id."""
-    create_tag(store, name, target.id)
+def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | None = None) -> None:
+    """Tag what was found a moment ago; NotFoundError if it is gone, or another commit has its id; ConflictError if its
+    writer may be about to take it back."""
+    create_tag(store, name, target.id, lifetime)
     tagged = store.tag(name)
     if (tagged.uuid, tagged.delta_manifest_list) != (target.uuid, target.delta_manifest_list):
         delete_tag(store, name)

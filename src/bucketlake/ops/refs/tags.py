@@ -14,12 +14,14 @@ Spec: docs/spec/tags.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
+from bucketlake.ops.commit.strays import unsettled
 from bucketlake.ops.refs.success import mark_tag, unmark_tag
 from bucketlake.ops.table.store import Store
 
@@ -93,7 +95,7 @@ def create_tag(
     """Tag a snapshot, the newest by default; an expired one if another tag has it. `lifetime`: milliseconds; the
     table's default is the caller's affair. `if_absent`: False where there is one of this name, whatever it holds.
 
-    Errors: InvalidError (name), AlreadyExistsError, NotFoundError (no such snapshot).
+    Errors: InvalidError (name), AlreadyExistsError, NotFoundError (no such snapshot), ConflictError (see find_source).
     """
     path = _checked_path(store, name)
     for _ in range(ATTEMPTS):
@@ -104,7 +106,13 @@ def create_tag(
         source = find_source(store, snapshot_id)
         if not store.env.storage.put_if_absent(path, _tagged(store, source, lifetime)):
             continue
-        if _is_held(store, source, name):
+        try:
+            held = _is_held(store, source, name)
+        except BaseException:
+            with suppress(Exception):
+                store.env.storage.delete(path)  # nobody knows whether its files are there
+            raise
+        if held:
             mark_tag(store, name)
             return True
         store.env.storage.delete(path)  # its snapshot expired before the tag was there
@@ -151,20 +159,34 @@ def rename_tag(store: Store, name: str, target: str) -> None:
 
 
 def find_source(store: Store, snapshot_id: int | None) -> Snapshot:
-    """The snapshot to tag: the newest for None; one that has expired if a tag has it. NotFoundError."""
+    """The snapshot to tag: the newest for None; one that has expired if a tag has it. NotFoundError; ConflictError for
+    one that its writer is about to take back, since it slept through a rollback."""
     if snapshot_id is None:
         found = store.latest_snapshot()
         if found is None:
             raise NotFoundError("Cannot create tag because latest snapshot doesn't exist.", table=store.paths.root)
-        return found
+        return _settled(store, found)
     found = store.find_snapshot(snapshot_id)
-    if found is None:
-        found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)
+    if found is not None:
+        return plain_snapshot(_settled(store, found))
+    found = next((tag for tag in store.tags().values() if tag.id == snapshot_id), None)
     if found is None:
         raise NotFoundError(
             f"Cannot create tag because given snapshot #{snapshot_id} doesn't exist.", table=store.paths.root
         )
     return plain_snapshot(found)
+
+
+def _settled(store: Store, snapshot: Snapshot) -> Snapshot:
+    first = unsettled(store)
+    if first is not None and snapshot.id >= first:
+        raise ConflictError(
+            "the snapshot stands above a gap that a rollback has made, and its writer may be about to take it back",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            remedy=f"finish the rollback, or choose a snapshot below {first}",
+        )
+    return snapshot
 
 
 def _checked_path(store: Store, name: str) -> str:
