@@ -78,7 +78,7 @@ def ready() -> MapStorage:
 
 
 @cache
-def places(most: int = 12) -> list[int]:
+def places(most: int = 8) -> list[int]:
     """Calls of a load to fail or be overtaken at, in `make soak` all: most of them from its intent on."""
     storage = FaultStorage(ready())
     load(table_on(storage), [1, 2])
@@ -152,7 +152,7 @@ def test_our_expiry_leaves_nothing_unknown(fault: str) -> None:
 
 def test_what_anothers_expiry_took_is_refused() -> None:
     refused = 0
-    for place in places(16):
+    for place in places(12):
         storage = ready()
         attempt(storage, place, KILL_AFTER)
         others_go_on(storage)
