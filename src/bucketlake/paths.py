@@ -186,6 +186,11 @@ class TablePaths:
         return f"{self.root}/copy-into/history"
 
     @property
+    def load_intents_dir(self) -> str:
+        """Where COPY INTO says what it is about to commit, for all branches."""
+        return f"{self.root}/copy-into/intents"
+
+    @property
     def key_index_dir(self) -> str:
         """Where the cached key index of a cross-partition table lies: Paimon's orphan cleaner does not look there."""
         return f"{self.meta_root}/key-index"

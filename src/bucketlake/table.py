@@ -21,6 +21,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapsho
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
 from bucketlake.lazy import lazy, pa
+from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.scan import fallback
@@ -317,7 +318,7 @@ class Table(Streams, Frames):
     def commit(
         self,
         messages: Sequence[CommitMessage],
-        commit_user: str | BatchName,
+        commit_user: str | BatchName | Loading,
         mode: str = "append",
         partition: Mapping[str, Any] | None = None,
         operation: str | None = "WRITE",
@@ -327,13 +328,15 @@ class Table(Streams, Frames):
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
         says. `read`: the rows are changes of this snapshot's; ConflictError if others changed these since.
-        `commit_user`: a batch of a stream is committed under its name, once."""
+        `commit_user`: a batch of a stream is committed under its name, once; so are files that are loaded."""
         base = None if read is row_conflicts.EMPTY else read
         check = None if read is None else row_conflicts.RowsRead(self.store, base).check
         user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
         if isinstance(commit_user, BatchName):
             check = Once(self.store, commit_user).check
             user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
+        elif isinstance(commit_user, Loading):
+            check, user = commit_user.check, commit_user.user
         commit = commits.Commit(self.store, user, check=check)
         operation = "OVERWRITE" if operation == "WRITE" and mode != "append" else operation
         notes, outcome = commits.CommitProperties(watermark=watermark, operation=operation), Outcome()

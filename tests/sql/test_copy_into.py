@@ -203,3 +203,41 @@ def test_what_was_counted_is_what_is_loaded(classic: Lake, folder: Path, monkeyp
     monkeypatch.setattr(load, "write", meanwhile)
     assert copy(classic, folder) == [("a.csv", "LOADED", 2, 2, 0, None)]
     assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice"), (2, "Bob")]
+
+
+def test_a_load_that_died_after_its_commit_is_known(
+    classic: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table(classic)
+    (folder / "a.csv").write_text("1,Alice\n2,Bob\n")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(load.Loading, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        copy(classic, folder)
+    assert copy(classic, folder) == [("a.csv", "SKIPPED", 0, 0, 0, None)]
+    assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice"), (2, "Bob")]
+    history = Path(classic.table("db.t").path) / "copy-into"
+    (record,) = [json.loads(path.read_text()) for path in (history / "history").iterdir()]
+    assert (record["rowsLoaded"], record["snapshotId"]) == (2, 1)
+    assert list((history / "intents").iterdir()) == []
+
+
+def test_two_loads_of_the_same_files_side_by_side(classic: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that commits second leaves out what the first has loaded."""
+    table(classic)
+    (folder / "a.csv").write_text("1,Alice\n")
+    (folder / "b.csv").write_text("2,Bob\n")
+    real, first = load.write, []
+
+    def meanwhile(*arguments: Any) -> Any:
+        if not first:
+            first.append([])
+            first[0] = copy(classic, folder, f"{CSV} PATTERN = 'a'")
+        return real(*arguments)
+
+    monkeypatch.setattr(load, "write", meanwhile)
+    second = copy(classic, folder)
+    assert [row[:3] for row in first[0]] == [("a.csv", "LOADED", 1)]
+    assert [row[:3] for row in second] == [("a.csv", "SKIPPED", 0), ("b.csv", "LOADED", 1)]
+    assert rows(classic, "SELECT * FROM db.t") == [(1, "Alice"), (2, "Bob")]
+    data = [path for path in (Path(classic.table("db.t").path) / "bucket-0").iterdir() if path.name.startswith("data-")]
+    assert len(data) == 2, "what the second had written of both is gone"

@@ -22,6 +22,7 @@ from bucketlake.ops.clean.background import run_beside
 from bucketlake.ops.clean.done import Wrote, after_write, marks_done, written_partitions
 from bucketlake.ops.clean.partitions import expire_partitions, looks_for_old_partitions
 from bucketlake.ops.clean.removal import MAIN, Removal, Span, changelogs_removal, delete_name, remove, snapshots_removal
+from bucketlake.ops.commit.loads import before_expiry
 from bucketlake.ops.commit.strays import strays, unsettled
 from bucketlake.ops.commit.telling import tell_expired
 from bucketlake.ops.progress import Meter, OnProgress
@@ -295,6 +296,7 @@ def _expire(store: Store, config: ExpireConfig, span: Span) -> ExpireResult:
     removal = snapshots_removal(store, span, marks.tags)
     if span.decoupled:
         _write_changelogs(store, span.gone)
+    before_expiry(store, span.gone)
     for place, snapshot in enumerate(span.gone):
         if not store.has_snapshot(span.kept.id):
             return ExpireResult(place)  # a rollback is taking it back, perhaps to the snapshot that would go next

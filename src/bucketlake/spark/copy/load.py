@@ -2,6 +2,8 @@
 
     list → leave out what was loaded → read with each row's file → count what is wrong, by file → write → remember
 
+Each file is loaded once, whatever dies and whoever loads beside: see `ops.commit.loads`.
+
 Texts (CSV, JSON) are read as they are and cast: what cannot be cast is an error of its row, as is a malformed record.
 
 Spec: docs/sql/copy-into.md
@@ -17,7 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
-from bucketlake.ops.table.loads import SourceFile, loaded, record_loaded
+from bucketlake.ops.commit.loads import Loading, SourceFile, loaded, record_loaded, without_loaded
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.copy.formats import FileFormat
@@ -73,13 +76,17 @@ def load(spark: SparkSession, table: Table, request: Load) -> list[tuple[object,
     options = request.format.reader_options()
     rules = Rules.of(spark)
     columns = _target_columns(table.schema, request.columns, rules)
-    files = list_files(spark, request.source, request.pattern)
-    skipped = set() if request.force else loaded(table.store, files)
-    wanted = [file for file in files if file not in skipped]
-    result: list[tuple[object, ...]] = []
-    if wanted:
-        result = _Run(spark, table, request, columns, rules).run(wanted, options)
-    return result + [(file.name, "SKIPPED", 0, 0, 0, None) for file in files if file in skipped]
+
+    def once() -> list[tuple[object, ...]]:
+        files = list_files(spark, request.source, request.pattern)
+        skipped = set() if request.force else loaded(table.store, files)
+        wanted = [file for file in files if file not in skipped]
+        result: list[tuple[object, ...]] = []
+        if wanted:
+            result = _Run(spark, table, request, columns, rules).run(wanted, options)
+        return result + [(file.name, "SKIPPED", 0, 0, 0, None) for file in files if file in skipped]
+
+    return without_loaded(once)
 
 
 def _target_columns(schema: TableSchema, given: Sequence[str] | None, rules: Rules) -> list[str]:
@@ -191,18 +198,23 @@ class _Run:
             raise InvalidError(f"ON_ERROR = ABORT_STATEMENT: {seen[min(failed)].first}", file=min(failed))
         whole = self.request.on_error == SKIP_FILE
         good = {name: 0 if whole and one.errors else one.rows - one.errors for name, one in seen.items()}
-        snapshot_id = 0
+        kept = [file for file in files if good.get(file.name, 0) or not seen.get(file.name, _Seen()).errors]
+        given = [(file, good.get(file.name, 0)) for file in kept]
         if any(good.values()):
             if failed:
                 frame = frame.where(F.col(_CORRUPT).isNull() & F.col(_BAD).isNull())
             if failed and whole:
                 frame = frame.where(~F.col(_FILE).isin(failed))
-            rows = frame.select(*[value.alias(name) for name, value in self._values.items()])
-            done = write(self.spark, self.table, rows, WriteRequest())
-            snapshot_id = 0 if done is None else done.id
-        kept = [file for file in files if good.get(file.name, 0) or not seen.get(file.name, _Seen()).errors]
-        record_loaded(self.table.store, [(file, good.get(file.name, 0)) for file in kept], snapshot_id)
+            self._commit(frame.select(*[value.alias(name) for name, value in self._values.items()]), given)
+        else:
+            record_loaded(self.table.store, given, 0)
         return [_row(file, seen.get(file.name, _Seen()), good.get(file.name, 0)) for file in files]
+
+    def _commit(self, rows: DataFrame, files: Sequence[tuple[SourceFile, int]]) -> None:
+        """Once: see `ops.commit.loads`."""
+        store = self.table.store
+        with Loading(store, new_commit_user(store), files, again=self.request.force) as loading:
+            loading.finish(write(self.spark, self.table, rows, WriteRequest(loading=loading)))
 
 
 def _row(file: SourceFile, one: _Seen, good: int) -> tuple[object, ...]:

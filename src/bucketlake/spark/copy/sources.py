@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError, NotFoundError
-from bucketlake.ops.table.loads import SourceFile
+from bucketlake.ops.commit.loads import SourceFile
 
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 

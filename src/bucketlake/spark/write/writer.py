@@ -23,6 +23,7 @@ from bucketlake.ops.change.row_conflicts import Read
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
+from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.stream.batches import BatchName
@@ -64,6 +65,7 @@ class WriteRequest:
     dynamic: bool | None = None  # an overwrite of just the partitions that rows are in; None: the table's option says
     evolves: bool = False  # columns were matched by name: option write.merge-schema may add some to the table
     batch: BatchName | None = None  # of a stream: written under this name, once
+    loading: Loading | None = None  # of COPY INTO: files that the rows come from, committed once
     later: Callable[[Callable[[], object]], None] | None = None  # takes what follows the commit, to be called later
     before_commit: Callable[[], None] | None = None  # called when the files are written; its errors undo the write
 
@@ -110,7 +112,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         table, rows, kinds = _conformed(spark, table, frame, request)
         local = request.local or frame.isLocal()
     store = table.store
-    user = new_commit_user(store) if request.batch is None else request.batch.query
+    user = _commit_user(store, request)
     count, overwrite = tasks.task_count(spark, store) + 1, request.mode == "overwrite"
     prepared = partial(prepare_write, store, tasks=count, commit_user=user, overwrite=overwrite)
     template = on_newest(store, lambda: prepared(store.latest_snapshot()))
@@ -118,18 +120,21 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         template = for_changes(store, template)
     request.tell(f"writing to {table.name}")
     messages = _written(spark, store, rows, template, replace(request, local=local, kinds=kinds))
-    if request.before_commit is not None:
-        try:
+    try:
+        if request.before_commit is not None:
             request.before_commit()
-        except BaseException:
-            tasks.discard(store, messages)
-            raise
+        if request.loading is not None:
+            request.loading.begin()
+    except BaseException:
+        tasks.discard(store, messages)
+        raise
     written = sum(file.row_count for message in messages for file in message.new_files)
     request.tell(f"committing {written:,} rows in {sum(len(m.new_files) for m in messages):,} files")
     mode = request.mode
     if mode == "overwrite" and request.dynamic is not None:
         mode = "overwrite dynamic" if request.dynamic else "overwrite static"
-    snapshot = table.commit(messages, request.batch or user, mode, request.partition, request.operation, request.read)
+    name = request.batch or request.loading or user
+    snapshot = table.commit(messages, name, mode, request.partition, request.operation, request.read)
     request.tell("nothing to commit" if snapshot is None else f"committed snapshot {snapshot.id}")
     if snapshot is None:
         return None
@@ -139,6 +144,12 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
         request.later(lambda: _upkeep(spark, store, made, messages, request))
         return snapshot
     return _upkeep(spark, store, snapshot, messages, request)
+
+
+def _commit_user(store: Store, request: WriteRequest) -> str:
+    if request.batch is not None:
+        return request.batch.query
+    return new_commit_user(store) if request.loading is None else request.loading.user
 
 
 def _conformed(
