@@ -70,6 +70,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("MERGE", "`MERGE [WITH SCHEMA EVOLUTION] INTO`", WORKS, "merge.md"),
     ("COPY", "`COPY INTO` a table, `COPY INTO` a folder", WORKS, "copy-into.md"),
     ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
+    ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md"),
     ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
     ("DESC", "`DESC`, `DESC EXTENDED`, `DESC DATABASE`", WORKS, "ddl.md"),
     ("DESCRIBE", "`DESCRIBE … PARTITION`", WORKS, "ddl.md"),
