@@ -227,6 +227,8 @@ def test_rows_that_became_one_are_told(run: Run, folder: Path) -> None:
     Path("twice.csv").write_text("id,v\n1,a\n1,b\n2,c\n")
     done = run("import", "twice.csv", "--key", "id", "--json", warehouse="wh")
     assert done.json["rows"] == 3 and "same id became one: 3 rows, 2 records (deduplicate)" in done.err
+    Path("case.csv").write_text("k,a,A\n1,2,3\n")
+    assert "a, A: names that SQL does not tell apart" in run("import", "case.csv", warehouse="wh").err
     Path("wide.csv").write_bytes("a,b\n1,ü\n".encode("utf-16"))
     assert "--encoding utf-16" in run("import", "wide.csv", warehouse="wh").err
     assert run("import", "wide.csv", "--encoding", "utf-16", "--json", warehouse="wh").json["rows"] == 1

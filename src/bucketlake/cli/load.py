@@ -219,6 +219,10 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     if found[0].shape.form == "csv" and not given.no_header and infer.are_values(looked.types):
         names = ", ".join(looked.types)
         given.console.warn(f"the first line gave the columns' names: {names}; --no-header where it is a row")
+    folded = [one.lower() for one in looked.types]
+    alike = [one for one in looked.types if folded.count(one.lower()) > 1]
+    if alike:
+        given.console.warn(f"{', '.join(alike)}: names that SQL does not tell apart; rename them in the file")
     for column, hint in looked.hints.items():
         if column not in pairs_of(given.type, "--type"):
             given.console.warn(f"{column} is text, and looks like {hint}")
