@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import io
 import os
 import pickle
 import threading
@@ -325,3 +326,15 @@ def test_a_length_beyond_the_file_reserves_nothing(tmp_path: Path) -> None:
     assert storage.read(str(path), 2, 1 << 60) == b"cdef"
     assert storage.read(str(path), 9, 5) == b""
     assert storage.read_ranges(str(path), [(4, 1 << 60), (9, 5), (0, 2)]) == [b"ef", b"", b"ab"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("size", [10, 1 << 20], ids=["when it is closed", "when it is written"])
+def test_a_full_disk_is_told_of_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    real = io.FileIO
+    monkeypatch.setattr(io, "FileIO", lambda path, mode: real("/dev/full", "w"))
+    sink = LocalStorage().open_output(f"{tmp_path}/x/data.parquet")
+    with pytest.raises(StorageError, match="No space left") as told:
+        sink.write(b"x" * size)
+        sink.close()
+    assert told.value.details["path"] == f"{tmp_path}/x/data.parquet"

@@ -214,6 +214,7 @@ class Catalog:
         """Make a table and return it; AlreadyExistsError if the name is taken, NotFoundError without its database.
 
         `schema`: Arrow schema, fields, or a whole table schema (then keys, options and comment come from there).
+        Keys are lists of columns, or a text with commas, as in SQL.
         """
         found = parse_name(name)
         self._require_data_table(found, "create")
@@ -484,9 +485,20 @@ def new_schema(
         options, comment = {**options, **schema.options}, schema.comment or comment
     elif isinstance(schema, pa.Schema):
         fields = [DataField(i, f.name, from_arrow_type(f.type, f.nullable)) for i, f in enumerate(schema)]
-    else:
+    elif isinstance(schema, Sequence) and all(isinstance(one, DataField) for one in schema):
         fields = schema
-    return TableSchema.create(fields, partition_keys, primary_keys, options, comment or None)
+    else:
+        raise InvalidError(
+            "not a schema",
+            type=type(schema).__name__,
+            remedy="give Arrow's: pa.schema([…]), or frame.to_arrow().schema",
+        )
+    return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
+
+
+def _listed(keys: Sequence[str]) -> Sequence[str]:
+    """Columns; a text is one, or several between commas, and not a list of its letters."""
+    return [one.strip() for one in keys.split(",") if one.strip()] if isinstance(keys, str) else keys
 
 
 def _refuse_system_database(name: str) -> None:

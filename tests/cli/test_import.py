@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,7 +106,7 @@ def test_what_a_first_try_meets(run: Run, folder: Path) -> None:
     Path("blank.csv").write_bytes(b"\xef\xbb\xbf\n \n")
     assert "the file is empty" in run("import", "blank.csv", warehouse="wh").err
     Path("x.xlsx").write_bytes(b"PK")
-    assert "save it as CSV" in run("import", "x.xlsx", warehouse="wh").err
+    assert "use CSV" in run("import", "x.xlsx", warehouse="wh").err
     Path("twice.csv").write_text("a,a\n1,2\n")
     assert "--no-header" in run("import", "twice.csv", warehouse="wh").err
 
@@ -174,6 +176,62 @@ def test_every_format(run: Run, folder: Path) -> None:
     assert (piped.status, piped.json["rows"]) == (0, 1)
     latin = run("import", "-", "u", "--format", "csv", warehouse="wh", stdin="a\nå\n".encode("latin-1"))
     assert (latin.status, "--encoding" in latin.err) == (1, True)
+
+
+def test_numbers_and_dates_as_others_write_them(run: Run, folder: Path) -> None:
+    Path("orte.csv").write_text(
+        "Nr;Betrag;Tag;Uhr;Ort\n1;1.234,56;31.12.2026;1.1.2026 14:05;1,5 km\n2;-7,00;1.2.2026;;\n"
+    )
+    plain = run("import", "orte.csv", "--json", warehouse="wh")
+    assert list(plain.json["columns"].values()) == ["BIGINT", "STRING", "STRING", "STRING", "STRING"]
+    assert "Betrag is text, and looks like numbers with a decimal comma: --decimal ," in plain.err
+    assert "Tag is text, and looks like dates: --date-format %d.%m.%Y" in plain.err and "Ort is" not in plain.err
+    formats = ["--date-format", "%d.%m.%Y", "--date-format", "%d.%m.%Y %H:%M"]
+    more = [*formats, "--decimal", ",", "--type", "Betrag=DECIMAL(9,2)", "--if-exists", "append"]
+    done = run("import", "orte.csv", "orte2", *more, "--json", warehouse="wh")
+    assert (done.status, done.err) == (0, "")
+    assert list(done.json["columns"].values()) == ["BIGINT", "DECIMAL(9, 2)", "DATE", "TIMESTAMP(6)", "STRING"]
+    run("import", "orte.csv", "orte2", *formats, "--decimal", ",", "--if-exists", "append", warehouse="wh")
+    row = {"Nr": 1, "Betrag": Decimal("1234.56"), "Tag": dt.date(2026, 12, 31), "Ort": "1,5 km"}
+    found = bucketlake.open("wh").table("orte2").to_arrow(where="Nr = 1").to_pylist()
+    assert found == [row | {"Uhr": dt.datetime(2026, 1, 1, 14, 5)}] * 2
+    said = run("import", "orte.csv", "x", "--type", "Betrag=DECIMAL(9,2)", warehouse="wh")
+    assert (said.status, "--decimal ," in said.err) == (1, True)
+    assert "--date-format" in run("import", "orte.csv", "x", "--type", "Tag=DATE", warehouse="wh").err
+    for wrong in (("--decimal", ";"), ("--date-format", "dmy"), ("--date-format", "%d %z"), ("--encoding", "klingon")):
+        assert run("import", "orte.csv", "x", *wrong, warehouse="wh").status == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1.234", "12"], pa.int64()),
+        (["1.234.567,5", "-0,5", "3"], pa.float64()),
+        (["1.5", "2,5"], pa.string()),  # a point groups by three or means nothing
+        (["1,234.5"], pa.string()),
+        (["31.02.2026"], pa.string()),
+        (["01.02.26"], pa.string()),
+        (["29.02.2024", " 1.3.2024", "", "2024-03-01", None], pa.date32()),
+        (["01.03.2024", "soon"], pa.string()),
+    ],
+)
+def test_types_of_text_with_commas_and_days_first(texts: list[str | None], kind: pa.DataType) -> None:
+    plain = infer.plain_texts(",", ["%d.%m.%Y"])
+    guess = infer.Guess(plain)
+    guess.see(pa.array(texts, pa.string()))
+    assert guess.type == kind
+    assert infer.converted(pa.array(texts, pa.string()), guess.type, plain).type == kind
+
+
+def test_rows_that_became_one_are_told(run: Run, folder: Path) -> None:
+    Path("twice.csv").write_text("id,v\n1,a\n1,b\n2,c\n")
+    done = run("import", "twice.csv", "--key", "id", "--json", warehouse="wh")
+    assert done.json["rows"] == 3 and "same id became one: 3 rows, 2 records (deduplicate)" in done.err
+    Path("case.csv").write_text("k,a,A\n1,2,3\n")
+    assert "a, A: names that SQL does not tell apart" in run("import", "case.csv", warehouse="wh").err
+    Path("wide.csv").write_bytes("a,b\n1,ü\n".encode("utf-16"))
+    assert "--encoding utf-16" in run("import", "wide.csv", warehouse="wh").err
+    assert run("import", "wide.csv", "--encoding", "utf-16", "--json", warehouse="wh").json["rows"] == 1
 
 
 def test_what_is_said_goes_before_what_is_found(run: Run, folder: Path) -> None:

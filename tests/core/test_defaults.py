@@ -6,8 +6,10 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
+import sqlglot
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.schema import constant
 from bucketlake.schema.default import default_scalar, default_sql, stored_default
 from bucketlake.schema.schema import AddColumn, TableSchema, UpdateColumnDefault, UpdateColumnType, apply
 from bucketlake.types.model import DataField, parse_type_text
@@ -162,3 +164,15 @@ def test_schemas_hold_defaults_that_are_values() -> None:
     with pytest.raises(InvalidError, match="Unsupported default value"):
         apply(schema, [UpdateColumnType("c", parse_type_text("INT"))])
     assert apply(schema, [AddColumn("d", parse_type_text("INT"))]).field("c").default == "many"
+
+
+def test_rows_are_read_whichever_way_the_parser_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older parsers know no named_struct: a function of this name is left, with its arguments."""
+    names = [sqlglot.exp.Literal.string("a"), sqlglot.exp.Literal.number(1)]
+    older = sqlglot.exp.Anonymous(this="NAMED_STRUCT", expressions=names)
+    monkeypatch.setattr(constant, "_tree", lambda text: older)
+    assert constant.constant("named_struct('a', 1)") == constant.Struct((("a", 1),), True)
+    names.append(sqlglot.exp.Literal.string("b"))
+    monkeypatch.setattr(constant, "_tree", lambda text: sqlglot.exp.Anonymous(this="named_struct", expressions=names))
+    with pytest.raises(InvalidError, match="a row's members are constants"):
+        constant.constant("named_struct('a', 1, 'b')")

@@ -196,3 +196,19 @@ def test_broken_and_missing_files_are_named(table: Table) -> None:
         broken.write_bytes(kept)
     clear_cache()
     assert table.to_arrow().num_rows == 1
+
+
+def test_a_text_is_no_list_of_letters(catalog: Catalog) -> None:
+    schema = pa.schema([("k", pa.int64()), ("day", pa.string()), ("d", pa.int64())])
+    table = catalog.create_table("texts", schema, partition_keys="day", primary_keys="k, day", options={"bucket": "1"})
+    assert (table.schema.partition_keys, table.schema.primary_keys) == (("day",), ("k", "day"))
+    assert catalog.create_table("none", schema, "", "").schema.primary_keys == ()
+    for read in (table.to_arrow, table.plan, table.to_polars):
+        with pytest.raises(InvalidError, match=r"list of names .*use \['d'\]"):
+            read(columns="d")
+
+
+@pytest.mark.parametrize("schema", [{"k": "bigint"}, ["k"], None, "k BIGINT"], ids=str)
+def test_what_is_no_schema(catalog: Catalog, schema: Any) -> None:
+    with pytest.raises(InvalidError, match="not a schema .*pa.schema"):
+        catalog.create_table("shapeless", schema)

@@ -55,8 +55,10 @@ def format_of(path: str, said: str | None = None) -> Shape:
     form = said or _SUFFIXES.get(suffix)
     if form is None:
         sheet = suffix in ("xlsx", "xls", "ods", "numbers")
-        remedy = "save it as CSV" if sheet else f"add --format {'|'.join(FILE_FORMATS)}"
-        raise UsageError("a spreadsheet is not read" if sheet else "which format?", file=path, remedy=remedy)
+        remedy = "use CSV" if sheet else f"add --format {'|'.join(FILE_FORMATS)}"
+        raise UsageError(
+            "spreadsheets are neither read nor written" if sheet else "which format?", file=path, remedy=remedy
+        )
     if form not in FILE_FORMATS:
         raise UsageError("no such format", format=form, remedy=f"one of {', '.join(FILE_FORMATS)}")
     if packed is not None and form in ("parquet", "arrow"):

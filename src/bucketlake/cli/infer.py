@@ -11,18 +11,19 @@ Text becomes a number, a date or a time only where nothing of it is lost: `007` 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.cli.answer import UsageError
 from bucketlake.lazy import pc, pl
 from bucketlake.options.options import parse_memory_size
 
 __all__ = [
     *("Guess", "Unique", "advised_buckets", "candidates", "converted"),
-    *("is_named_like_a_key", "unique_among", "without_words"),
+    *("Plain", "as_written", "plain_texts", "is_named_like_a_key", "unique_among", "without_words"),
 ]
 
 NOTHING = ("", "NULL", "null", "NA", "N/A", "#N/A", "nan", "NaN", "None")  # in columns that are no text
@@ -39,24 +40,85 @@ _LOOKS: tuple[tuple[pa.DataType, str], ...] = (
     (pa.timestamp("us", "UTC"), rf"^{_DAY}[ T]{_CLOCK}(Z|[+-]\d{{2}}:?\d{{2}})$"),
 )
 _WHOLE = r"^-?\d+$"
+# What texts look like that an option makes more of.
+_HINTS = (
+    (r"^-?(\d+|\d{1,3}(\.\d{3})+),\d+$", "numbers with a decimal comma: --decimal ,"),
+    (r"^\d{1,2}\.\d{1,2}\.\d{4}$", "dates: --date-format %d.%m.%Y"),
+    (r"^\d{1,2}/\d{1,2}/\d{4}$", "dates: --date-format %d/%m/%Y, or %m/%d/%Y"),
+)
+Plain = Callable[[pa.Array], pa.Array]
+
+
+def as_written(texts: pa.Array) -> pa.Array:
+    """Texts as they are."""
+    return texts
+
+
+def plain_texts(decimal: str, times: Sequence[str]) -> Plain:
+    """A function that writes numbers with a decimal comma, and times of other formats, as they are written plainly;
+    other texts stay. UsageError for a decimal sign that is none, and for formats with zones.
+
+    A number with a decimal point is none where the comma is one: 1.5 stays a text, 1.500 is 1500.
+    """
+    if decimal not in (".", ","):
+        raise UsageError("not a decimal sign", decimal=decimal, remedy="--decimal , or .")
+    zoned = [one for one in times if re.search("%[zZ]", one) or "%" not in one]
+    if zoned:
+        raise UsageError(
+            "not a format of dates or times", format=zoned[0], remedy="such as %d.%m.%Y or '%m/%d/%y %H:%M'"
+        )
+
+    def plain(texts: pa.Array) -> pa.Array:
+        found = texts
+        for one in times:
+            found = pc.coalesce(_iso(texts, one), found)
+        return _with_points(found) if decimal == "," else found
+
+    return plain if times or decimal == "," else as_written
+
+
+def _with_points(texts: pa.Array) -> pa.Array:
+    """Points for commas in numbers, and nothing for what groups their digits; a point elsewhere becomes a comma."""
+    numbers = pc.fill_null(pc.match_substring_regex(texts, r"^-?[\d.]*,?[\d.]*([eE][+-]?\d+)?$"), False)
+    grouped = pc.fill_null(pc.match_substring_regex(texts, r"^-?[1-9]\d{0,2}(\.\d{3})+(,\d+)?$"), False)
+    pointed = pc.replace_substring(pc.replace_substring(pc.replace_substring(texts, ".", "\0"), ",", "."), "\0", ",")
+    without = pc.replace_substring(pc.replace_substring(texts, ".", ""), ",", ".")
+    return pc.if_else(grouped, without, pc.if_else(numbers, pointed, texts))
+
+
+def _iso(texts: pa.Array, form: str) -> pa.Array:
+    """Times of a format as ISO 8601 has them; null for other texts, days that are none, and years below 1000."""
+    found = pc.strptime(texts, format=form, unit="s", error_is_null=True)
+
+    def compared(one: pa.Array) -> pa.Array:
+        return pc.utf8_lower(pc.utf8_trim_whitespace(pc.replace_substring_regex(one, r"\b0+(\d)", r"\1")))
+
+    # The parser takes the 31st of February for the 3rd of March.
+    same = pc.equal(compared(pc.strftime(found, format=form)), compared(texts))
+    same = pc.and_(same, pc.greater_equal(pc.year(found), 1000))
+    clock = re.search("%[HIMSTRXcrp]", form) is not None
+    return pc.if_else(same, pc.strftime(found, format="%Y-%m-%dT%H:%M:%S" if clock else "%Y-%m-%d"), None)
 
 
 class Guess:
-    """The types that the texts of a column can be, narrowed batch by batch."""
+    """The types that the texts of a column can be, narrowed batch by batch. `plain`: makes texts plain ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, plain: Plain = as_written) -> None:
+        self._plain = plain
         self._left = list(_LOOKS)
+        self._hints = list(_HINTS)
         self._whole = True  # so far all were whole numbers: a fraction would lose digits of the long ones
         self._any = False
 
     def see(self, texts: pa.Array) -> None:
         """Look at some texts."""
-        told = _without_nothing(texts)
+        told = self._plain(_without_nothing(texts))
         if not len(told):
             return
         self._any = True
         self._whole = self._whole and _all(pc.match_substring_regex(told, _WHOLE))
         self._left = [(kind, look) for kind, look in self._left if _fits(told, kind, look)]
+        self._hints = [(look, hint) for look, hint in self._hints if _all(pc.match_substring_regex(told, look))]
 
     @property
     def type(self) -> pa.DataType:
@@ -65,6 +127,12 @@ class Guess:
             if not (self._whole and pa.types.is_floating(kind)):
                 return kind
         return pa.string()
+
+    @property
+    def hint(self) -> str | None:
+        """What all texts look like, and the option that takes them so; None for a column that is no text."""
+        told = self._any and pa.types.is_string(self.type) and self._hints
+        return self._hints[0][1] if told else None
 
 
 def _without_nothing(texts: pa.Array) -> pa.Array:
@@ -93,11 +161,11 @@ def are_values(types: dict[str, pa.DataType]) -> bool:
     return bool(told) and all(re.match(look, name) for name, look in told.items())
 
 
-def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+def converted(texts: pa.Array, kind: pa.DataType, plain: Plain = as_written) -> pa.Array:
     """Texts as values of a type; ArrowInvalid for what is none."""
     if pa.types.is_string(kind):
         return texts
-    return _cast(without_words(texts), kind)
+    return _cast(plain(without_words(texts)), kind)
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:

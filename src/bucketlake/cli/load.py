@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bucketlake.cli import files, infer, loading, sources
     from bucketlake.cli.loading import Incoming
     from bucketlake.cli.sources import Source
+    from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.table import Table
     from bucketlake.types import model
 else:
@@ -49,10 +51,27 @@ class CsvDialect(InWarehouse):
     null: Annotated[
         list[str] | None, Option("--null", metavar="TEXT", help="Of CSV: means nothing, in columns of text too.")
     ] = None
+    decimal: Annotated[
+        str, Option("--decimal", metavar="SIGN", help="Of CSV: before the fraction; `,` for 1.234,56.")
+    ] = "."
+    date_format: Annotated[
+        list[str] | None,
+        Option("--date-format", metavar="FORMAT", help="Of CSV: of dates or times beside ISO 8601: %d.%m.%Y."),
+    ] = None
     format: Annotated[
         str | None,
         Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
     ] = None
+
+    def dialect(self) -> sources.Dialect:
+        """All of it. Errors: UsageError for what is none."""
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError as error:
+            remedy = "such as utf-8, latin-1, cp1252 or utf-16"
+            raise UsageError("no such encoding", encoding=self.encoding, remedy=remedy) from error
+        nulls, times = tuple(self.null or ()), tuple(self.date_format or ())
+        return sources.Dialect(self.delimiter, not self.no_header, self.encoding, nulls, self.decimal, times)
 
 
 class Import(CsvDialect):
@@ -169,7 +188,7 @@ def _tell(meter: Meter) -> Callable[[Source, int], None]:
 
 def _looked(given: Import, found: list[Source], wanted: Mapping[str, pa.DataType], table: str | None) -> Incoming:
     """Look at the files; at columns that could be the key of `table`, if it is said, too."""
-    dialect = sources.Dialect(given.delimiter, not given.no_header, given.encoding, tuple(given.null or ()))
+    dialect = given.dialect()
     meter = Meter("look at", found[0].path, given.catalog.env.clock, Drawn())
     meter.expect(bytes=sum(one.size for one in found))
     try:
@@ -200,6 +219,13 @@ def _created(given: Import, name: str, found: list[Source], meter: Meter) -> Fac
     if found[0].shape.form == "csv" and not given.no_header and infer.are_values(looked.types):
         names = ", ".join(looked.types)
         given.console.warn(f"the first line gave the columns' names: {names}; --no-header where it is a row")
+    folded = [one.lower() for one in looked.types]
+    alike = [one for one in looked.types if folded.count(one.lower()) > 1]
+    if alike:
+        given.console.warn(f"{', '.join(alike)}: names that SQL does not tell apart; rename them in the file")
+    for column, hint in looked.hints.items():
+        if column not in pairs_of(given.type, "--type"):
+            given.console.warn(f"{column} is text, and looks like {hint}")
     proved = looked.unique
     taken = auto and proved is not None and infer.is_named_like_a_key(proved, short)
     key = [] if given.key == "none" else _listed(given.key) or ([proved] if taken and proved is not None else [])
@@ -266,6 +292,7 @@ def _stored(
         one.passed[0] = 0
     given.__dict__["_was"] = (table.name, 0 if how == "create" else table.store.latest_snapshot_id() or 0)
     snapshot = loading.store_rows(given.catalog, table, loading.rows_of(looked, _tell(meter)), how)
+    _tell_of_equal_keys(given, table, snapshot, meter.now.rows, how)
     values |= {
         "rows": meter.now.rows,
         "snapshot": None if snapshot is None else snapshot.id,
@@ -274,6 +301,16 @@ def _stored(
     verb = {"create": "imported", "append": "added", "replace": "put"}[how]
     rest = f"; {reason}" if reason else ""
     return _told(values, f"{verb} {count(meter.now.rows, 'row')} into {table.name}{rest}", given)
+
+
+def _tell_of_equal_keys(given: Import, table: Table, snapshot: Snapshot | None, rows: int, how: str) -> None:
+    """A warning where rows of a new table's key are fewer than were read."""
+    if how == "append" or snapshot is None or not table.schema.primary_keys:
+        return
+    stored = snapshot.total_record_count
+    if stored < rows:
+        key, engine = ", ".join(table.schema.primary_keys), str(table.store.options.get("merge-engine"))
+        given.console.warn(f"rows with the same {key} became one: {rows:,} rows, {stored:,} records ({engine})")
 
 
 def _values(name: str, looked: Incoming, shape: tuple[list[str], list[str], int | None]) -> dict[str, Any]:

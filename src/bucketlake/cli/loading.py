@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 import pyarrow as pa
 
@@ -41,7 +42,8 @@ Keys = Callable[[Sequence[str]], list[str]]
 @dataclass(slots=True)
 class Incoming:
     """The rows of files. `types`: of the columns, in order; `read`: as the files have them; `unique`: a column whose
-    values are proved to differ; `records`: how many rows, None where they were not counted."""
+    values are proved to differ; `records`: how many rows, None where they were not counted; `hints`: what columns of
+    text look like."""
 
     sources: Sequence[Source]
     dialect: Dialect
@@ -49,6 +51,7 @@ class Incoming:
     read: pa.Schema = field(default_factory=lambda: pa.schema([]))
     unique: str | None = None
     records: int | None = None
+    hints: dict[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -105,21 +108,23 @@ def column_name(given: str, place: int) -> str:
 
 def _look_at_text(found: Incoming, keys: Keys, unique: dict[str, infer.Unique], tell: Tell) -> None:
     guesses: dict[str, infer.Guess] = {}
+    plain = infer.plain_texts(found.dialect.decimal, found.dialect.times)
     records = 0
     for source in found.sources:
         names, batches = read_text(source, found.dialect)
         names = [column_name(name, place) for place, name in enumerate(names)]
         if not guesses:
             unique.update({name: infer.Unique() for name in keys(names)})
-        own = [guesses.setdefault(name, infer.Guess()) for name in names]
+        own = [guesses.setdefault(name, infer.Guess(plain)) for name in names]
         for batch in batches:
             for guess, column in zip(own, batch.columns, strict=True):
                 guess.see(column)
             for name, one in unique.items():
-                one.see(infer.without_words(batch.column(names.index(name))) if name in names else pa.nulls(1))
+                one.see(plain(infer.without_words(batch.column(names.index(name)))) if name in names else pa.nulls(1))
             records += batch.num_rows
             tell(source, batch.num_rows)
     found.types = {name: guess.type for name, guess in guesses.items()}
+    found.hints = {name: guess.hint for name, guess in guesses.items() if guess.hint is not None}
     found.records = records
 
 
@@ -161,8 +166,9 @@ def _batches(found: Incoming, source: Source, names: Sequence[str]) -> Iterator[
     if source.shape.form == "csv":
         given, batches = read_text(source, found.dialect)
         there = [column_name(name, place) for place, name in enumerate(given)]
+        cast = partial(infer.converted, plain=infer.plain_texts(found.dialect.decimal, found.dialect.times))
         for batch in batches:
-            yield _typed(batch.rename_columns(there), schema, source, infer.converted)
+            yield _typed(batch.rename_columns(there), schema, source, cast)
         return
     if source.shape.form in ("json", "jsonl"):
         own = [found.read.field(item.name) for item in schema]
@@ -199,9 +205,18 @@ def _typed(
                 column=item.name,
                 type=str(item.type),
                 reason=reason,
-                remedy=f"mend the file, or --type '{item.name}=STRING' for a new table",
+                remedy=_remedy_of(source, item),
             ) from error
     return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _remedy_of(source: Source, item: pa.Field) -> str:
+    remedy = f"mend the file, or --type '{item.name}=STRING' for a new table"
+    if source.shape.form == "csv" and (pa.types.is_floating(item.type) or pa.types.is_decimal(item.type)):
+        return f"{remedy}; --decimal , where a comma stands before the fraction"
+    if source.shape.form == "csv" and pa.types.is_temporal(item.type):
+        return f"{remedy}; --date-format says how dates are written: %d.%m.%Y"
+    return remedy
 
 
 def store_rows(catalog: Catalog, table: Table, batches: Iterator[pa.RecordBatch], how: str) -> Snapshot | None:

@@ -149,7 +149,7 @@ def told(error: BaseException) -> tuple[str, dict[str, Any], str | None]:
     text = redact(str(error)).strip() or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         place = {"path": redact(os.fsdecode(error.filename))} if isinstance(error.filename, (str, bytes)) else {}
-        return error.strerror, place, None
+        return error.strerror, place, _REMEDIES.get(error.strerror)
     if isinstance(error, MemoryError):
         return "not enough memory", {}, "read fewer columns, or use --where or --limit"
     where = "BUCKETLAKE_TRACE=1 shows where; please report it"

@@ -38,12 +38,15 @@ DELIMITERS = (",", ";", "\t", "|")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a CSV is written. `nulls`: texts that mean nothing, in any column."""
+    """How a CSV is written. `nulls`: texts that mean nothing, in any column; `decimal`: what stands before the
+    fraction of a number; `times`: how dates and times are written beside ISO 8601, as `strptime` has it."""
 
     delimiter: str | None = None
     header: bool = True
     encoding: str = "utf8"
     nulls: tuple[str, ...] = ()
+    decimal: str = "."
+    times: tuple[str, ...] = ()
 
 
 class Passed:
@@ -120,6 +123,8 @@ def told(source: Source) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeError, ValueError) as error:
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         remedy = "name its encoding: --encoding latin-1" if "UTF8" in reason or "utf-8" in reason else "mend the file"
+        if "\0" in reason:
+            reason, remedy = reason.replace("\0", " "), "name its encoding: --encoding utf-16"
         if source.shape.form in ("parquet", "arrow"):
             remedy += ", or say what it is: --format csv"
         raise InvalidError("cannot read the file", path=source.path, reason=reason, remedy=remedy) from error

@@ -7,6 +7,7 @@ An `Env` is picklable and travels to Spark's tasks. Paths are strings: absolute 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import time
@@ -194,7 +195,7 @@ class LocalStorage:
         """See Storage."""
         self._checked(path, last=False)
         try:
-            return _in_folder(os.path.dirname(path), lambda: open(path, "xb"))
+            return _in_folder(os.path.dirname(path), lambda: _Output(path))
         except OSError as error:
             raise _storage_error("cannot create", path, error) from error
 
@@ -367,6 +368,26 @@ def _linked(source: str, target: str) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+class _Output(io.BufferedWriter):
+    """A new file; a disk that fills up while it is written is told of with its path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(io.FileIO(path, "x"))
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _storage_error("cannot write", self._path, error) from error
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            raise _storage_error("cannot write", self._path, error) from error
 
 
 def _sync(path: str) -> None:

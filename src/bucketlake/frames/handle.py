@@ -39,8 +39,6 @@ class Frames(Readable):
         """
         if limit is not None:
             whole("limit", limit, 0)
-        if isinstance(columns, str):
-            raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
         table, selection = self.as_of(options)
         names = column_names(table.schema, columns)
         return TableScan(table, selection, tuple(names), table.predicate(where), limit)

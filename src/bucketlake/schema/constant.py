@@ -103,6 +103,8 @@ def _value(node: exp.Expression, text: str) -> Any:
         return _adjacent(node, text)
     if isinstance(node, (exp.Array, exp.VarMap, exp.Struct)):
         return _nested(node, text)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "named_struct":  # as older parsers have it
+        return _named_struct(node, text)
     if isinstance(node, exp.Binary):
         return _binary(node, _value(node.this, text), _value(node.expression, text))
     raise InvalidError("only constants can be defaults", expression=node.sql(dialect="spark")[:200])
@@ -158,6 +160,18 @@ def _adjacent(node: exp.Concat, text: str) -> str:
     return ("'" if touching == {True} else "").join(part.this for part in node.expressions)
 
 
+def _named_struct(node: exp.Anonymous, text: str) -> Struct:
+    names, values = node.expressions[::2], node.expressions[1::2]
+    if len(names) != len(values) or not all(isinstance(one, exp.Literal) and one.is_string for one in names):
+        raise InvalidError("a row's members are constants", text=text[:200])
+    return _struct([(name.this, _value(item, text)) for name, item in zip(names, values, strict=True)])
+
+
+def _struct(members: list[tuple[str, Any]]) -> Struct:
+    given = [name for name, _ in members] != [f"col{place}" for place in range(1, len(members) + 1)]
+    return Struct(tuple(members), given)
+
+
 def _nested(node: exp.Expression, text: str) -> Any:
     if isinstance(node, exp.Array):
         return [_value(item, text) for item in node.expressions]
@@ -174,8 +188,7 @@ def _nested(node: exp.Expression, text: str) -> Any:
         if not isinstance(item, exp.PropertyEQ) or not isinstance(item.this, exp.Identifier):
             raise InvalidError("a row's members are constants", text=text[:200])
         members.append((item.this.name, _value(item.expression, text)))
-    given = [name for name, _ in members] != [f"col{place}" for place in range(1, len(members) + 1)]
-    return Struct(tuple(members), given)
+    return _struct(members)
 
 
 _KINDS: dict[str, Root] = {

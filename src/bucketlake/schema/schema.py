@@ -391,10 +391,13 @@ def _is_id(value: Any, low: int = 0, high: int = (1 << 31) - 1) -> bool:
 
 
 def column_names(schema: TableSchema, columns: Sequence[str] | None) -> list[str]:
-    """The columns asked for, all by default; InvalidError for one that the table does not have."""
+    """The columns asked for, all by default; InvalidError for one that the table does not have, and for a text, which
+    would be a list of its letters."""
     known = [item.name for item in schema.fields]
     if columns is None:
         return known
+    if isinstance(columns, str):
+        raise InvalidError("columns must be a list of names", columns=columns, remedy=f"use [{columns!r}]")
     there = set(known)
     for name in columns:
         if name not in there:
