@@ -12,9 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.profile import examples
+from tests.sim.clock import FakeClock
+from tests.sim.storage import MapStorage
 from tests.sim.tables import data_file
 
 import bucketlake
+from bucketlake.catalog import Catalog
+from bucketlake.env.env import Env
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.buckets.postpone import Amount, buckets_for_compaction, buckets_for_write, in_order
@@ -22,6 +26,7 @@ from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.compact.postpone_compact import PendingPlan, place_pending, place_rows, units_pending
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.options.options import TableOptions
@@ -124,6 +129,26 @@ def test_targets_must_be_positive(key: str) -> None:
 
 
 # ---- tables
+
+
+@pytest.mark.parametrize("gone", [(2,), (3,), (4,), (2, 3)])
+def test_pending_rows_keep_their_order_above_the_gap_of_a_rollback_that_died(gone: Sequence[int]) -> None:
+    """It takes the oldest away first. The writers' clocks run backwards, but for what came in one gap. Each commit has
+    the last word on the key before its own."""
+    storage, clock = MapStorage(), FakeClock()
+    catalog = Catalog(Env(storage, clock), "memory://wh")
+    options = {"bucket": "-2", "scan.manifest.parallelism": "1", **SEEING}
+    table = catalog.create_table("default.t", FIELDS, ["pt"], primary_keys=["pt", "k"], options=options)
+    for value, time in enumerate((9, 5, 6, 2, 1) if len(gone) > 1 else (5, 4, 3, 2, 1), 1):
+        clock.millis = 1_700_000_000_000 + 1000 * time
+        table.write_arrow(data((1, value - 1, value), (1, value, value)))
+    for number in gone:
+        storage.delete(table.store.paths.snapshot(number))
+    clear_cache()
+    wanted = [(1, value - 1, value) for value in range(1, 6)] + [(1, 5, 5)]
+    assert rows_of(table) == wanted
+    place_pending(table.store, PendingPlan())
+    assert rows_of(table) == wanted
 
 
 def test_pending_rows_lie_aside_until_compaction(tmp_path: Path) -> None:

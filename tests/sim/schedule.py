@@ -1,22 +1,37 @@
-"""Threads that take turns: one runs at a time, and at every storage call the seed says who goes on."""
+"""Tasks that take turns: one runs at a time, and at every storage call the seed says who goes on.
+
+Each is a greenlet: to change from one to another takes microseconds and asks no operating system, which on a busy machine
+lets a thread wait for its turn thousands of times a seed.
+"""
 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 
 @dataclass
 class Task:
     name: str
     action: Callable[[], Any]
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    place: greenlet | None = None
     done: bool = False
     result: Any = None
     error: BaseException | None = None
+
+
+class Local:
+    """As `threading.local`, for each task of a scheduler, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getcurrent(), f"local {id(self)} {name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(getcurrent(), f"local {id(self)} {name}", value)
 
 
 class Scheduler:
@@ -25,8 +40,7 @@ class Scheduler:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._tasks: list[Task] = []
-        self._back = threading.Semaphore(0)
-        self._local = threading.local()
+        self._home: greenlet | None = None
         self.trace: list[str] = []
 
     def spawn(self, name: str, action: Callable[[], Any]) -> Task:
@@ -35,32 +49,30 @@ class Scheduler:
         return task
 
     def pause(self) -> None:
-        """Called by a task: let the seed choose who is next. Elsewhere it does nothing."""
-        task = getattr(self._local, "task", None)
-        if task is not None:
-            self._back.release()
-            task.go.acquire()
+        """Called by a task: let the seed choose who is next. Elsewhere, in threads of a task too, it does nothing."""
+        if self._home is not None and getcurrent().parent is self._home:
+            self._home.switch()
 
     def run(self) -> None:
         """Run all tasks to their end. What they raise is kept in `task.error`."""
-        threads = [threading.Thread(target=self._body, args=(task,), daemon=True) for task in self._tasks]
-        for thread in threads:
-            thread.start()
-        while waiting := [task for task in self._tasks if not task.done]:
+        self._home = getcurrent()
+        waiting = list(self._tasks)
+        for task in waiting:
+            task.place = greenlet(lambda task=task: self._body(task))
+        while waiting:
             task = self._random.choice(waiting)
             self.trace.append(task.name)
-            task.go.release()
-            self._back.acquire()
-        for thread in threads:
-            thread.join()
+            assert task.place is not None
+            task.place.switch()
+            if task.done:
+                waiting.remove(task)
+        self._home = None
 
-    def _body(self, task: Task) -> None:
-        self._local.task = task
-        task.go.acquire()
+    @staticmethod
+    def _body(task: Task) -> None:
         try:
             task.result = task.action()
         except BaseException as error:
             task.error = error
         finally:
             task.done = True
-            self._back.release()

@@ -97,6 +97,31 @@ class MapStorage:
         self.files[target] = self.read(source)
 
 
+class NotingStorage:
+    """Passes calls on to files in a dict, and notes what those that look met: while that is so, so is what follows."""
+
+    def __init__(self, inner: MapStorage) -> None:
+        self.inner = inner
+        self.met: dict[tuple[str, str], Any] = {}
+
+    def __getattr__(self, operation: str) -> Any:
+        real = getattr(self.inner, operation)
+
+        def call(path: str, *rest: Any) -> Any:
+            self.met[operation, path] = self._look(operation, path)
+            return real(path, *rest)
+
+        return call
+
+    def is_as_met(self, met: dict[tuple[str, str], Any]) -> bool:
+        return all(self._look(*place) == found for place, found in met.items())
+
+    def _look(self, operation: str, path: str) -> Any:
+        return (
+            list(getattr(self.inner, operation)(path)) if operation in ("list", "walk") else self.inner.files.get(path)
+        )
+
+
 FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER = "fail before", "fail after", "kill before", "kill after"
 
 

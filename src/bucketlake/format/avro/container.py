@@ -44,12 +44,14 @@ CODECS = {
 @dataclass(frozen=True, slots=True)
 class Header:
     """What stands before the blocks. `records`: how many follow, where the file says so, as metadata written here does:
-    the format itself cannot tell that a file was cut between two blocks."""
+    the format itself cannot tell that a file was cut between two blocks. `text`: the schema as JSON, if it is known.
+    """
 
     schema: Any
     codec: str
     sync: bytes
     records: int | None = None
+    text: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def read_long(file: BinaryIO) -> int | None:
 
 def encode_header(header: Header, records: int | None = None) -> bytes:
     """The bytes before the first block. `records`: how many there are, for `Header.records`."""
-    entries = {"avro.schema": json.dumps(header.schema).encode(), "avro.codec": header.codec.encode()}
+    entries = {"avro.schema": header.text or json.dumps(header.schema).encode(), "avro.codec": header.codec.encode()}
     if records is not None:
         entries[RECORDS] = str(records).encode()
     pairs = b"".join(
@@ -119,16 +121,17 @@ def read_header(file: BinaryIO) -> Header:
     if "avro.schema" not in entries:
         raise CorruptError("avro file without a schema")
     text = entries["avro.schema"]
-    schema = _known_schema(text) if len(text) <= KNOWN_SCHEMA else _checked_schema(text)
+    schema, again = _known_schema(text) if len(text) <= KNOWN_SCHEMA else _checked_schema(text)
     told = entries.get(RECORDS, b"")
     records = int(told) if told.isdigit() and len(told) < LONG_DIGITS else None
-    return Header(schema, entries.get("avro.codec", b"null").decode(), _exactly(file, 16, left), records)
+    return Header(schema, entries.get("avro.codec", b"null").decode(), _exactly(file, 16, left), records, again)
 
 
-def _checked_schema(text: bytes) -> Any:
+def _checked_schema(text: bytes) -> tuple[Any, bytes]:
+    """A schema that was looked at, and its text made anew: other libraries may read the given one otherwise."""
     schema = json.loads(text)
     check_schema(schema)
-    return schema
+    return schema, json.dumps(schema).encode()
 
 
 _known_schema = lru_cache(maxsize=64)(_checked_schema)  # a table's files have one; nobody changes what this gives

@@ -102,7 +102,7 @@ def unpacked(data: bytes) -> tuple[bytes, Header]:
     bytes, and bounded as `total_limit` says. Raises: CorruptError."""
     file = io.BytesIO(data)
     packed = read_header(file)
-    header = Header(packed.schema, "null", packed.sync)
+    header = Header(packed.schema, "null", packed.sync, text=packed.text)
     limit = total_limit(len(data))
     parts, size, records = [encode_header(header)], 0, 0
     for block in read_blocks(file, packed):

@@ -40,6 +40,7 @@ CODECS = {
 PAGE_BYTES = 1 << 20
 PAGE_ROWS = 100_000  # more than parquet-mr's 20,000: every page costs a reader as much as thousands of rows
 _STREAM_BUFFER = 1 << 20
+_THREADED = 1 << 20  # bytes of a row group from which its columns are decoded by several threads
 _WIDE = Context(prec=76)
 
 
@@ -284,7 +285,8 @@ class ParquetSource:
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
         names = [item.name for item in self.fields]
         found = 0
-        for batch in self._file.iter_batches(rows, row_groups=[number], columns=names):
+        threads = wide >= _THREADED  # else to start them takes longer than to decode
+        for batch in self._file.iter_batches(rows, row_groups=[number], columns=names, use_threads=threads):
             found += batch.num_rows
             yield self._canonical(batch)
         if found != group.num_rows:

@@ -9,6 +9,7 @@ Spec: docs/spec/postpone.md
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from bucketlake.errors import InvalidError
@@ -53,33 +54,36 @@ def pending_store(store: Store) -> Store:
     return store.with_options({"data-file.prefix": f"{prefix}-u-{WRITER}-w-"})
 
 
-def in_order(files: Iterable[DataFile], committed: Mapping[str, int]) -> list[DataFile]:
+def in_order(files: Iterable[DataFile], committed: Mapping[str, float]) -> list[DataFile]:
     """Pending files of one partition in the order in which their rows apply.
 
     By the snapshot that committed them, then by writer, creation time and the writer's counter. `committed`: snapshot
-    by file name; files without one are older than all others and go by creation time first.
+    by file name, or a half more than the snapshot that a gap comes after; files without one are older than all others.
+    What came from several snapshots that are gone goes by creation time first.
     Spec: docs/spec/postpone.md#order
     """
 
-    def place(file: DataFile) -> tuple[int, int, str, int, int, str]:
+    def place(file: DataFile) -> tuple[float, int, str, int, int, str]:
         found = _NAME.fullmatch(file.file_name)
         writer, counter = (found["writer"], int(found["counter"])) if found else (file.file_name, 0)
         snapshot, created = committed.get(file.file_name, 0), file.creation_time or 0
-        return snapshot, 0 if snapshot else created, writer, created, counter, file.file_name
+        is_known = snapshot and snapshot == int(snapshot)
+        return snapshot, 0 if is_known else created, writer, created, counter, file.file_name
 
     return sorted(files, key=place)
 
 
 def committed_in(
     store: Store, snapshot: Snapshot, files: Collection[tuple[bytes, str]]
-) -> dict[tuple[bytes, str], int]:
+) -> dict[tuple[bytes, str], float]:
     """Which retained snapshot added each of these pending files (partition, name), live in `snapshot`; those of expired
-    ones lack.
+    ones lack. Where a rollback that died left a gap, those that came in it have half an id: see `in_order`.
 
     Reads delta manifests backwards from `snapshot`, only as far as needed.
     """
     wanted = set(files)
-    found_in: dict[tuple[bytes, str], int] = {}
+    found_in: dict[tuple[bytes, str], float] = {}
+    gaps: list[Snapshot] = []  # what lies below them
     at: Snapshot | None = snapshot
     while wanted and at is not None:
         deltas = [m for m in store.delta_manifests(at) if _may_be_pending(m)]
@@ -89,8 +93,33 @@ def committed_in(
                 if entry.kind == FileKind.ADD and key in wanted:
                     found_in[key] = at.id
                     wanted.discard(key)
-        at = store.find_snapshot(at.id - 1) if at.id > 1 else None
+        number = at.id
+        at = store.find_snapshot(number - 1) if number > 1 else None
+        if at is None and wanted and number > 1 and (at := _below_gap(store, number)) is not None:
+            gaps.append(at)
+    for below in gaps:
+        if wanted:
+            before = _pending_in(store, below)
+            found_in.update(dict.fromkeys(wanted - before, below.id + 0.5))
+            wanted &= before
     return found_in
+
+
+def _below_gap(store: Store, number: int) -> Snapshot | None:
+    """The newest snapshot of the history below an id that has none right below it."""
+    first = store.hint(store.paths.earliest_hint) or 1
+    below = [other for other in store.snapshot_ids() if first <= other < number]
+    return store.find_snapshot(below[-1]) if below else None
+
+
+def _pending_in(store: Store, snapshot: Snapshot) -> set[tuple[bytes, str]]:
+    """The pending files (partition, name) that are live in a snapshot."""
+    counts = Counter[tuple[bytes, str]]()
+    for entries in store.manifests([m for m in store.data_manifests(snapshot) if _may_be_pending(m)]):
+        for entry in entries:
+            if entry.bucket == POSTPONE_BUCKET:
+                counts[entry.partition, entry.file.file_name] += 1 if entry.kind == FileKind.ADD else -1
+    return {key for key, count in counts.items() if count > 0}
 
 
 def _may_be_pending(manifest: ManifestFile) -> bool:
@@ -105,7 +134,7 @@ def ordered_by_partition(
     for entry in pending:
         groups.setdefault(entry.partition, []).append(entry.file)
     several = [(place, file.file_name) for place, files in groups.items() if len(files) > 1 for file in files]
-    committed: dict[bytes, dict[str, int]] = {}
+    committed: dict[bytes, dict[str, float]] = {}
     for (place, name), number in committed_in(store, snapshot, several).items():
         committed.setdefault(place, {})[name] = number
     return {place: in_order(files, committed.get(place, {})) for place, files in groups.items()}
