@@ -18,6 +18,7 @@ from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
+from bucketlake.schema.change import SetOption
 from bucketlake.spark.stream.checkpoint import Checkpoint, Noted
 from bucketlake.table import Table
 
@@ -351,3 +352,98 @@ def test_what_a_checkpoint_says_of_a_batch(tmp_path: Path) -> None:
     assert checkpoint.query() == "q"
     assert [checkpoint.noted(number).watermark for number in range(3)] == [None, 7000, None]
     assert len({checkpoint.noted(number).fingerprint for number in range(4)}) == 4
+
+
+def told_by_a_sink(table: Table, groups: list[list[tuple[str, int, int | None]]]) -> dict[int, int | None]:
+    """What an upserting sink has of groups that tasks read beside each other: the worst order of them."""
+    worst: dict[int, int | None] = {}
+    for group in sorted(groups, key=lambda rows: max(int(row[2] or 0) for row in rows), reverse=True):
+        for kind, key, value in group:
+            if kind in ("-D", "-U"):
+                worst.pop(key, None)
+            else:
+                worst[key] = value
+    return worst
+
+
+@pytest.mark.parametrize("producer", ["none", "input", "lookup"])
+@pytest.mark.parametrize("numbers", [(2, 4), (4, 2), (2, 3)])
+def test_a_keys_changes_stay_in_order_over_a_rescale_within_one_batch(
+    tmp_path: Path, producer: str, numbers: tuple[int, int]
+) -> None:
+    """Each task reads its groups by itself: a key's versions have to be in one, though its bucket is another since."""
+    table = make(tmp_path, True, {"bucket": str(numbers[0]), "changelog-producer": producer})
+    table.write_arrow(rows_of(table, k=100, v=0))
+    reader = Reader(table, scan_mode="latest")
+    table.write_arrow(pa.table({"k": range(8), "v": [1] * 8}, schema=SCHEMA))
+    table.alter(SetOption("bucket", str(numbers[1])))
+    table = bucketlake.open(str(tmp_path / "wh")).table("db.t")
+    table.rescale()
+    table.write_arrow(pa.table({"k": range(8), "v": [2] * 8}, schema=SCHEMA))
+    source, start = Source.of(table.store), Position.of(json.loads(reader.offset))
+    groups = [reader._rows(group) for group in source.batch(start, source.following(start, ALL))]
+    homes = [{row[1] for row in group} for group in groups]
+    assert sum(map(len, homes)) == len(set().union(*homes)) == 8
+    assert told_by_a_sink(table, groups) == dict.fromkeys(range(8), 2)
+
+
+@pytest.mark.parametrize("numbers", [(2, 4), (4, 2), (2, 3)])
+def test_a_rescale_that_is_told_as_an_overwrite_loses_no_key(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    table = make(tmp_path, True, {"bucket": str(numbers[0]), "streaming-read-overwrite": "true"})
+    table.write_arrow(pa.table({"k": range(8), "v": range(8)}, schema=SCHEMA))
+    reader = Reader(table)
+    reader.read_all()
+    table.alter(SetOption("bucket", str(numbers[1])))
+    table = bucketlake.open(str(tmp_path / "wh")).table("db.t")
+    table.rescale()
+    reader.table = table
+    one_by_one = Reader(table)
+    one_by_one.offset, one_by_one.told = reader.offset, list(reader.told)
+    for limits, each in ((ALL, reader), (Limits(max_files=1), one_by_one)):
+        each.read_all(limits)
+        assert each.state == {key: key for key in range(8)}
+    table.write_arrow(pa.table({"k": [1], "v": [9]}, schema=SCHEMA))
+    reader.read_all()
+    assert reader.state == {**{key: key for key in range(8)}, 1: 9}
+
+
+def test_a_table_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
+    table = make(tmp_path, True, {"bucket": "1"})
+    waiting = Reader(table)
+    table.write_arrow(rows_of(table, k=0, v=0))
+    reader = Reader(table)
+    reader.read_all()
+    catalog = bucketlake.open(str(tmp_path / "wh"))
+    catalog.rename_table("db.t", "db.u")
+    for each in (waiting, reader):
+        with pytest.raises(NotFoundError, match="not there any more"):
+            each.step()
+    other = make(tmp_path, True, {"bucket": "1"})
+    with pytest.raises(InvalidError, match="rolled back"):
+        reader.step()
+    for key in range(3):
+        other.write_arrow(rows_of(other, k=key, v=7))
+    with pytest.raises(InvalidError, match="rolled back"):
+        reader.step()
+    assert catalog.table("db.u").to_arrow().num_rows == 1
+
+
+def test_a_consumer_that_is_moved_or_forgotten_while_its_stream_runs(tmp_path: Path) -> None:
+    """The stream goes on where it stands, and says so again; what was let go meanwhile is missed by name."""
+    table = make(tmp_path, True, {"bucket": "1"})
+    for key in range(4):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    reader = Reader(table, consumer_id="me", scan_snapshot_id=1)
+    source = Source.of(reader.table.store)
+    for following in (1, 4, None):
+        table.reset_consumer("me", following)
+        reader.step(Limits(max_files=1))
+        source.progress(Position.of(json.loads(reader.offset)))
+    assert [row[1] for row in reader.told] == [0, 1, 2]
+    assert {name: int(one) for name, one in table.consumers().items()} == {"me": 4}
+    table.reset_consumer("me", None)
+    for key in range(4, 7):
+        table.write_arrow(rows_of(table, k=key, v=key))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    with pytest.raises(NotFoundError, match="snapshot with id 4 has expired"):
+        reader.step()

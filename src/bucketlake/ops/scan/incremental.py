@@ -11,7 +11,7 @@ Spec: docs/spec/incremental.md
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from bucketlake.errors import InvalidError
@@ -37,7 +37,7 @@ from bucketlake.ops.table.messages import BucketVectors, Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
 
-__all__ = ["difference", "plan_read"]
+__all__ = ["difference", "plan_read", "rescaled"]
 
 
 def plan_read(store: Store, scan: Scan | None = None) -> Plan:
@@ -158,13 +158,24 @@ class _Side:
 
 
 def difference(store: Store, before: Snapshot, after: Snapshot) -> tuple[Split, ...]:
-    """What differs between two snapshots, as reads in mode diff have it."""
+    """What differs between two snapshots, as reads in mode diff have it. Of partitions that have another number of
+    buckets since, all rows that were there, and all that are: a row may have gone to any bucket."""
     wanted, pruner = replace(entry_filter(store, Scan()), min_level=0), Pruner(store, None)
     old, new = (_Side.of(store, snapshot, wanted, pruner) for snapshot in (before, after))
-    return _diff(store, old, new, pruner).splits
+    moved = rescaled((entry.partition, entry.total_buckets) for entry in (*old.entries, *new.entries))
+    return _diff(store, old, new, pruner, moved).splits
 
 
-def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:
+def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
+    """The partitions that come with several numbers of buckets."""
+    totals: dict[bytes, set[int]] = {}
+    for partition, total in found:
+        totals.setdefault(partition, set()).add(total)
+    return {partition for partition, numbers in totals.items() if len(numbers) > 1}
+
+
+def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = ()) -> Plan:
+    """`moved`: partitions in which old and new files are not compared, but are splits of their own."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
@@ -175,7 +186,9 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner) -> Plan:
     newer = {id(entry) for entry in after.entries}
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
     splits = []
-    for group in _groups(store, [*older, *after.entries]):
+    stay = [entry for entry in (*older, *after.entries) if entry.partition not in moved]
+    gone, came = ([entry for entry in some if entry.partition in moved] for some in (older, after.entries))
+    for group in (*_groups(store, stay), *_groups(store, gone), *_groups(store, came)):
         left, right = (side.split(store, group, raw=False) for side in (before, after))
         is_new = [id(entry) in newer for entry in group]
         left = replace(left, files=tuple(f for f, new in zip(left.files, is_new, strict=True) if not new))

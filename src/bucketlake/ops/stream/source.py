@@ -22,10 +22,11 @@ from bucketlake.ops.clean.consumers import advance_consumer
 from bucketlake.ops.scan.select import INCREMENTAL_KEYS, Selection, epoch_of_text
 from bucketlake.ops.stream.limits import Limits, Taken
 from bucketlake.ops.stream.position import Position
-from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned
+from bucketlake.ops.stream.units import NO_MORE, Follow, changed, held, pruned, rescaled_in
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
+from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 IGNORE_EXPIRED = "read.stream.ignore-expired"
@@ -180,9 +181,11 @@ class Source:
         schema = self.store.schema
         rows_alone = start.full and end.place <= Position(start.snapshot + 1).place
         ordered = not rows_alone if schema.primary_keys else schema.bucket > 0
+        units = self._between(self._checked(start), end)
+        moved = rescaled_in(units) if ordered and schema.bucket_mode in _HASHED else set()
         groups: dict[object, list[Split]] = {}
-        for unit in pruned(self.store, self._between(self._checked(start), end), self.where):
-            key = (unit.partition, unit.bucket) if ordered else len(groups)
+        for unit in pruned(self.store, units, self.where):
+            key = (unit.partition, None if unit.partition in moved else unit.bucket) if ordered else len(groups)
             groups.setdefault(key, []).append(unit)
         return [tuple(found) for found in groups.values()]
 
@@ -233,6 +236,12 @@ class Source:
                 remedy=NO_MORE,
             )
         latest = self.store.latest_snapshot_id() or 0
+        if not latest and not self.store.env.storage.list(self.store.paths.schema_dir):
+            raise NotFoundError(
+                "the table that the stream reads is not there any more",
+                table=self.store.paths.root,
+                remedy="read it under its new name, or the one that took its place, under another checkpoint",
+            )
         if at.seen and latest < at.last:
             raise InvalidError(
                 "the table was rolled back behind what the stream has read",
@@ -281,6 +290,7 @@ class Source:
 
 
 _OF_BATCHES = (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version")
+_HASHED = (BucketMode.FIXED, BucketMode.POSTPONE)
 
 
 def _behind(snapshot: Snapshot) -> Position:

@@ -16,7 +16,7 @@ from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.buckets.postpone import ordered_by_partition
 from bucketlake.ops.rows.column_files import refuse_changes
-from bucketlake.ops.scan.incremental import difference
+from bucketlake.ops.scan.incremental import difference, rescaled
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import Scan, changelog_entries, delta_entries, entry_filter, plan
 from bucketlake.ops.scan.select import Selection
@@ -77,7 +77,9 @@ def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
         before = store.find_snapshot(snapshot.id - 1)
         if before is None:
             raise NotFoundError("an overwrite is told by the snapshot before it", snapshot=snapshot.id, remedy=NO_MORE)
-        return sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
+        units = sorted(difference(store.with_options(FINEST), before, snapshot), key=_place)
+        moved = rescaled_in(units)  # there a row's old bucket may come after its new one, and what is gone comes first
+        return sorted(units, key=lambda unit: (unit.partition, unit.partition in moved and bool(unit.files)))
     found = _told(store, snapshot, follow)
     wanted = replace(entry_filter(store, Scan()), min_level=0, level=None)
     if store.schema.bucket_mode is BucketMode.POSTPONE and not follow.changelog:
@@ -87,6 +89,11 @@ def changed(store: Store, snapshot: Snapshot, follow: Follow) -> list[Split]:
     real = [entry for entry in kept if entry.bucket != POSTPONE_BUCKET]
     groups = [*_pending_groups(store, snapshot, pending), *_groups(store, real)]
     return [split_of_changes(store, snapshot, group) for group in groups]
+
+
+def rescaled_in(units: Iterable[Split]) -> set[bytes]:
+    """Partitions with units from before and after a rescale: a key's are in two buckets."""
+    return rescaled((unit.partition, unit.total_buckets) for unit in units if unit.bucket >= 0)
 
 
 def split_of_changes(store: Store, snapshot: Snapshot, group: Sequence[ManifestEntry]) -> Split:
