@@ -128,17 +128,3 @@ def test_a_row_that_others_change_meanwhile_is_looked_at_again(classic: Lake, mo
     assert [(row[0], row[1]) for row in _content(classic)] == [
         (number, "new" if number == 4 else "g1") for number in (1, 3, 4, 5, 7, 9)
     ]
-
-
-def test_texts_that_a_collation_takes_for_one_all_match(classic: Lake) -> None:
-    for kind in ("append", "keyed"):
-        options = TABLES[kind].replace("'a'", "'k'")
-        classic.sql(f"CREATE TABLE db.t (k STRING, v INT) TBLPROPERTIES ({options})")
-        classic.sql("INSERT INTO db.t VALUES ('a', 1), ('B', 2), ('c', 3)")
-        classic.sql(
-            """MERGE INTO db.t USING (SELECT k COLLATE UTF8_LCASE AS k, v FROM VALUES ('A', 10), ('b', 20) AS v(k, v)) s
-            ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v"""
-        )
-        rows = sorted(tuple(row) for row in classic.sql("SELECT k, v FROM db.t").collect())
-        assert rows == [("B", 20), ("a", 10), ("c", 3)]
-        classic.sql("DROP TABLE db.t")

@@ -66,7 +66,7 @@ def matching(merge: Merge, schema: TableSchema, source: Held, known: Predicate |
     if merge.of(Side.NOT_MATCHED_BY_SOURCE):
         return None
     parts = [] if known is None else [known]
-    parts += [found for item in merge.equalities if (found := _of_key(item, schema, source)) is not None]
+    parts += [found for item in merge.equalities if (found := _of_key(item, schema, source.data)) is not None]
     return conjunction(parts) if parts else None
 
 
@@ -89,18 +89,14 @@ def known_values(merge: Merge, schema: TableSchema, source: Held) -> Among | Non
     return Among.of(fields, source.data.select([beside[item.name] for item in fields]))
 
 
-def _of_key(item: Equality, schema: TableSchema, source: Held) -> Predicate | None:
+def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predicate | None:
     """What the source's values say of a column that must equal one of them."""
-    data = source.data
     if data is None or item.source is None:
         return None
     places = [at for at, name in enumerate(data.column_names) if name == item.source]
     field = schema.field(item.column)
     if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
         return None
-    kind = source.schema.fields[places[0]].dataType
-    if isinstance(kind, T.StringType) and kind != T.StringType():
-        return None  # of a collation in which different texts are equal
     values = data.column(places[0]).drop_null()
     if not len(values):
         return Constant(False)
