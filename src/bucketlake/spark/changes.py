@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,6 +21,7 @@ from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
+from bucketlake.ops.change.column_updates import named_columns
 from bucketlake.ops.change.row_changes import (
     deletes_by_rewrite,
     live_partitions,
@@ -30,8 +32,10 @@ from bucketlake.ops.change.row_changes import (
 )
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.rows.among import Among, has_one_form
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, plan
+from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
@@ -39,7 +43,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark.cluster import parallelism
-from bucketlake.spark.read import reader
+from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
@@ -49,6 +53,7 @@ from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.spark.write.kept import decided
+from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
@@ -77,7 +82,9 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
             text = to_spark_sql(where) if isinstance(where, Predicate) else where
             return ColumnChange(spark, table, predicate, (text,)).delete(lambda frame: frame.where(text).select(MINE))
         return delete_places(spark, table, predicate, _chooser(where))
-    return delete_rows(spark, table, lambda: reader.read(spark, table, where=where))
+    text = to_spark_sql(where) if isinstance(where, Predicate) else where
+    keys = Keys(lambda names: reader.read(spark, table, names, where), predicate, (text,))
+    return delete_rows(spark, table, lambda: reader.read(spark, table, where=where), keys)
 
 
 def delete_known(table: Table, predicate: Predicate) -> bool:
@@ -140,14 +147,53 @@ def delete_places(
     return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
-def delete_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
-    """Delete the rows that `read` finds in the table as of now, of a primary-key table."""
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How to read some columns of the rows wanted. `prune`: what is known of them; `texts`: what the condition says."""
+
+    read: Callable[[Sequence[str]], DataFrame]
+    prune: Predicate
+    texts: tuple[str, ...]
+
+
+def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Snapshot | None:
+    """Delete the rows that `read` finds in the table as of now, of a primary-key table; where they are few, by their
+    keys, so that other columns are read only where such rows are."""
     refuse_delete(table.schema)
 
     def write(base: Snapshot) -> Snapshot | None:
-        return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
+        rows = _under_keys(spark, table, keys, base)
+        if rows is None:
+            return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
+        if not rows.num_rows:
+            return None
+        rows = rows.append_column(KIND_FIELD.name, pa.repeat(pa.scalar(DELETE, pa.int8()), rows.num_rows))
+        request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="DELETE", read=base, local=True)
+        return writer.write(spark, table, rows, request)
 
     return _until_done(table, write)
+
+
+def _under_keys(spark: SparkSession, table: Table, keys: Keys, base: Snapshot) -> pa.Table | None:
+    """The rows of a snapshot under the keys that are found now, whole; None where these are many or hard to tell
+    apart, or looking for them would read most columns. A row that others changed in between is a conflict of the
+    commit, as any is that they changed since the snapshot."""
+    schema = table.schema
+    names = schema.primary_keys
+    if not all(has_one_form(schema.field(name).type) for name in names):
+        return None
+    if not set(schema.partition_keys) <= set(names):
+        return None  # a key may be in several partitions
+    if len({*names, *named_columns(schema, keys.texts)}) * 2 > len(schema.fields):
+        return None
+    plan = table.planned(keys.prune, Selection(base))
+    if plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES:
+        return None
+    found = keys.read(names).limit(among.MOST_ROWS + 1).toArrow()
+    if found.num_rows > among.MOST_ROWS:
+        return None
+    values = Among.of(schema.select(names), found).values
+    return among.of_keys(spark, table.store, plan, values, schema.field_names)
 
 
 def update(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
 from dataclasses import field
 
 import numpy as np
@@ -22,22 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError
-from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
-from bucketlake.lsm.keys import KeyOrder
-from bucketlake.ops.lookup.parts import AskedKeys, PartCache, encoded
+from bucketlake.ops.lookup.asked import Place, keys_by_place
+from bucketlake.ops.lookup.parts import AskedKeys, PartCache
 from bucketlake.ops.lookup.request import LookupRequest
-from bucketlake.ops.rows.assign import partition_codes
-from bucketlake.ops.rows.keyed_files import KeyedFiles, Ranged
+from bucketlake.ops.rows.among import encoded
 from bucketlake.ops.rows.read import read_keys, read_split
 from bucketlake.ops.scan.fallback import plan_branches
 from bucketlake.ops.scan.scan import Plan, Scan
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
-from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import In, Predicate, conjunction
-from bucketlake.schema.schema import SEQUENCE_FIELD, BucketMode
 from bucketlake.types.model import DataField, arrow_schema, canonical_batch
 from bucketlake.values import dataclass
 
@@ -47,21 +43,11 @@ FEW_VALUES = 1000  # of a column, by which files are left out
 
 
 @dataclass(slots=True)
-class _Place:
-    """A split of the snapshot, its files' key ranges, and the store to read it with."""
-
-    store: Store
-    split: Split
-    files: KeyedFiles
-    ranges: list[Ranged]
-
-
-@dataclass(slots=True)
 class _State:
     """The snapshot that was looked into last (0: none), and its splits by partition."""
 
     snapshot: int = -1
-    places: dict[bytes, list[_Place]] = field(default_factory=dict)
+    places: dict[bytes, list[Place]] = field(default_factory=dict)
 
 
 class Lookup:
@@ -147,35 +133,15 @@ class Lookup:
 
     def _by_key(self, keys: pa.RecordBatch) -> list[pa.RecordBatch]:
         places = self._places()
-        asked = [
-            (place, keys_asked)
-            for partition, part in self._by_partition(keys, places)
-            for place, keys_asked in _of_buckets(self._store, places.get(partition, ()), part, self.cache)
-            if place.split.bucket == POSTPONE_BUCKET or keys_asked.meets(place.ranges)
-        ]
+        asked = list(keys_by_place(self._store, places, keys, self.cache))
 
-        def read(found: tuple[_Place, AskedKeys]) -> list[pa.RecordBatch]:
+        def read(found: tuple[Place, AskedKeys]) -> list[pa.RecordBatch]:
             place, only = found
             return list(read_keys(place.store, place.split, self._names, only))
 
         return [batch for part in parallel(read, asked) for batch in part]
 
-    def _by_partition(
-        self, keys: pa.RecordBatch, places: dict[bytes, list[_Place]]
-    ) -> Iterable[tuple[bytes, pa.RecordBatch]]:
-        """The keys that may lie in each partition."""
-        schema = self._store.schema
-        if not set(schema.partition_keys) <= set(schema.primary_keys):
-            return [(partition, keys) for partition in places]
-        codes, partitions = partition_codes(keys, schema.partition_fields)
-        if len(partitions) == 1:
-            return [(partitions[0], keys)]
-        order = np.argsort(codes, kind="stable")
-        ends = np.searchsorted(codes[order], np.arange(len(partitions) + 1))
-        parts = [keys.take(pa.array(order[ends[i] : ends[i + 1]])) for i in range(len(partitions))]
-        return list(zip(partitions, parts, strict=True))
-
-    def _places(self) -> dict[bytes, list[_Place]]:
+    def _places(self) -> dict[bytes, list[Place]]:
         """The splits of the snapshot that is looked into now."""
         with self._lock:
             selection = select_snapshot(self._store)
@@ -185,55 +151,15 @@ class Lookup:
             if number == self._state.snapshot:
                 return self._state.places
             planned = self._plan(None, selection)
-            places: dict[bytes, list[_Place]] = {}
+            places: dict[bytes, list[Place]] = {}
             live: set[str] = set()
             for store, split in planned.splits_of(self._store):
-                files = KeyedFiles(store, split.bucket_path)
-                pending = split.bucket == POSTPONE_BUCKET
-                ranges = [] if pending else files.bounds(split.files)
-                places.setdefault(split.partition, []).append(_Place(store, split, files, ranges))
+                places.setdefault(split.partition, []).append(Place.of(store, split))
                 for part in (split, *split.parts):
                     live.update(store.paths.file_path(part.bucket_path, file) for file in part.files)
             self.cache.keep(live)
             self._state = _State(number, places)
             return places
-
-
-def _of_buckets(
-    store: Store, places: Sequence[_Place], keys: pa.RecordBatch, cache: PartCache
-) -> Iterable[tuple[_Place, AskedKeys]]:
-    """The splits of one partition, each with the keys that may lie in its bucket."""
-    fields = store.schema.key_fields
-    ordered, order = _sorted([keys.column(item.name.removeprefix("_KEY_")) for item in fields], fields)
-    hashed = store.schema.bucket_mode in (BucketMode.FIXED, BucketMode.POSTPONE)
-    buckets: dict[int, Codes] = {}
-    asked: dict[tuple[int, int] | None, pa.RecordBatch] = {None: ordered}
-    for place in places:
-        total, bucket = place.split.total_buckets, place.split.bucket
-        name = (total, bucket) if hashed and bucket >= 0 and total > 0 else None
-        if name is not None and name not in asked:
-            if total not in buckets:
-                buckets[total] = _buckets(store, keys, total)[order]
-            asked[name] = ordered.filter(pa.array(buckets[total] == bucket))
-        if asked[name].num_rows:
-            yield place, AskedKeys(place.store, asked[name], place.files, cache)
-
-
-def _buckets(store: Store, keys: pa.RecordBatch, total: int) -> Codes:
-    fields = store.schema.select(store.schema.bucket_keys)
-    columns = [keys.column(item.name) for item in fields]
-    batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(fields))
-    return np.asarray(assign_buckets(batch, fields, total, store.options.get("bucket-function.type")), np.int64)
-
-
-def _sorted(columns: Sequence[pa.Array], fields: Sequence[DataField]) -> tuple[pa.RecordBatch, Codes]:
-    """The keys under the names of key columns, ascending, and where each came from."""
-    batch = pa.RecordBatch.from_arrays(list(columns), schema=arrow_schema(fields))
-    numbers = pa.array(np.zeros(batch.num_rows, np.int64))
-    order, _ = KeyOrder(fields).sort(batch.append_column(SEQUENCE_FIELD.name, numbers))
-    if order is None:
-        return batch, np.arange(batch.num_rows)
-    return batch.take(pa.array(order)), order
 
 
 def _one_of(column: str, values: pa.Array) -> Predicate | None:

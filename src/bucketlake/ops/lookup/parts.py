@@ -11,12 +11,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.lazy import pc
+from bucketlake.ops.rows.among import encoded
 from bucketlake.ops.rows.deletions import Mask
 from bucketlake.ops.rows.keyed_files import KeyedFiles, Ranged
 from bucketlake.ops.table.messages import Split
@@ -73,7 +72,7 @@ class AskedKeys:
     """
 
     def __init__(self, store: Store, keys: pa.RecordBatch, files: KeyedFiles, cache: PartCache) -> None:
-        self._store, self._keys, self._files, self._cache = store, keys, files, cache
+        self._store, self.keys, self._files, self._cache = store, keys, files, cache
         self._view = files.order.view(keys)
         self._encoded: pa.Array | None = None
 
@@ -91,7 +90,7 @@ class AskedKeys:
         start, stop = self._span(self._files.bounds([file])[0])
         if start == stop:
             return
-        _, positions = self._files.match(file, self._keys.slice(start, stop - start), self._view, start, gone)
+        _, positions = self._files.match(file, self.keys.slice(start, stop - start), self._view, start, gone)
         if len(positions):
             yield self._files.rows(file, positions, fields, self._whole)
 
@@ -110,7 +109,7 @@ class AskedKeys:
     def _pending(self, split: Split, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
         """Rows of a file that is in no order: those whose key is asked for."""
         if self._encoded is None:
-            self._encoded = self._values(self._keys)
+            self._encoded = self._values(self.keys)
         files = KeyedFiles(self._store, split.bucket_path)
         for part in files.parts(file):
             for batch in files.read(file, part.number, fields):
@@ -120,10 +119,3 @@ class AskedKeys:
 
     def _values(self, rows: pa.RecordBatch) -> pa.Array:
         return encoded([rows.column(f.name) for f in self._store.schema.key_fields], self._store.schema.key_fields)
-
-
-def encoded(columns: Sequence[pa.Array], fields: Sequence[DataField]) -> pa.Array:
-    """Rows as values that are equal where they are."""
-    rows = encode_rows(list(columns), [item.type for item in fields])
-    parts = [None, pa.py_buffer(np.ascontiguousarray(rows.offsets)), pa.py_buffer(rows.buffer)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), parts)

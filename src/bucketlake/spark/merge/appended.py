@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bucketlake.format.index.deletion_vector import Vector
@@ -17,7 +17,7 @@ from bucketlake.ops.change.append_rows import Means, Touched, change_rows, path_
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.clean.expire import after_change
 from bucketlake.ops.commit.commit import Check
-from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.rows.row_ids import is_tracked, tracked
 from bucketlake.ops.scan.scan import Scan, plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import CommitMessage, Split
@@ -29,12 +29,22 @@ from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope, is_final
-from bucketlake.spark.merge.pruning import extra_columns, matching
+from bucketlake.spark.merge.pruning import extra_columns, known_values, matching, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, violation
+from bucketlake.spark.read.among import with_places
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.read.row_places import Places, is_small, live, positions_in, positions_of_rows, rows_with_places
-from bucketlake.spark.types import quoted
+from bucketlake.spark.read.row_places import (
+    Chosen,
+    Places,
+    is_small,
+    live,
+    placed_schema,
+    positions_in,
+    positions_of_rows,
+    rows_with_places,
+)
+from bucketlake.spark.types import framed, quoted
 from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -80,7 +90,7 @@ class AppendedMerge:
         files = live(store, splits)
         if any(clause.kind == UPDATE for clause in self.merge.clauses):
             store = tracked(store)  # rows that change keep their ids
-        target = rows_with_places(self.spark, store, files, extra_columns(self.merge, store.schema))
+        target, small = self._target(store, files, source)
         scope = Scope(
             store.schema,
             self.rules,
@@ -90,13 +100,26 @@ class AppendedMerge:
             self.merge.given,
         )
         absent = {name: F.lit(None).cast("long") for name in (FILE, ROW_INDEX)}
-        self._rows = rows = Stages(self.spark, self.merge, scope, absent, is_small(files)).rows(target, source)
+        self._rows = rows = Stages(self.spark, self.merge, scope, absent, small).rows(target, source)
         if rows.pairs is not None and self.merge.counts_matches:
             pairs = _pairs(self.spark, rows.pairs)
             if any(count > len(named) for named, count in pairs.values()):
                 raise violation()
         gone = _gone(self.spark, rows)
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in gone.items()}
+
+    def _target(self, store: Store, files: Sequence[Chosen], source: Held) -> tuple[DataFrame, bool]:
+        """The rows of files that can matter, with their places, and whether they are few."""
+        extra, small = extra_columns(self.merge, store.schema), is_small(files)
+        known = None if small or extra or is_tracked(store) else known_values(self.merge, store.schema, source)
+        if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
+            return rows_with_places(self.spark, store, files, extra), small
+        columns = needed_columns(self.merge, store.schema, whole_deletes=False)
+        fields = store.schema.fields if columns is None else store.schema.select(columns)
+        rows = with_places(self.spark, store, files, known, fields)
+        if rows is None:
+            return rows_with_places(self.spark, store, files, extra), small
+        return framed(self.spark, rows, placed_schema(fields)), True
 
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
         """New rows get ids by their commit, changed ones bring theirs: they do not share files."""

@@ -6,7 +6,7 @@ made by chance come out otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ def hold(
     """Evaluate a frame, whose column names may repeat. `small`: its rows are probably few, or cheap to find again;
     `most`: it has no more rows, for certain."""
     names = frame.columns
-    plain = frame.toDF(*[f"c{place}" for place in range(len(names))])
+    plain = frame.toDF(*_places(names)) if _repeat(names) else frame
     schema = plain.schema
     if not small:
         plain = _kept(plain, numbered)
@@ -82,7 +82,7 @@ def hold(
             return _local(spark, head, names, schema, numbered)
     if small:
         plain = _kept(plain, numbered)
-    found = plain.toDF(*names, *([NUMBER] if numbered else []))
+    found = plain.toDF(*names, *([NUMBER] if numbered else [])) if _repeat(names) else plain
     return Held(found.schema, None, plain.count(), lambda: found)
 
 
@@ -115,10 +115,20 @@ def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.Stru
 
 def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFrame:
     """A frame of rows in the driver, whose column names may repeat."""
-    plain = T.StructType([T.StructField(f"c{place}", f.dataType, True) for place, f in enumerate(schema.fields)])
-    rows = data.rename_columns(plain.names)
-    frame = framed(spark, rows, plain)
-    return frame.toDF(*schema.names)
+    if not _repeat(schema.names):
+        return framed(spark, data, schema)
+    kinds = zip(_places(schema.names), schema.fields, strict=True)
+    plain = T.StructType([T.StructField(place, f.dataType, True) for place, f in kinds])
+    return framed(spark, data.rename_columns(plain.names), plain).toDF(*schema.names)
+
+
+def _repeat(names: Sequence[str]) -> bool:
+    """Whether columns have one name. Others are named apart only then: each name is a call to the JVM."""
+    return len({name.lower() for name in names}) < len(names)
+
+
+def _places(names: Sequence[str]) -> list[str]:
+    return [f"c{place}" for place in range(len(names))]
 
 
 def _fits(schema: T.StructType) -> bool:

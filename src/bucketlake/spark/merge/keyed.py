@@ -10,7 +10,7 @@ Spec: docs/spec/row_changes.md#merge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,8 @@ from pyspark.sql import types as T
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
 from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.rows.among import has_one_form
+from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
@@ -31,20 +33,14 @@ from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, without_ke
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
-from bucketlake.spark.merge.pruning import Prune, extra_columns, needed_columns
+from bucketlake.spark.merge.pruning import Prune, extra_columns, known_values, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
-from bucketlake.spark.read import hidden, reader
+from bucketlake.spark.read import among, hidden, reader
 from bucketlake.spark.types import as_key, quoted, spark_schema, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
-from bucketlake.types.model import MAX_LENGTH, DataType, Root
+from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
-
-# Types of which every value has one form: not floating point (-0.0 equals 0.0), nor what is padded, cut or rounded.
-ONE_FORM = {
-    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.DECIMAL),
-    *(Root.VARCHAR, Root.VARBINARY),
-}
 
 TakeSource = Callable[["Snapshot | None"], Held]
 """The source's rows as of now, evaluated once, numbered; ConflictError where a source that reads the table itself would
@@ -82,7 +78,7 @@ class KeyedMerge:
     # ---- rows looked up
 
     def _merge(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> Snapshot | None:
-        target, small = self._target(base, prune)
+        target, small = self._target(base, source, prune)
         moving = moves(self.schema, list(assigned(self.merge.clauses)))
         identity = self.schema.field_names if moving else self.schema.primary_keys
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
@@ -116,7 +112,7 @@ class KeyedMerge:
             for item in self.merge.equalities
             if item.source is not None
             and places.get(item.source) == [spark_type(self.schema.field(item.column).type)]
-            and _has_one_form(self.schema.field(item.column).type)
+            and has_one_form(self.schema.field(item.column).type)
         }
         everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
         return everywhere and same.issuperset(self.schema.primary_keys)
@@ -159,22 +155,34 @@ class KeyedMerge:
         arrived = frame.where(F.col(KIND) != DELETE)
         return frame.select(*columns).union(left_behind(updated, self.schema, arrived))
 
-    def _target(self, base: Snapshot | None, prune: Predicate | None) -> tuple[DataFrame, bool]:
+    def _target(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> tuple[DataFrame, bool]:
         """The rows of the table that can matter, and whether they are few."""
         moving = moves(self.schema, list(assigned(self.merge.clauses)))  # old rows are written, too
         columns = None if moving else needed_columns(self.merge, self.schema)
         extra = extra_columns(self.merge, self.schema)
+        fields = self.schema.fields if columns is None else self.schema.select(columns)
         if base is None:
-            fields = self.schema.fields if columns is None else self.schema.select(columns)
             given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
             return self.spark.createDataFrame([], T.StructType(given)), True
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
+        small = plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
         if extra:
             frame = hidden.frame(self.spark, self.table, plan, hidden.Wanted(columns, extra, prune))
-            return frame, plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
-        frame = reader.pruned(self.spark, self.table, selection, reader.Need(columns, prune))
-        return frame, plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
+            return frame, small
+        found = None if small else self._looked_up(plan, source, fields)
+        if found is not None:
+            return found, True
+        return reader.pruned(self.spark, self.table, selection, reader.Need(columns, prune)), small
+
+    def _looked_up(self, plan: Plan, source: Held, fields: Sequence[DataField]) -> DataFrame | None:
+        """The rows of the target under the keys of a few source rows; None where these do not say all that matter."""
+        known = known_values(self.merge, self.schema, source)
+        if known is None or not set(self.schema.primary_keys) <= {item.name for item in known.fields}:
+            return None
+        values = known.only(self.schema.primary_keys)
+        rows = among.of_keys(self.spark, self.table.store, plan, values, [item.name for item in fields])
+        return None if rows is None else reader.given(self.spark, rows, fields)
 
     def _write(self, frame: DataFrame, base: Snapshot | None, local: bool) -> Snapshot | None:
         rows = frame.select(*map(quoted, self.schema.field_names), KIND)
@@ -192,7 +200,7 @@ class KeyedMerge:
             schema.primary_keys
         ):
             return False
-        if not all(_has_one_form(schema.field(key).type) for key in schema.primary_keys):
+        if not all(has_one_form(schema.field(key).type) for key in schema.primary_keys):
             return False
         if not merge.only or {item.column for item in merge.equalities} != set(schema.primary_keys):
             return False
@@ -249,12 +257,6 @@ def _once(rows: pa.Table, keys: list[str]) -> pa.Table:
     """The first row of each key."""
     numbered = rows.select(keys).append_column(NUMBER, pa.array(np.arange(rows.num_rows)))
     return rows.take(numbered.group_by(keys).aggregate([(NUMBER, "min")]).column(f"{NUMBER}_min"))
-
-
-def _has_one_form(kind: DataType) -> bool:
-    if kind.root in (Root.VARCHAR, Root.VARBINARY):
-        return kind.length == MAX_LENGTH
-    return kind.root in ONE_FORM
 
 
 def _plain(text: str) -> str:

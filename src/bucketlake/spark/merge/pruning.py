@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable
 
 import pyarrow as pa
+from pyspark.sql import types as T
 
 from bucketlake.lazy import pc
+from bucketlake.ops.rows.among import Among, has_one_form
 from bucketlake.predicate.tree import Compare, Constant, In, Predicate, conjunction
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Merge, Side
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.read.hidden import offered
+from bucketlake.spark.types import spark_type
 from bucketlake.types.model import DataField, Root
 
 Prune = Callable[[Held], "Predicate | None"]
@@ -25,14 +28,14 @@ _STAR = re.compile(r"[^\w\s`'\")\]]\s*\*")  # one that stands for columns, rathe
 _INTEGERS = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT)
 
 
-def needed_columns(merge: Merge, schema: TableSchema) -> tuple[str, ...] | None:
+def needed_columns(merge: Merge, schema: TableSchema, whole_deletes: bool = True) -> tuple[str, ...] | None:
     """The columns of the target that a MERGE reads, None for all: the primary key, those named anywhere, and where rows
-    are deleted or keep values, all."""
+    keep values, all; also where rows are deleted, if these are written whole."""
     if _STAR.search(merge.words):
         return None
     names = set(schema.field_names)
     for clause in merge.clauses:
-        if clause.kind == DELETE:
+        if clause.kind == DELETE and whole_deletes:
             return None
         if clause.kind == UPDATE and not names <= _replaced(clause):
             return None
@@ -65,6 +68,25 @@ def matching(merge: Merge, schema: TableSchema, source: Held, known: Predicate |
     parts = [] if known is None else [known]
     parts += [found for item in merge.equalities if (found := _of_key(item, schema, source.data)) is not None]
     return conjunction(parts) if parts else None
+
+
+def known_values(merge: Merge, schema: TableSchema, source: Held) -> Among | None:
+    """What rows of the target that match a row of the source have in columns that ON compares: values of a few source
+    rows, in types whose equal values are the same everywhere. None: that is not known, or other rows matter, too."""
+    if source.data is None or merge.of(Side.NOT_MATCHED_BY_SOURCE):
+        return None
+    kinds: dict[str, list[T.DataType]] = {}
+    for column in source.schema.fields:
+        kinds.setdefault(column.name, []).append(column.dataType)
+    beside: dict[str, str] = {}
+    for item in merge.equalities:
+        kind = schema.field(item.column).type
+        if item.source is not None and kinds.get(item.source) == [spark_type(kind)] and has_one_form(kind):
+            beside.setdefault(item.column, item.source)
+    if not beside:
+        return None
+    fields = [item for item in schema.fields if item.name in beside]
+    return Among.of(fields, source.data.select([beside[item.name] for item in fields]))
 
 
 def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predicate | None:

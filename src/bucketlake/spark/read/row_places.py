@@ -32,6 +32,7 @@ from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FILES_A_TASK = 4  # tasks a core
@@ -226,8 +227,13 @@ def _scanned(
 
 
 def _schema(store: Store) -> T.StructType:
+    return placed_schema(store.schema.fields)
+
+
+def placed_schema(fields: Sequence[DataField]) -> T.StructType:
+    """These columns, file and position behind them."""
     places = [T.StructField(FILE, T.LongType()), T.StructField(ROW_INDEX, T.LongType())]
-    return T.StructType([*spark_schema(store.schema.fields).fields, *places])
+    return T.StructType([*spark_schema(fields).fields, *places])
 
 
 @dataclass(frozen=True)

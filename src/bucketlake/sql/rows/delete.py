@@ -83,4 +83,9 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
             target.extra(schema),
         )
         return
-    changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns))
+    keys = changes.Keys(
+        lambda names: target.rows(lake, {name: target.column(name) for name in names}),
+        known,
+        (target.condition or "",),
+    )
+    changes.delete_rows(lake.spark, table.table.for_writing(), lambda: target.rows(lake, columns), keys)

@@ -1,0 +1,207 @@
+"""Rows of files that have one of some values in some columns, with their positions; other columns are read late.
+
+    among = Among(values)                                       distinct rows of columns of a table, without nulls
+    among.rows(store, split, file, left_out, fields)            (positions, rows) of one file of a raw split
+
+Of each part of a file (a row group) whose bounds some value lies within, the columns compared are read; the others only
+where a row is found. So a few rows of a large table cost little more than the columns they are known by.
+
+Spec: docs/spec/row_changes.md#rows-of-known-keys
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.errors import CorruptError
+from bucketlake.format.data.chunks import ChunkedFile, open_chunks
+from bucketlake.format.data.datafile import BROKEN
+from bucketlake.format.guard import decoding
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.row.binary_row import encode_rows
+from bucketlake.lazy import pc
+from bucketlake.ops.rows.deletions import Mask
+from bucketlake.ops.rows.read import FileLayout, file_layout
+from bucketlake.ops.table.messages import Split
+from bucketlake.ops.table.partitions import partition_columns
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_schema, canonical_batch
+from bucketlake.values import dataclass
+
+Positions = npt.NDArray[np.int64]
+
+
+# Types of which every value has one form: not floating point (-0.0 equals 0.0), nor what is padded, cut or rounded.
+ONE_FORM = {
+    *(Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.DECIMAL),
+    *(Root.VARCHAR, Root.VARBINARY),
+}
+
+
+def has_one_form(kind: DataType) -> bool:
+    """Whether equal values are the same to Spark, to Arrow and in files."""
+    if kind.root in (Root.VARCHAR, Root.VARBINARY):
+        return kind.length == MAX_LENGTH
+    return kind.root in ONE_FORM
+
+
+@dataclass(frozen=True)
+class Among:
+    """`fields`: the columns compared, of types whose equal values have one form; `values`: distinct rows of them in the
+    table's layout, without nulls. Travels to tasks."""
+
+    fields: tuple[DataField, ...]
+    values: pa.RecordBatch
+
+    @classmethod
+    def of(cls, fields: Sequence[DataField], rows: pa.Table) -> Among:
+        """The values of these columns in rows; those with nulls equal nothing. Columns in the fields' order and types,
+        under whatever names."""
+        fields = tuple(replace(item, type=item.type.with_nullable(True)) for item in fields)
+        known = rows.rename_columns([item.name for item in fields]).drop_null()
+        known = known.group_by(known.column_names, use_threads=False).aggregate([]) if known.num_rows else known
+        batch = pa.RecordBatch.from_arrays([_whole(column) for column in known.columns], names=known.column_names)
+        return cls(fields, canonical_batch(batch, fields, trusted=True))
+
+    def only(self, names: Sequence[str]) -> pa.RecordBatch:
+        """The values of some of the columns, in this order, once each."""
+        fields = {item.name: item for item in self.fields}
+        return Among.of(
+            [fields[name] for name in names], pa.Table.from_batches([self.values.select(list(names))])
+        ).values
+
+    @cached_property
+    def _sorted(self) -> list[pa.Array]:
+        """The values of each column, once each, ascending."""
+        found = [column.unique() for column in self.values.columns]
+        return [column.take(pc.array_sort_indices(column)) for column in found]
+
+    @cached_property
+    def _encoded(self) -> pa.Array:
+        return encoded(self.values.columns, self.fields)
+
+    def rows(
+        self, store: Store, split: Split, file: DataFile, left_out: Mask, fields: Sequence[DataField]
+    ) -> Iterator[tuple[Positions, pa.RecordBatch]]:
+        """The rows of one file that have one of the values, less those of the mask, as these columns of the table, with
+        their positions in the file, ascending.
+
+        Errors: NotFoundError, CorruptError, StorageError naming the file.
+        """
+        with ExitStack() as stack:
+            keys = stack.enter_context(_opened(store, split, file, self.fields))
+            rest: _Columns | None = None
+            for part in np.flatnonzero(self._met(keys)).tolist():
+                hits = self._positions(keys, part, left_out)
+                if not len(hits):
+                    continue
+                if rest is None:
+                    rest = stack.enter_context(_opened(store, split, file, fields))
+                yield from rest.at(part, hits)
+
+    def _met(self, keys: _Columns) -> Mask:
+        """Which parts may hold one of the values: one of each column lies within what the part says of it."""
+        met = np.ones(keys.parts, np.bool_)
+        for item, values in zip(self.fields, self._sorted, strict=True):
+            for part, (least, most) in enumerate(keys.bounds(item)):
+                if met[part] and least is not None and most is not None:
+                    met[part] = _lies_within(values, least, most)
+        return met
+
+    def _positions(self, keys: _Columns, part: int, left_out: Mask) -> Positions:
+        """Where in the file the rows of a part lie that have one of the values."""
+        found = [np.zeros(0, np.int64)]
+        for first, batch in keys.batches(part):
+            masks = (pc.is_in(c, value_set=v) for c, v in zip(batch.columns, self._sorted, strict=True))
+            mask = reduce(pc.and_, masks).to_numpy(zero_copy_only=False)
+            own = np.flatnonzero(mask & ~left_out[first : first + batch.num_rows])
+            if len(self.fields) > 1 and len(own):
+                columns = batch.take(pa.array(own)).columns
+                same = pc.is_in(encoded(columns, self.fields), value_set=self._encoded)
+                own = own[same.to_numpy(zero_copy_only=False)]
+            found.append(first + own)
+        return np.concatenate(found)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _lies_within(values: pa.Array, least: Any, most: Any) -> bool:
+    """Whether one of these ascending values is none of the smaller or greater ones."""
+    at = bisect_left(range(len(values)), least, key=lambda place: values[place].as_py())
+    return at < len(values) and bool(values[at].as_py() <= most)
+
+
+def encoded(columns: Sequence[pa.Array], fields: Sequence[DataField]) -> pa.Array:
+    """Rows as values that are equal where they are."""
+    rows = encode_rows(list(columns), [item.type for item in fields])
+    parts = [None, pa.py_buffer(np.ascontiguousarray(rows.offsets)), pa.py_buffer(rows.buffer)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), parts)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Some columns of one open file: from the file, or its partition's constants."""
+
+    file: ChunkedFile
+    layout: FileLayout
+    schema: pa.Schema
+    constants: dict[str, pa.Scalar]
+
+    @property
+    def parts(self) -> int:
+        return len(self.file.starts) - 1
+
+    def bounds(self, item: DataField) -> list[tuple[Any, Any]]:
+        """The least and greatest value of a column by part; None: not known."""
+        source = next((c.source for c in self.layout.columns if c.field.name == item.name and not c.cast), None)
+        with decoding(BROKEN, self.file.path):
+            found = None if source is None else self.file.bounds(source)
+            return [] if found is None else list(zip(found[0].to_pylist(), found[1].to_pylist(), strict=True))
+
+    def batches(self, part: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of a part, each batch with the position of its first."""
+        first, end = int(self.file.starts[part]), int(self.file.starts[part + 1])
+        for batch in self.file.rows(part):
+            rows = self.layout.rows(batch)
+            arrays = [
+                pa.repeat(self.constants[item.name].cast(item.type), batch.num_rows)
+                if item.name in self.constants
+                else rows.column(item.name)
+                for item in self.schema
+            ]
+            if first + batch.num_rows <= end:
+                yield first, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            first += batch.num_rows
+        if first != end:
+            raise CorruptError("a data file has another number of rows than its manifest says", path=self.file.path)
+
+    def at(self, part: int, positions: Positions) -> Iterator[tuple[Positions, pa.RecordBatch]]:
+        """The rows at ascending positions of a part."""
+        for first, batch in self.batches(part):
+            low, high = np.searchsorted(positions, [first, first + batch.num_rows])
+            if low < high:
+                own = positions[low:high]
+                yield own, batch.take(pa.array(own - first))
+
+
+@contextmanager
+def _opened(store: Store, split: Split, file: DataFile, fields: Sequence[DataField]) -> Iterator[_Columns]:
+    known = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
+    constants = {name: one[0] for name, one in zip(store.schema.partition_keys, known, strict=True)}
+    layout = file_layout(store, file, [item for item in fields if item.name not in constants])
+    by_name = {item.name: item for item in layout.stored}
+    stored = [by_name[name] for name in layout.names]
+    path = store.paths.file_path(split.bucket_path, file)
+    with open_chunks(store.env.storage, path, stored, file.row_count) as opened:
+        yield _Columns(opened, layout, arrow_schema(fields), constants)

@@ -1,0 +1,130 @@
+"""Rows of known keys: MERGE and DELETE read other columns only where such rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.profile import SOAK
+from tests.sql.merges import KINDS
+
+from bucketlake.spark.read import among, reader
+from bucketlake.spark.session import Lake
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "a BIGINT, g STRING, b INT, c STRING, d STRING, e STRING"
+TABLES = {**KINDS, "two": "'primary-key' = 'a,g', 'bucket' = '2'", "keyed": "'primary-key' = 'a', 'bucket' = '1'"}
+MERGE = """MERGE INTO db.t USING source s ON t.a = s.a AND t.g = s.g
+    WHEN MATCHED AND s.b < 0 THEN DELETE WHEN MATCHED THEN UPDATE SET b = s.b, c = concat(t.c, s.g)
+    WHEN NOT MATCHED THEN INSERT (a, g, b) VALUES (s.a, s.g, s.b)"""
+
+
+@pytest.fixture(autouse=True)
+def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+
+
+def _made(lake: Lake, kind: str) -> None:
+    lake.sql(f"CREATE TABLE db.t ({COLUMNS}) TBLPROPERTIES ({TABLES[kind]})")
+
+
+def _add(lake: Lake, numbers: str) -> None:
+    """Rows of these numbers, in one file a bucket."""
+    lake.sql(
+        f"""INSERT INTO db.t SELECT id, concat('g', id % 2), id * 10, concat('c', id), 'd', repeat('e', 20)
+        FROM {numbers}"""
+    )
+
+
+def _source(lake: Lake, rows: list[tuple[int | None, str, int]]) -> None:
+    lake.spark.createDataFrame(rows, "a bigint, g string, b int").createOrReplaceTempView("source")
+
+
+def _content(lake: Lake) -> list[tuple[Any, ...]]:
+    rows = lake.sql("SELECT a, g, b, c FROM db.t").collect()
+    return sorted((tuple(row) for row in rows), key=lambda row: (row[0] is None, *row[:2]))
+
+
+WAYS: dict[str, dict[str, int]] = {"driver": {}, "tasks": {"DRIVER_ROWS": 0}, "too many": {"MOST_ROWS": 1}}
+
+FEW = [("driver", "two"), ("tasks", "append"), ("too many", "marked"), ("tasks", "keyed marked")]
+
+
+@pytest.mark.parametrize(("way", "kind"), list(product(WAYS, TABLES)) if SOAK else FEW)
+def test_every_way_gives_the_same_rows(classic: Lake, monkeypatch: pytest.MonkeyPatch, way: str, kind: str) -> None:
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(among, name, value)
+    keyed = "primary-key" in TABLES[kind]
+    _made(classic, kind)
+    _add(classic, "range(0, 40)")
+    _add(classic, "range(20, 60)" if keyed else "range(40, 60)")
+    source = [(3, "g1", 1), (4, "g1", 2), (6, "g0", -1), (50, "g0", 5), (70, "g0", 7)]
+    _source(classic, source if keyed else [*source, (None, "g0", 9)])
+    classic.sql(MERGE)
+    classic.sql("DELETE FROM db.t WHERE b % 40 = 0")
+    rows = {(number, f"g{number % 2}"): (number * 10, f"c{number}") for number in range(60)}
+    rows |= {(3, "g1"): (1, "c3g1"), (50, "g0"): (5, "c50g0"), (70, "g0"): (7, None), (4, "g1"): (2, None)}
+    gone = [key for key, row in rows.items() if key == (6, "g0") or row[0] % 40 == 0]
+    expected = sorted((*key, *row) for key, row in rows.items() if key not in gone)
+    assert [row for row in _content(classic) if row[0] is not None] == expected
+    assert [row for row in _content(classic) if row[0] is None] == ([] if keyed else [(None, "g0", 9, None)])
+
+
+@contextmanager
+def _spoiled(path: str, columns: tuple[str, ...]) -> Iterator[None]:
+    """A parquet file whose chunks of some columns cannot be decoded."""
+    whole = Path(path).read_bytes()
+    data, group = bytearray(whole), pq.ParquetFile(path).metadata.row_group(0)
+    for place in range(group.num_columns):
+        chunk = group.column(place)
+        if chunk.path_in_schema in columns:
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            data[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    Path(path).write_bytes(data)
+    yield
+    Path(path).write_bytes(whole)
+
+
+@pytest.mark.parametrize("kind", ["keyed", "marked"])
+def test_columns_of_files_without_a_match_are_not_read(classic: Lake, kind: str) -> None:
+    _made(classic, kind)
+    _add(classic, "range(0, 20, 2)")
+    _add(classic, "range(1, 20, 2)")
+    odd = next(file for file in classic.table("db.t").table.files() if _holds(file.path, 1))
+    _source(classic, [(2, "g0", 5), (8, "g0", -1), (30, "g1", 3)])
+    with _spoiled(odd.path, ("d", "e")):
+        classic.sql(MERGE)
+        if kind == "keyed":
+            classic.sql("DELETE FROM db.t WHERE b % 120 = 0")
+    rows = _content(classic)
+    gone = {8, *((0, 12) if kind == "keyed" else ())}
+    assert [row[0] for row in rows] == [number for number in [*range(20), 30] if number not in gone]
+    assert rows[2 - (kind == "keyed")] == (2, "g0", 5, "c2g0")
+
+
+def _holds(path: str, number: int) -> bool:
+    return number in pq.read_table(path, columns=["a"]).column("a").to_pylist()
+
+
+def test_a_row_that_others_change_meanwhile_is_looked_at_again(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    _made(classic, "keyed")
+    _add(classic, "range(10)")
+    looked_up, others = among.of_keys, ["INSERT INTO db.t VALUES (4, 'new', 7, 'x', 'y', 'z')"]
+
+    def late(*given: Any) -> Any:
+        while others:
+            classic.sql(others.pop())
+        return looked_up(*given)
+
+    monkeypatch.setattr(among, "of_keys", late)
+    classic.sql("DELETE FROM db.t WHERE b % 20 = 0")
+    assert not others
+    assert [(row[0], row[1]) for row in _content(classic)] == [
+        (number, "new" if number == 4 else "g1") for number in (1, 3, 4, 5, 7, 9)
+    ]
