@@ -13,6 +13,7 @@ Spec: docs/spec/row_tracking.md#writing-columns
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
@@ -29,7 +31,7 @@ from bucketlake.ops.change.append_rows import Assign, deleted_unseen, replaced_v
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
-from bucketlake.ops.rows.column_files import held
+from bucketlake.ops.rows.column_files import anchor_of, held, rows_files
 from bucketlake.ops.rows.column_roll import ColumnRoller, first_id, groups_of
 from bucketlake.ops.rows.deletions import load_deletions, new_vector
 from bucketlake.ops.rows.read import read_split
@@ -54,8 +56,16 @@ Found = tuple[Split, Vector]
 # ---------------------------------------------------------------------------------------------- which changes
 
 
-def refuse_moves(schema: TableSchema, columns: Iterable[str]) -> None:
-    """UnsupportedError, in Paimon's words, where rows would move to other partitions: they could not keep their ids."""
+def refuse_moves(schema: TableSchema, columns: Collection[str]) -> None:
+    """UnsupportedError, in Paimon's words, where rows would move to other partitions: they could not keep their ids;
+    and for columns that lie in blob files."""
+    blobs = [item.name for item in schema.blob_fields if item.name in columns]
+    if blobs:
+        raise UnsupportedError(
+            "UPDATE of BLOB columns is not supported",
+            columns=blobs,
+            remedy="delete the rows and insert them anew",
+        )
     found = sorted(set(columns) & set(schema.partition_keys))
     if found:
         raise UnsupportedError(
@@ -194,7 +204,7 @@ def delete_ids(store: Store, base: Snapshot, found: Sequence[Found]) -> Iterator
     for own in partitions.values():
         vectors = {}
         for group, hits in own:
-            name = group.files[-1].file_name
+            name = anchor_of(group.files).file_name
             old = load_deletions(store, group.deletions).get(name)
             known = np.zeros(0, np.int64) if old is None else positions_of(old)
             wanted = np.union1d(known, positions_of(hits))
@@ -240,19 +250,28 @@ class ColumnsRead:
         if newest is None or newest.id < base.id or before is None or before.uuid != base.uuid:
             raise self._conflict("the table was rolled back, or the snapshot that was read has expired", newest, None)
         there: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+        blobs: dict[bytes, list[ManifestEntry]] = {}
         for entry in view.entries(frozenset(group.partition for group in self.groups)):
-            if entry.file.first_row_id is not None:
+            if is_blob(entry.file.file_name):
+                blobs.setdefault(entry.partition, []).append(entry)
+            elif entry.file.first_row_id is not None:
                 there.setdefault((entry.partition, entry.file.first_row_id), []).append(entry)
+        for found in blobs.values():
+            found.sort(key=_first)
         for group in self.groups:
             files = [entry.file for entry in there.get((group.partition, first_id(group)), ())]
             self._compare(group, files, newest)
+            own, end = blobs.get(group.partition, []), first_id(group) + group.files[0].row_count
+            span = slice(bisect_left(own, first_id(group), key=_first), bisect_left(own, end, key=_first))
+            if self._blobs(entry.file for entry in own[span]) != self._blobs(group.files):
+                raise self._conflict("another commit changed columns that were read", newest, group)
 
     def _compare(self, group: Split, files: Sequence[DataFile], newest: Snapshot) -> None:
         if not files or any(file.row_count != group.files[0].row_count for file in files):
             raise self._conflict("another commit replaced the files of rows that were read", newest, group)
         ordered = sorted(files, key=lambda file: (file.max_sequence_number, file.file_name), reverse=True)
         highest = max(file.max_sequence_number for file in group.files)
-        old, new = self._givers(group.files), self._givers(ordered)
+        old, new = self._givers(rows_files(group.files)), self._givers(ordered)
         for column in self.used:
             giver = new.get(column)
             was = old.get(column)
@@ -261,6 +280,10 @@ class ColumnsRead:
             moved = giver.file_source is FileSource.COMPACT and giver.max_sequence_number <= highest
             if not moved:
                 raise self._conflict("another commit changed columns that were read", newest, group)
+
+    def _blobs(self, files: Iterable[DataFile]) -> set[str]:
+        """The blob files among some that hold columns used."""
+        return {file.file_name for file in files if is_blob(file.file_name) and self._columns(file) & self.used}
 
     def _givers(self, files: Sequence[DataFile]) -> dict[int, DataFile]:
         """Which file gives each of the columns used, of files with the newest first."""
@@ -306,6 +329,10 @@ class AddingRead(MergeRead):
                 written = self.store.schema_of(entry.file.schema_id)
                 if self.used & {item.id for item in held(written, entry.file)}:
                     raise self._conflict("another commit changed columns that a MERGE looked at", step, [entry.file])
+
+
+def _first(entry: ManifestEntry) -> int:
+    return entry.file.first_row_id or 0
 
 
 _EVERY = re.compile(r"[.(,]\s*\*")

@@ -24,7 +24,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.job import Compacting
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.column_files import row_groups
+from bucketlake.ops.rows.column_files import row_groups, rows_files
 from bucketlake.ops.rows.column_roll import ColumnRoller, newest_schema_of
 from bucketlake.ops.rows.deletions import load_vectors, new_vector, write_vectors
 from bucketlake.ops.rows.read import read_split
@@ -37,7 +37,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 Group = tuple[DataFile, ...]
-"""Files with columns of the same rows, newest first."""
+"""Files with columns of the same rows, newest first; where rows move, behind them their blob files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def plan_columns(
     units = []
     for key, files in found.items():
         holders, own = vectors.holders(key), {e.file.file_name: e.file for e in vectors.indexes.get(key, ())}
-        merged = bins([tuple(group) for group in row_groups(files)], rule)
+        merged = bins([tuple(rows_files(group)) for group in row_groups(files)], rule)
         for together, names in sharing(merged, holders):
             indexes = tuple(own[name] for name in sorted(names))
             units.append(ColumnUnit(*key, totals[key], together, snapshot.id, indexes))
@@ -154,7 +154,7 @@ def compact_columns(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
 
 
 def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile:
-    """One file with all columns of the rows of groups, deleted ones too."""
+    """One file with all columns of the rows of groups, deleted ones too; blob files stay as they are."""
     files = [file for group in groups for file in group]
     folder = store.paths.bucket_dir(unit.partition, unit.bucket)
     split = Split(
@@ -168,7 +168,7 @@ def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile
     )
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
     try:
-        for batch in read_split(store, split):
+        for batch in read_split(store, split, store.schema.without_blobs.field_names):
             roller.write(batch)
         numbers = (min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files))
         first = files[0].first_row_id

@@ -18,7 +18,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import ColumnPlan, ColumnUnit, bins, sharing
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.column_files import row_groups
+from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR
+from bucketlake.ops.rows.column_files import anchor_of, row_groups
 from bucketlake.ops.rows.column_roll import newest_schema_of
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.read import read_split
@@ -75,7 +76,7 @@ def plan_deleted(
     units = []
     for key, files in found.items():
         holders, own = vectors.holders(key), {e.file.file_name: e.file for e in vectors.indexes[key]}
-        groups = [tuple(group) for group in row_groups(files) if group[-1].file_name in holders]
+        groups = [tuple(group) for group in row_groups(files) if anchor_of(group).file_name in holders]
         for together, names in sharing(bins(groups, rule, fewest=1), holders):
             indexes = tuple(own[name] for name in sorted(names))
             units.append(ColumnUnit(*key, -1, together, snapshot.id, indexes))
@@ -96,7 +97,7 @@ def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
 
 def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     """Write what is left of a unit's groups; the message to commit. On an error nothing that it wrote stays."""
-    store = newest_schema_of(store, unit.files)
+    store = newest_schema_of(store, unit.files).with_options({AS_DESCRIPTOR: "false"})
     rollers: list[Roller] = []
     after: list[DataFile] = []
     try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.metadata.manifest import DataFile, FileSource
-from bucketlake.ops.rows.column_files import row_groups
+from bucketlake.ops.rows.column_files import anchor_of, row_groups
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
@@ -37,11 +37,11 @@ def newest_schema_of(store: Store, files: Iterable[DataFile]) -> Store:
 
 
 def groups_of(splits: Iterable[Split]) -> list[Split]:
-    """Splits of one group of files each, newest file first; deletion vectors are those of the oldest."""
+    """Splits of one group of files each, as `row_groups` orders them, with the group's deletion vector."""
     found = []
     for split in splits:
         for group in row_groups(split.files):
-            anchor = group[-1].file_name
+            anchor = anchor_of(group).file_name
             deletions = {anchor: split.deletions[anchor]} if anchor in split.deletions else {}
             found.append(replace(split, files=tuple(group), raw=False, deletions=deletions))
     return found
@@ -56,14 +56,15 @@ def first_id(group: Split) -> int:
 
 class ColumnRoller:
     """Writes the rows of a range of ids as one file. `names`: the columns that it holds, None for all of the table's
-    (`_WRITE_COLS` is null then). A failed write must be followed by `abort`."""
+    but those in blob files (`_WRITE_COLS` is null where there are none). A failed write must be followed by `abort`."""
 
     def __init__(
         self, store: Store, partition: bytes, names: Sequence[str] | None, source: FileSource = FileSource.APPEND
     ) -> None:
-        schema = store.schema
+        schema = store.schema.without_blobs
         options = {**schema.options, **UNLIMITED}
         self._names = None if names is None else tuple(name for name in schema.field_names if name in set(names))
+        self._listed = schema.field_names if names is None and store.schema.blob_fields else self._names
         if self._names is not None:
             options = {key: value for key, value in options.items() if not key.startswith(INDEXES)}
             fields = tuple(item for item in schema.fields if item.name in self._names)
@@ -92,7 +93,7 @@ class ColumnRoller:
         return replace(
             files[0],
             first_row_id=first,
-            write_cols=self._names,
+            write_cols=self._listed,
             min_sequence_number=low,
             max_sequence_number=high,
         )

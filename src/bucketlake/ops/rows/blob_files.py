@@ -1,0 +1,308 @@
+"""Blob files of a table: the values of BLOB columns beside the rows that they are of.
+
+    BlobColumn(store, folder, files, …)     one column of a group of rows, read by position
+    BlobFiles(store, …)                     the files of the rows that go into one file of the table's format
+
+A blob file holds one column of rows that follow one another in their ids, within those of a file of the table's format.
+Where several hold a row's, the newest that has no placeholder counts.
+Spec: docs/spec/blob.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.errors import CorruptError, InvalidError
+from bucketlake.file_names import fault_of_path, lies_in_any, local_path
+from bucketlake.format.data import descriptor
+from bucketlake.format.data.blob import (
+    BLOB,
+    EXTRA,
+    HEAD,
+    NULL,
+    PLACEHOLDER,
+    Record,
+    encoded,
+    ending,
+    payloads,
+    read_lengths,
+)
+from bucketlake.format.data.datafile import WrittenFile
+from bucketlake.format.metadata.manifest import DataFile
+from bucketlake.format.metadata.stats import ColumnStats
+from bucketlake.ops.rows.places import Place
+from bucketlake.ops.table.store import Store
+from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+Positions = npt.NDArray[np.int64]
+AT_ONCE = 32 << 20  # bytes of values in memory
+PIECE = 8 << 20
+AS_DESCRIPTOR = "blob-as-descriptor"
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+@dataclass
+class BlobColumn:
+    """One BLOB column of the rows with ids from `first` on; `files`: all that hold values of it, in any order. Opens a
+    file when a row's length is first asked for, and reads the values of the rows asked for alone."""
+
+    store: Store
+    folder: str
+    files: Sequence[DataFile]
+    first: int
+    rows: int
+
+    @cached_property
+    def _places(self) -> tuple[npt.NDArray[np.int32], Positions, Positions]:
+        """By row: which file has its value (-1: null), where its record begins there, and how long that is."""
+        files = np.full(self.rows, -1, np.int32)
+        offsets, lengths = np.zeros(self.rows, np.int64), np.zeros(self.rows, np.int64)
+        open_rows = np.ones(self.rows, np.bool_)
+        for number in _newest_first(self.files):
+            file = self.files[number]
+            start = (file.first_row_id or 0) - self.first
+            rows = slice(start, start + file.row_count)
+            if not open_rows[rows].any():
+                continue
+            path = self.store.paths.file_path(self.folder, file)
+            found = read_lengths(self.store.env.storage, path, file.file_size, file.row_count)
+            held = np.maximum(found, 0)
+            here = open_rows[rows] & (found != PLACEHOLDER)
+            files[rows][here] = np.where(found[here] == NULL, -1, number)
+            offsets[rows][here] = (np.cumsum(held) - held)[here]
+            lengths[rows][here] = held[here]
+            open_rows[rows] &= found == PLACEHOLDER
+        return files, offsets, lengths
+
+    def sizes(self, positions: Positions) -> Positions:
+        """Bytes that the values of rows take, by their positions in the group."""
+        return self._places[2][positions]
+
+    def take(self, positions: Positions, descriptors: bool = False) -> pa.Array:
+        """The values of rows, or what says where these lie."""
+        files, offsets, lengths = (part[positions] for part in self._places)
+        parts, places = [pa.nulls(0, pa.binary())], [np.zeros(0, np.int64)]
+        for number in np.unique(files[files >= 0]).tolist():
+            own = np.flatnonzero(files == number)
+            path = self.store.paths.file_path(self.folder, self.files[number])
+            if descriptors:
+                uri = f"file:{path}" if path.startswith("/") else path
+                parts.append(descriptor.describe(uri, offsets[own] + HEAD, lengths[own] - EXTRA))
+            else:
+                parts.append(self._read(path, offsets[own], lengths[own]))
+            places.append(own)
+        order = np.full(len(positions), -1, np.int64)
+        known = np.concatenate(places)
+        order[known] = np.arange(len(known))
+        return pa.concat_arrays(parts).take(pa.array(order, mask=order < 0))
+
+    def _read(self, path: str, offsets: Positions, lengths: Positions) -> pa.Array:
+        ends = offsets + lengths
+        begins = np.flatnonzero(np.append(True, offsets[1:] != ends[:-1]))
+        last = np.append(begins[1:], len(offsets)) - 1
+        ranges = list(zip(offsets[begins].tolist(), (ends[last] - offsets[begins]).tolist(), strict=True))
+        found = self.store.env.storage.read_ranges(path, ranges)
+        return payloads(memoryview(found[0] if len(found) == 1 else b"".join(found)), lengths, path)
+
+
+def _newest_first(files: Sequence[DataFile]) -> list[int]:
+    """The numbers of files, the newest first. CorruptError where two of one commit hold the same rows."""
+    spans = sorted((f.max_sequence_number, f.first_row_id or 0, f.row_count, n) for n, f in enumerate(files))
+    for one, two in pairwise(spans):
+        if one[0] == two[0] and two[1] < one[1] + one[2]:
+            names = [files[one[3]].file_name, files[two[3]].file_name]
+            raise CorruptError("blob files of one commit hold values of the same rows", files=names)
+    return [span[3] for span in reversed(spans)]
+
+
+def in_parts(columns: Sequence[BlobColumn], positions: Positions, descriptors: bool) -> Iterator[Positions]:
+    """The positions in parts whose values go into memory; a large value is a part of its own."""
+    if descriptors or not len(positions):
+        yield positions
+        return
+    filled = np.cumsum(sum(column.sizes(positions) for column in columns))
+    start = 0
+    while start < len(positions):
+        before = filled[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(filled, before + AT_ONCE, side="right")))
+        yield positions[start:end]
+        start = end
+
+
+# ---------------------------------------------------------------------------------------------- writing
+
+Described = Callable[[Store, str, WrittenFile], DataFile]
+"""What a manifest says of a file with the columns of a store."""
+
+
+@dataclass
+class _OpenFile:
+    """A blob file being written."""
+
+    place: Place
+    out: BinaryIO
+    size: int = 0
+    lengths: list[Positions] = field(default_factory=list)
+
+
+class _Column:
+    """Writes one column, file by file: each is closed behind the value with which it reaches the target size."""
+
+    def __init__(self, store: Store, item: DataField, places: Callable[[], Place], describe: Described) -> None:
+        options = store.options
+        self._env, self._paths, self._places, self._describe = store.env, store.paths, places, describe
+        self._store = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
+        self._name = item.name
+        self._target = options.get("blob.target-file-size") or options.get("target-file-size") or 256 << 20
+        self._open: _OpenFile | None = None
+        self.files: list[DataFile] = []
+        self.made: list[str] = []
+
+    def write(self, values: pa.Array) -> None:
+        """Append the values of rows; descriptors stand for what they describe."""
+        marked = descriptor.holds(values)
+        cuts = np.flatnonzero(np.diff(marked, prepend=not marked[0])) if len(values) else ()
+        for start, end in pairwise([*cuts, len(values)]):
+            part = values.slice(start, end - start)
+            if marked[start]:
+                self._copy(part)
+            else:
+                self._append(part)
+
+    def _append(self, values: pa.Array) -> None:
+        data, lengths = encoded(values)
+        ends = np.cumsum(np.maximum(lengths, 0))
+        start, done = 0, 0
+        while start < len(lengths):
+            current = self._current()
+            place = int(np.searchsorted(ends, done + self._target - current.size))  # the value that fills the file
+            end = min(place + 1, len(lengths))
+            stop = int(ends[end - 1])
+            current.out.write(data[done:stop])
+            current.size += stop - done
+            current.lengths.append(lengths[start:end])
+            start, done = end, stop
+            if current.size >= self._target:
+                self.finish()
+
+    def _copy(self, values: pa.Array) -> None:
+        """Append what descriptors describe."""
+        uris, offsets, lengths = descriptor.parsed(values)
+        for uri, offset, length in zip(uris.to_pylist(), offsets.tolist(), lengths.tolist(), strict=True):
+            path = self._reached(uri)
+            current = self._current()
+            record = Record(current.out)
+            for piece in self._pieces(path, offset, length):
+                record.write(piece)
+            length = record.close()
+            current.size += length
+            current.lengths.append(np.array([length], np.int64))
+            if current.size >= self._target:
+                self.finish()
+
+    def _reached(self, uri: str) -> str:
+        """The path of a file that a descriptor may name: in the table's folder, or where the session allows files."""
+        path = local_path(uri)
+        roots = (self._paths.root, *self._env.external)
+        fault = fault_of_path(uri)
+        if fault is not None or not lies_in_any(path, roots):
+            raise InvalidError(
+                "a blob descriptor names a file that this session does not let the table read",
+                column=self._name,
+                uri=uri,
+                reason=fault,
+                remedy="open with the option 'allowed-external-paths', a list of folders, or write the blob itself",
+            )
+        return path
+
+    def _pieces(self, path: str, offset: int, length: int) -> Iterator[bytes]:
+        info = self._env.storage.info(path)
+        there = 0 if info is None else info.size - offset
+        wanted = there if length == descriptor.TO_THE_END else length
+        if info is not None and not 0 <= wanted <= there:
+            raise InvalidError(
+                "a blob descriptor names bytes that its file does not have", uri=path, offset=offset, length=length
+            )
+        if info is None or wanted == 0:
+            yield self._env.storage.read(path, offset, 0)  # which says that a file is not there
+        for start in range(0, wanted, PIECE):
+            yield self._env.storage.read(path, offset + start, min(PIECE, wanted - start))
+
+    def _current(self) -> _OpenFile:
+        if self._open is None:
+            place = self._places()
+            self._open = _OpenFile(place, self._env.storage.open_output(place.path))
+        return self._open
+
+    def finish(self) -> None:
+        """Close the open file."""
+        if self._open is None:
+            return
+        current = self._open
+        lengths = np.concatenate([np.zeros(0, np.int64), *current.lengths])
+        end = ending(lengths)
+        current.out.write(end)
+        current.out.close()
+        self._open = None
+        self.made.append(current.place.path)
+        written = WrittenFile(current.place.path, current.size + len(end), len(lengths), (ColumnStats(),))
+        name = current.place.path.rsplit("/", 1)[-1]
+        file = self._describe(self._store, name, written)
+        self.files.append(replace(file, write_cols=(self._name,), external_path=current.place.external))
+
+    def abort(self) -> None:
+        """Remove all files."""
+        if self._open is not None:
+            path = self._open.place.path
+            _close_quietly(self._open.out)
+            self._open = None
+            self.made.append(path)
+        for path in self.made:
+            self._env.storage.delete(path)
+
+
+def _close_quietly(out: BinaryIO) -> None:
+    try:
+        out.close()
+    except Exception:  # what it wrote is removed
+        return
+
+
+class BlobFiles:
+    """Writes the BLOB columns of rows. `places`: gives the place of a new file by the suffix of its name. `taken` ends
+    the files where the file of the other columns ends; after a failure comes `abort`."""
+
+    def __init__(self, store: Store, places: Callable[[str], Place], describe: Described) -> None:
+        self._columns = {
+            item.name: _Column(store, item, lambda: places(BLOB), describe) for item in store.schema.blob_fields
+        }
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows of the table."""
+        for name, column in self._columns.items():
+            column.write(rows.column(name))
+
+    def taken(self) -> list[DataFile]:
+        """Close the open files; those closed since the last call, column by column."""
+        found: list[DataFile] = []
+        for column in self._columns.values():
+            column.finish()
+            found += column.files
+            column.files = []
+        return found
+
+    def abort(self) -> None:
+        """Remove every file, those taken too."""
+        for column in self._columns.values():
+            column.abort()
