@@ -23,16 +23,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from itertools import repeat
-from typing import BinaryIO
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Any, BinaryIO
 
 from bucketlake.env.env import Storage
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.guard import check_size, decoding
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 
 __all__ = [
     "BLOB",
@@ -49,7 +45,7 @@ __all__ = [
     "read_values",
 ]
 
-Lengths = npt.NDArray[np.int64]
+Lengths = npt.NDArray["np.int64"]
 BLOB = "blob"
 NULL, PLACEHOLDER = -1, -2
 HEAD, TAIL = 4, 12
@@ -159,9 +155,10 @@ def payloads(data: memoryview, lengths: Lengths, path: str) -> pa.Array:
 def _check(data: memoryview, starts: Lengths, ends: Lengths, path: str) -> None:
     raw = np.frombuffer(data, np.uint8)
 
-    def at(places: Lengths, kind: str) -> npt.NDArray[np.generic]:
+    def at(places: Lengths, kind: str) -> npt.NDArray[Any]:
         width = np.dtype(kind).itemsize
-        return raw[places[:, None] + np.arange(width)].view(kind).reshape(-1)
+        found: npt.NDArray[Any] = raw[places[:, None] + np.arange(width)].view(kind).reshape(-1)
+        return found
 
     if len(starts) == 0:
         return
@@ -194,7 +191,7 @@ def _varints(numbers: Lengths) -> bytes:
     more[:, :-1] = groups[:, 1:] != 0
     used = np.concatenate([np.ones((len(numbers), 1), np.bool_), more[:, :-1]], axis=1)
     found = (groups & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
-    return found[used].tobytes()
+    return bytes(found[used])
 
 
 def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None) -> Lengths:

@@ -7,21 +7,18 @@ Little endian. A length of -1 means: to the end of the file.
     holds(values)                       which of an array's values are descriptors, by their first bytes
     describe(uri, offsets, lengths)     descriptors of places in one file
     parsed(values)                      uris, offsets and lengths
+    of_files(paths), shown(values)      descriptors of whole files; descriptors as texts
 
 Spec: docs/spec/blob.md#descriptors
 """
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.lazy import pc
+from bucketlake.lazy import np, npt, pa, pc
 
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray["np.int64"]
+Mask = npt.NDArray["np.bool_"]
 TO_THE_END = -1
 _VERSION = 2
 _MAGIC = (0x424C4F4244455343).to_bytes(8, "little")
@@ -100,3 +97,33 @@ def _numbers(parts: pa.Array, kind: str) -> npt.NDArray[np.int64]:
     offsets = np.frombuffer(wide.buffers()[1], np.int64, len(wide) + 1, 8 * wide.offset)
     data = memoryview(wide.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
     return np.frombuffer(data, kind).astype(np.int64)
+
+
+def of_files(paths: pa.Array) -> pa.Array:
+    """Descriptors of whole files; null where the path is."""
+    names = paths.cast(pa.large_binary())
+    sizes = pc.fill_null(pc.binary_length(names), 0).to_numpy(zero_copy_only=False).astype("<i4")
+    offsets = pa.py_buffer(np.arange(len(sizes) + 1, dtype=np.int64) * 4)
+    lengths = pa.Array.from_buffers(pa.large_binary(), len(sizes), [None, offsets, pa.py_buffer(sizes.tobytes())])
+    head, tail, nothing = (
+        pa.scalar(part, pa.large_binary())
+        for part in (bytes([_VERSION]) + _MAGIC, bytes(8) + (TO_THE_END).to_bytes(8, "little", signed=True), b"")
+    )
+    return pc.binary_join_element_wise(head, lengths, names, tail, nothing).cast(pa.binary())
+
+
+def shown(values: pa.Array) -> pa.Array:
+    """Descriptors as Apache Paimon prints them; null where there is none. InvalidError for what is no descriptor."""
+    values = values.cast(pa.binary())
+    there = values.is_valid()
+    given = values.filter(there)
+    if not holds(given).all():
+        raise InvalidError("Invalid BlobDescriptor: missing magic header")
+    uris, offsets, lengths = parsed(given)
+    parts = [
+        *("BlobDescriptor{version=" + str(_VERSION) + ", uri='", uris, "', offset="),
+        *(pa.array(offsets).cast(pa.string()), ", length=", pa.array(lengths).cast(pa.string()), "}"),
+    ]
+    texts = pc.binary_join_element_wise(*parts, "")
+    places = np.cumsum(there.to_numpy(zero_copy_only=False)) - 1
+    return texts.take(pa.array(places, mask=~there.to_numpy(zero_copy_only=False)))

@@ -145,8 +145,8 @@ def _check_row_ids(reach: Reach, layout: Layout) -> None:
     blobs = [span for span in spans if is_blob(span[3].file.file_name)]
     spans = [span for span in spans if not is_blob(span[3].file.file_name)]
     for first, last, _, entry in blobs:
-        place = bisect_right(spans, first, key=lambda span: span[0]) - 1
-        if place < 0 or last > spans[place][1]:
+        at = bisect_right(spans, first, key=lambda span: span[0]) - 1
+        if at < 0 or last > spans[at][1]:
             cause = f"its rows, from {first} to {last - 1}, are not all in one file"
             reach.findings.add("row-ids-shared", cause, reach.place(entry))
     same = reach.store.schema.data_evolution

@@ -16,10 +16,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
@@ -35,15 +31,14 @@ from bucketlake.format.data.blob import (
     payloads,
     read_lengths,
 )
-from bucketlake.format.data.datafile import WrittenFile
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.stats import ColumnStats
+from bucketlake.lazy import np, npt, pa
 from bucketlake.ops.rows.places import Place
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
-Positions = npt.NDArray[np.int64]
+Positions = npt.NDArray["np.int64"]
 AT_ONCE = 32 << 20  # bytes of values in memory
 PIECE = 8 << 20
 AS_DESCRIPTOR = "blob-as-descriptor"
@@ -91,7 +86,8 @@ class BlobColumn:
 
     def take(self, positions: Positions, descriptors: bool = False) -> pa.Array:
         """The values of rows, or what says where these lie."""
-        files, offsets, lengths = (part[positions] for part in self._places)
+        files = self._places[0][positions]
+        offsets, lengths = self._places[1][positions], self._places[2][positions]
         parts, places = [pa.nulls(0, pa.binary())], [np.zeros(0, np.int64)]
         for number in np.unique(files[files >= 0]).tolist():
             own = np.flatnonzero(files == number)
@@ -142,8 +138,8 @@ def in_parts(columns: Sequence[BlobColumn], positions: Positions, descriptors: b
 
 # ---------------------------------------------------------------------------------------------- writing
 
-Described = Callable[[Store, str, WrittenFile], DataFile]
-"""What a manifest says of a file with the columns of a store."""
+Described = Callable[[Store, str, int, int], DataFile]
+"""What a manifest says of a file with the columns of a store: its name, bytes and rows."""
 
 
 @dataclass
@@ -256,9 +252,8 @@ class _Column:
         current.out.close()
         self._open = None
         self.made.append(current.place.path)
-        written = WrittenFile(current.place.path, current.size + len(end), len(lengths), (ColumnStats(),))
         name = current.place.path.rsplit("/", 1)[-1]
-        file = self._describe(self._store, name, written)
+        file = self._describe(self._store, name, current.size + len(end), len(lengths))
         self.files.append(replace(file, write_cols=(self._name,), external_path=current.place.external))
 
     def abort(self) -> None:

@@ -2,6 +2,7 @@
 
     row_groups(files)                 files by the rows that they hold columns of
     blob_columns(store, …)            the columns of a group that lie in blob files
+    narrowed(store, split, names)     a split without the blob files that nobody asks for
     columns_of_files(store, …)        which file of a group gives which column
     aligned(streams)                  batches of several files, cut alike
 
@@ -13,7 +14,9 @@ Spec: docs/spec/row_tracking.md#columns-in-several-files
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TypeVar
 
 from bucketlake.errors import CorruptError, UnsupportedError
@@ -21,6 +24,7 @@ from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import pa
 from bucketlake.ops.rows.blob_files import BlobColumn
+from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.types.model import DataField, Root
@@ -127,6 +131,19 @@ def blob_columns(
         if item.type.root is Root.BLOB:
             own = files.get(item.id, ())
             found[item.name] = BlobColumn(store, folder, own, newest.first_row_id or 0, newest.row_count)
+    return found
+
+
+def narrowed(store: Store, split: Split, names: Collection[str]) -> list[Split]:
+    """A split as these columns are read of it, in the order of its rows: where none of them lies in blob files, these
+    are left out, and what is one file then is read raw."""
+    if split.raw or not store.schema.blob_fields or any(item.name in names for item in store.schema.blob_fields):
+        return [split]
+    found = []
+    for alone, groups in groupby(row_groups(rows_files(split.files)), lambda group: len(group) == 1):
+        files = tuple(file for group in groups for file in group)
+        deletions = {f.file_name: split.deletions[f.file_name] for f in files if f.file_name in split.deletions}
+        found.append(replace(split, files=files, raw=alone, deletions=deletions))
     return found
 
 

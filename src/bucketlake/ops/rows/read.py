@@ -29,7 +29,14 @@ from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR, BlobColumn, in_parts
-from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, held, row_groups
+from bucketlake.ops.rows.column_files import (
+    aligned,
+    anchor_of,
+    blob_columns,
+    columns_of_files,
+    held,
+    row_groups,
+)
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids, tracked

@@ -180,9 +180,9 @@ class Roller:
         self._count += 1
         return self._places.next(name)
 
-    def _beside(self, store: Store, name: str, written: WrittenFile) -> DataFile:
-        """What a manifest says of a file with columns of the same rows."""
-        return described(store, name, written, self._rolling)
+    def _beside(self, store: Store, name: str, size: int, rows: int) -> DataFile:
+        """What a manifest says of a blob file of the same rows."""
+        return described(store, name, WrittenFile(name, size, rows, (ColumnStats(),)), self._rolling)
 
     def _append(self, current: _Open, rows: pa.RecordBatch) -> None:
         if self._keyed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.write.bucket_functions import KINDS, ensure_functions
+from bucketlake.spark.write.descriptor_functions import DESCRIPTORS, ensure_descriptor_functions
 from bucketlake.sql.text.text import Token, tokenize
 
 if TYPE_CHECKING:
@@ -33,18 +34,22 @@ def called(tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...
 _CATALOGS = ((), *((name,) for name in CATALOG_NAMES))
 
 
-def bucket_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
-    """The bucket functions that a statement calls by `sys`, with the names that the session knows them by."""
-    if "bucket" not in statement.lower():
+NAMES = (*KINDS, *DESCRIPTORS)
+
+
+def function_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    """The functions that a statement calls by `sys`, with the names that the session knows them by."""
+    if not any(word in statement.lower() for word in ("bucket", "descriptor")):
         return []
     tokens = tokenize(statement)
     found, names = [], set()
     for at in range(len(tokens)):
-        for name in KINDS:
+        for name in NAMES:
             call = called(tokens, at, name)
             if call is not None and call[1]:
                 names.add(name)
                 found.append((tokens[call[0]].start, tokens[at].end, f"`sys.{name}`"))
     if names:
-        ensure_functions(lake.spark, frozenset(names))
+        ensure_functions(lake.spark, frozenset(names & KINDS.keys()))
+        ensure_descriptor_functions(lake.spark, frozenset(names & DESCRIPTORS.keys()))
     return found
