@@ -211,7 +211,7 @@ class _Column:
         """The path of a file that a descriptor may name: in the table's folder, or where the session allows files."""
         path = local_path(uri)
         roots = (self._paths.root, *self._env.external)
-        fault = fault_of_path(uri)
+        fault = fault_of_path(path)
         if fault is not None or not lies_in_any(path, roots):
             raise InvalidError(
                 "a blob descriptor names a file that this session does not let the table read",
