@@ -62,7 +62,9 @@ def test_all_write_and_read_one_table(flink: FlinkPaimon, pypaimon: PyPaimon, tm
     assert same()[3:] == rows(some(*range(10, 60)))
     table.refresh().update({"name": "new"}, "id < 20 and id > 2")
     table.refresh().delete("id = 1 or id = 30 or id = 41")
+    table.refresh().update({"pic": b"new"}, "id = 3 or id = 44")
     before = same()
+    assert [row[2] for row in before if row[0] in (3, 44)] == [b"new", b"new"]
     flink.sql("CALL sys.compact(`table` => 'default.t')")
     assert same() == before
     table.refresh().write_arrow(some(100, 101))

@@ -32,7 +32,7 @@ from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.column_files import anchor_of, held, rows_files
-from bucketlake.ops.rows.column_roll import ColumnRoller, first_id, groups_of
+from bucketlake.ops.rows.column_roll import BlobPatches, ColumnRoller, first_id, groups_of
 from bucketlake.ops.rows.deletions import load_deletions, new_vector
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
@@ -44,6 +44,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.predicate.tree import Constant, Predicate, columns_of
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import arrow_schema
 from bucketlake.values import dataclass
 
 ATTEMPTS = 20
@@ -56,16 +57,8 @@ Found = tuple[Split, Vector]
 # ---------------------------------------------------------------------------------------------- which changes
 
 
-def refuse_moves(schema: TableSchema, columns: Collection[str]) -> None:
-    """UnsupportedError, in Paimon's words, where rows would move to other partitions: they could not keep their ids;
-    and for columns that lie in blob files."""
-    blobs = [item.name for item in schema.blob_fields if item.name in columns]
-    if blobs:
-        raise UnsupportedError(
-            "UPDATE of BLOB columns is not supported",
-            columns=blobs,
-            remedy="delete the rows and insert them anew",
-        )
+def refuse_moves(schema: TableSchema, columns: Iterable[str]) -> None:
+    """UnsupportedError, in Paimon's words, where rows would move to other partitions: they could not keep their ids."""
     found = sorted(set(columns) & set(schema.partition_keys))
     if found:
         raise UnsupportedError(
@@ -117,27 +110,41 @@ def write_columns(
     store: Store, group: Split, names: Sequence[str], patches: Iterable[pa.RecordBatch]
 ) -> CommitMessage | None:
     """Write columns of all rows of a group: those of the patches, which come by strictly ascending `_ROW_ID`, the
-    others as they are; None where no patch comes. On an error nothing stays.
+    others as they are; of BLOB columns those of the patches alone. None where no patch comes. On an error nothing
+    stays.
 
     Raises InvalidError for an id that comes twice, is not the group's, or for a null where none may be.
     """
-    ahead = _Patches(patches, first_id(group), first_id(group) + group.files[0].row_count)
+    end = first_id(group) + group.files[0].row_count
+    ahead = _Patches(patches, first_id(group), end)
     if ahead.done:
         return None
-    roller = ColumnRoller(store, group.partition, names)
+    apart = [item.name for item in store.schema.blob_fields if item.name in names]
+    beside = [name for name in names if name not in apart]
+    blobs = BlobPatches(store, group.partition, apart, first_id(group), end) if apart else None
+    roller = ColumnRoller(store, group.partition, beside) if beside else None
     try:
         place = first_id(group)
-        for old in read_split(store, replace(group, raw=False, deletions={}), names):
+        for old in read_split(store, replace(group, raw=False, deletions={}), beside) if beside else ():
             rows = old
             for patch in ahead.below(place + old.num_rows):
                 rows = _patched(rows, patch, place)
-            roller.write(rows)
+                if blobs is not None:
+                    blobs.write(patch)
+            if roller is not None:
+                roller.write(rows)
             place += old.num_rows
-        file = roller.close(first_id(group), _numbers(group))
+        for patch in ahead.below(end):
+            if blobs is not None:
+                blobs.write(patch)
+        files = [] if roller is None else [roller.close(first_id(group), _numbers(group))]
+        files += [] if blobs is None else blobs.close(_numbers(group))
     except BaseException:
-        roller.abort()
+        for writer in (roller, blobs):
+            if writer is not None:
+                writer.abort()
         raise
-    return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=(file,))
+    return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=tuple(files))
 
 
 def _numbers(group: Split) -> tuple[int, int]:
@@ -406,11 +413,15 @@ def update_columns(store: Store, where: Predicate | None, assign: Assign, assign
     refuse_moves(store.schema, assigned)
     where = Constant(True) if where is None else where
     names = [name for name in store.schema.field_names if name in assigned]
-    rows = tracked(store)
+    rows, apart = tracked(store), {item.name for item in store.schema.blob_fields} - columns_of(where)
+    read = [name for name in store.schema.field_names if name not in apart]
 
     def patches(group: Split) -> Iterator[pa.RecordBatch]:
-        for batch in read_split(rows, group, [*store.schema.field_names, ROW_ID], where):
-            made = assign(batch.select(store.schema.field_names)).select(names)
+        for batch in read_split(rows, group, [*read, ROW_ID], where):
+            whole = batch.select(read)
+            for item in arrow_schema(store.schema.select([name for name in names if name in apart])):
+                whole = whole.append_column(item.with_nullable(True), pa.nulls(batch.num_rows, item.type))
+            made = assign(whole).select(names)
             yield made.append_column(pa.field(ROW_ID, pa.int64()), batch.column(ROW_ID))
 
     def once(base: Snapshot | None, attempt: Attempt) -> Changed:

@@ -49,45 +49,57 @@ AS_DESCRIPTOR = "blob-as-descriptor"
 
 @dataclass
 class BlobColumn:
-    """One BLOB column of the rows with ids from `first` on; `files`: all that hold values of it, in any order. Opens a
-    file when a row's length is first asked for, and reads the values of the rows asked for alone."""
+    """One BLOB column of the rows with ids from `first` on; `files`: all that hold values of it, in any order. Opens
+    the files of rows that are asked for, and reads their values alone."""
 
     store: Store
     folder: str
     files: Sequence[DataFile]
     first: int
-    rows: int
+    _indexes: dict[int, tuple[Positions, Positions]] = field(default_factory=dict)
 
     @cached_property
-    def _places(self) -> tuple[npt.NDArray[np.int32], Positions, Positions]:
-        """By row: which file has its value (-1: null), where its record begins there, and how long that is."""
-        files = np.full(self.rows, -1, np.int32)
-        offsets, lengths = np.zeros(self.rows, np.int64), np.zeros(self.rows, np.int64)
-        open_rows = np.ones(self.rows, np.bool_)
-        for number in _newest_first(self.files):
+    def _order(self) -> list[int]:
+        return _newest_first(self.files)
+
+    def _index(self, number: int) -> tuple[Positions, Positions]:
+        """Where the records of a file begin, and how long they are."""
+        if number not in self._indexes:
             file = self.files[number]
-            start = (file.first_row_id or 0) - self.first
-            rows = slice(start, start + file.row_count)
-            if not open_rows[rows].any():
-                continue
             path = self.store.paths.file_path(self.folder, file)
-            found = read_lengths(self.store.env.storage, path, file.file_size, file.row_count)
-            held = np.maximum(found, 0)
-            here = open_rows[rows] & (found != PLACEHOLDER)
-            files[rows][here] = np.where(found[here] == NULL, -1, number)
-            offsets[rows][here] = (np.cumsum(held) - held)[here]
-            lengths[rows][here] = held[here]
-            open_rows[rows] &= found == PLACEHOLDER
-        return files, offsets, lengths
+            lengths = read_lengths(self.store.env.storage, path, file.file_size, file.row_count)
+            held = np.maximum(lengths, 0)
+            self._indexes[number] = np.cumsum(held) - held, lengths
+        return self._indexes[number]
+
+    def _places(self, positions: Positions) -> tuple[Positions, Positions, Positions]:
+        """By row: which file has its value (-1: null), where its record begins there, and how long that is. Opens the
+        files that may have these rows, the newest first, until each is found."""
+        found = np.full((3, len(positions)), -1, np.int64)
+        left = np.arange(len(positions))
+        for number in self._order:
+            file = self.files[number]
+            rows = positions[left] - ((file.first_row_id or 0) - self.first)
+            within = np.flatnonzero((rows >= 0) & (rows < file.row_count))
+            if not len(within):
+                continue
+            offsets, lengths = self._index(number)
+            own = rows[within]
+            here = lengths[own] != PLACEHOLDER
+            held = own[here]
+            found[:, left[within[here]]] = np.where(lengths[held] == NULL, -1, number), offsets[held], lengths[held]
+            left = np.delete(left, within[here])
+            if not len(left):
+                break
+        return found[0], found[1], np.maximum(found[2], 0)
 
     def sizes(self, positions: Positions) -> Positions:
         """Bytes that the values of rows take, by their positions in the group."""
-        return self._places[2][positions]
+        return self._places(positions)[2]
 
     def take(self, positions: Positions, descriptors: bool = False) -> pa.Array:
         """The values of rows, or what says where these lie."""
-        files = self._places[0][positions]
-        offsets, lengths = self._places[1][positions], self._places[2][positions]
+        files, offsets, lengths = self._places(positions)
         parts, places = [pa.nulls(0, pa.binary())], [np.zeros(0, np.int64)]
         for number in np.unique(files[files >= 0]).tolist():
             own = np.flatnonzero(files == number)
@@ -165,19 +177,26 @@ class _Column:
         self.files: list[DataFile] = []
         self.made: list[str] = []
 
-    def write(self, values: pa.Array) -> None:
-        """Append the values of rows; descriptors stand for what they describe."""
+    def write(self, values: pa.Array, skipped: Positions | None = None) -> None:
+        """Append the values of rows; descriptors stand for what they describe. `skipped`: how many rows before each
+        keep the value that they have."""
         marked = descriptor.holds(values)
+        before = np.zeros(len(values), np.int64) if skipped is None else skipped
         cuts = np.flatnonzero(np.diff(marked, prepend=not marked[0])) if len(values) else ()
         for start, end in pairwise([*cuts, len(values)]):
             part = values.slice(start, end - start)
             if marked[start]:
-                self._copy(part)
+                self._copy(part, before[start:end])
             else:
-                self._append(part)
+                data, lengths = encoded(part)
+                self._append(data, _apart(lengths, before[start:end]))
 
-    def _append(self, values: pa.Array) -> None:
-        data, lengths = encoded(values)
+    def skip(self, rows: int) -> None:
+        """Rows that keep the value that they have."""
+        if rows:
+            self._append(memoryview(b""), np.full(rows, PLACEHOLDER))
+
+    def _append(self, data: memoryview, lengths: Positions) -> None:
         ends = np.cumsum(np.maximum(lengths, 0))
         start, done = 0, 0
         while start < len(lengths):
@@ -192,10 +211,12 @@ class _Column:
             if current.size >= self._target:
                 self.finish()
 
-    def _copy(self, values: pa.Array) -> None:
+    def _copy(self, values: pa.Array, skipped: Positions) -> None:
         """Append what descriptors describe."""
-        uris, offsets, lengths = descriptor.parsed(values)
-        for uri, offset, length in zip(uris.to_pylist(), offsets.tolist(), lengths.tolist(), strict=True):
+        uris, *numbers = descriptor.parsed(values)
+        places = (part.tolist() for part in (*numbers, skipped))
+        for uri, offset, length, before in zip(uris.to_pylist(), *places, strict=True):
+            self.skip(before)
             path = self._reached(uri)
             current = self._current()
             record = Record(current.out)
@@ -267,6 +288,16 @@ class _Column:
             self._env.storage.delete(path)
 
 
+def _apart(lengths: Positions, skipped: Positions) -> Positions:
+    """Lengths with so many placeholders before each."""
+    if not skipped.any():
+        return lengths
+    places = np.cumsum(skipped + 1) - 1
+    found = np.full(int(places[-1]) + 1, PLACEHOLDER, np.int64)
+    found[places] = lengths
+    return found
+
+
 def _close_quietly(out: BinaryIO) -> None:
     try:
         out.close()
@@ -275,18 +306,23 @@ def _close_quietly(out: BinaryIO) -> None:
 
 
 class BlobFiles:
-    """Writes the BLOB columns of rows. `places`: gives the place of a new file by the suffix of its name. `taken` ends
-    the files where the file of the other columns ends; after a failure comes `abort`."""
+    """Writes BLOB columns of rows, all that the store has. `places`: gives the place of a new file by the suffix of its
+    name. `taken` ends the files where the file of the other columns ends; after a failure comes `abort`."""
 
     def __init__(self, store: Store, places: Callable[[str], Place], describe: Described) -> None:
         self._columns = {
             item.name: _Column(store, item, lambda: places(BLOB), describe) for item in store.schema.blob_fields
         }
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Append rows of the table."""
+    def write(self, rows: pa.RecordBatch, skipped: Positions | None = None) -> None:
+        """Append rows of the table. `skipped`: how many rows before each keep the values that they have."""
         for name, column in self._columns.items():
-            column.write(rows.column(name))
+            column.write(rows.column(name), skipped)
+
+    def skip(self, rows: int) -> None:
+        """Rows that keep the values that they have."""
+        for column in self._columns.values():
+            column.skip(rows)
 
     def taken(self) -> list[DataFile]:
         """Close the open files; those closed since the last call, column by column."""

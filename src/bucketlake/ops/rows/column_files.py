@@ -126,11 +126,11 @@ def blob_columns(
         if is_blob(file.file_name):
             for item in held(store.schema_of(file.schema_id), file):
                 files.setdefault(item.id, []).append(file)
-    newest, found = group[0], {}
+    found = {}
     for item in wanted:
         if item.type.root is Root.BLOB:
             own = files.get(item.id, ())
-            found[item.name] = BlobColumn(store, folder, own, newest.first_row_id or 0, newest.row_count)
+            found[item.name] = BlobColumn(store, folder, own, group[0].first_row_id or 0)
     return found
 
 
