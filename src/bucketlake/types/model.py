@@ -442,15 +442,12 @@ def spark_ddl(t: DataType) -> str:
 
 
 def refuse_type(t: DataType) -> None:
-    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, and BLOB inside of
-    another type)."""
-    if t.root in _UNDELIVERED:
-        raise UnsupportedError(f"{t.root.value} columns are not supported", type=type_text(t))
-    for part in (t.key, t.element, *(f.type for f in t.fields)):
-        if part is not None and part.root is Root.BLOB:
-            raise UnsupportedError(f"{t.root.value} columns of BLOB are not supported", type=type_text(t))
-        if part is not None:
-            refuse_type(part)
+    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, an inner BLOB)."""
+    parts = [part for part in (t.key, t.element, *(f.type for f in t.fields)) if part is not None]
+    if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in parts):
+        raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
+    for part in parts:
+        refuse_type(part)
 
 
 @cache

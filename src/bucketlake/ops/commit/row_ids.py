@@ -38,7 +38,7 @@ def with_row_ids(
                 else:
                     blobs.close()
                     file = replace(file, first_row_id=free)
-                    blobs.open(file)
+                    blobs.begin(file)
                     free += file.row_count
             entry = replace(entry, file=file)
         found.append(entry)
@@ -53,7 +53,7 @@ class _Blobs:
         self._rows: DataFile | None = None
         self._free: dict[str, int] = {}
 
-    def open(self, file: DataFile) -> None:
+    def begin(self, file: DataFile) -> None:
         """The blob files that follow are of this file's rows."""
         self._rows, self._free = file, {}
 
