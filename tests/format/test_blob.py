@@ -51,7 +51,9 @@ def read(path: str, rows: int | None = None) -> list[bytes | None]:
     return [value for _, part in blob.read_values(STORAGE, path, None, rows) for value in part.to_pylist()]
 
 
-@pytest.mark.parametrize("values", [VALUES, [], [None], [b""] * 3, [bytes([n]) * n for n in range(200)]])
+@pytest.mark.parametrize(
+    "values", [VALUES, [], [None], [b""] * 3, [bytes([n]) * n for n in range(200)], [None, b"a"] * 50_000]
+)
 def test_files_are_as_the_grammar_says(tmp_path: Path, values: list[bytes | None]) -> None:
     array = pa.array([b"before", *values, b"behind"], pa.binary()).slice(1, len(values))
     data, lengths = blob.encoded(array)

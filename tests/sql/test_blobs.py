@@ -108,7 +108,7 @@ def test_columns_come_and_go(made: Lake) -> None:
     made.sql("INSERT INTO db.t VALUES (2, 'b', X'02', X'03')")
     made.sql("ALTER TABLE db.t DROP COLUMN pic")
     assert rows(made) == [(1, "a", None), (2, "b", b"\3")]
-    assert made.table("db.t").options["blob-field"] == "more"
+    assert made.table("db.t").options.text("blob-field") == "more"
 
 
 def test_many_rows(made: Lake) -> None:
@@ -132,7 +132,12 @@ def test_descriptors(made: Lake, tmp_path: Path) -> None:
     (path,) = blobs(made)
     assert text == f"BlobDescriptor{{version=2, uri='file:{path}', offset=4, length=5}}"
     made.sql(f"INSERT INTO db.t VALUES (2, 'b', X'{value.hex()}'), (3, 'c', sys.path_to_descriptor('{path}'))")
+    made.sql(
+        "INSERT INTO db.t SELECT id, 'd', sys.path_to_descriptor(concat('file:', '" + path + "')) FROM range(4, 5)"
+    )
     made.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-as-descriptor'='false')")
+    assert rows(made, "SELECT pic FROM db.t WHERE id = 4") == [(Path(path).read_bytes(),)]
+    made.sql("DELETE FROM db.t WHERE id = 4")
     assert rows(made) == [(1, "a", b"Hello"), (2, "b", b"Hello"), (3, "c", Path(path).read_bytes())]
     outside = tmp_path / "outside"
     outside.write_bytes(b"secret")

@@ -136,6 +136,18 @@ def test_a_history_of_changes(catalog: Catalog) -> None:
     assert not table.refresh().fsck(level="rows").findings
 
 
+def test_large_values(catalog: Catalog) -> None:
+    """Values that are written one by one, among nulls and small ones, in files that each has filled."""
+    table = catalog.create_table("db.t", SCHEMA, options={**BLOBS, "blob.target-file-size": "1 mb"})
+    values = [b"a" * 3_000_000, None, b"", b"b" * 700_000, b"c" * 700_000, b"d"]
+    data = pa.table({"id": range(6), "name": ["n"] * 6, "pic": values}).cast(SCHEMA)
+    table.write_arrow(data)
+    assert rows(table) == listed(data)
+    assert [file.file.row_count for file in blobs(table)] == [1, 4, 1]
+    table.refresh().update({"pic": b"e" * 600_000}, "id = 1 or id = 3 or id = 4")
+    assert [row[2] for row in rows(table)] == [values[0], b"e" * 600_000, b"", *[b"e" * 600_000] * 2, b"d"]
+
+
 def test_blob_files_are_opened_for_their_rows_alone(catalog: Catalog) -> None:
     table = catalog.create_table("db.t", SCHEMA, options=BLOBS)
     for start in (0, 10, 20):
@@ -228,11 +240,20 @@ def test_orphans_clones_and_lost_files(catalog: Catalog, tmp_path: Path) -> None
         os.utime(path, (10**9, 10**9))
     table.refresh().remove_orphan_files(older_than="2010-01-01 00:00:00")
     assert not stray.exists()
-    assert rows(table) == listed(some(1, 2, 4, 5))
-    Path(blobs(table)[0].path).unlink()
+    table.refresh().update({"pic": b"new"}, "id = 4")
+    expected = [row if row[0] != 4 else (4, "n4", b"new") for row in listed(some(1, 2, 4, 5))]
+    assert rows(table) == expected
+    catalog.clone_table(table.refresh(), "db.copy")
+    copy = catalog.table("db.copy")
+    assert rows(copy) == expected
+    copy.refresh().update({"pic": b"newer"}, "id = 5")
+    copy.refresh().write_arrow(some(8))
+    assert rows(copy) == [*expected[:3], (5, "n5", b"newer"), *listed(some(8))]
+    assert not copy.refresh().fsck(level="rows").findings
+    Path(min(blobs(table), key=lambda file: file.file.first_row_id).path).unlink()
     assert {finding.code for finding in table.refresh().fsck().findings} == {"data-file-missing"}
     table.refresh().repair(allow=["data-file-missing"], dry_run=False)
-    assert rows(table) == listed(some(4, 5))
+    assert rows(table) == expected[2:]
     table.refresh().expire_snapshots(retain_max=1, retain_min=1)
     assert not table.refresh().fsck(level="rows").findings
 

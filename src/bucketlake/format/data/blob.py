@@ -59,6 +59,7 @@ _BROKEN = "blob file cannot be read"
 _MOST = (1 << 31) - 1 - EXTRA  # what an Arrow array can hold
 _WIDEST = 10  # bytes of a varint of 64 bits
 _STEP = 1 << 18  # lengths encoded, or values read, at once
+_INDEX = 1 << 16  # bytes of an index that are read with the footer
 _PART = 32 << 20  # bytes of values read at once
 
 
@@ -115,7 +116,7 @@ class Record:
         self._out, self._size, self._sum = out, 0, 0
         self.write(_MAGIC)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
         """Append a part of the value."""
         self._out.write(piece)
         self._size += len(piece)
@@ -204,15 +205,18 @@ def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None
         there = size if info is None else info.size  # where the file is gone, reading says so
         check_size(path, there or 0, size)
         end = (there or 0) - _FOOTER
-        footer = storage.read(path, max(end, 0), _FOOTER)
-        if end < 0 or len(footer) < _FOOTER:
+        tail = storage.read(path, max(end - _INDEX, 0), _INDEX + _FOOTER)
+        footer = tail[-_FOOTER:]
+        if end < 0 or len(tail) != min(_INDEX, end) + _FOOTER:
             raise CorruptError("a blob file is cut short", path=path, size=there)
         if footer[4] != _VERSION:
             raise UnsupportedError("blob file of another version", path=path, version=footer[4], known=_VERSION)
         length = int.from_bytes(footer[:4], "little", signed=True)
         if not 0 <= length <= end:
             raise CorruptError("the index of a blob file has no such length", path=path, length=length, size=there)
-        return _lengths(storage.read(path, end - length, length) if length else b"", end - length, rows, path)
+        if length > len(tail) - _FOOTER:
+            tail = storage.read(path, end - length, length + _FOOTER)
+        return _lengths(tail[-_FOOTER - length : -_FOOTER], end - length, rows, path)
 
 
 def read_values(storage: Storage, path: str, size: int | None, rows: int | None) -> Iterator[tuple[int, pa.Array]]:

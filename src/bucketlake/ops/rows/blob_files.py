@@ -10,11 +10,11 @@ Spec: docs/spec/blob.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.file_names import fault_of_path, lies_in_any, local_path
@@ -41,6 +41,7 @@ from bucketlake.values import dataclass
 Positions = npt.NDArray["np.int64"]
 AT_ONCE = 32 << 20  # bytes of values in memory
 PIECE = 8 << 20
+LARGE = 256 << 10  # values of so many bytes are written one by one, without copies
 AS_DESCRIPTOR = "blob-as-descriptor"
 
 
@@ -187,6 +188,10 @@ class _Column:
             part = values.slice(start, end - start)
             if marked[start]:
                 self._copy(part, before[start:end])
+            elif part.nbytes > LARGE * len(part):
+                for value, rows in zip(part, before[start:end].tolist(), strict=True):
+                    self.skip(rows)
+                    self._one([value.as_buffer()] if value.is_valid else None)
             else:
                 data, lengths = encoded(part)
                 self._append(data, _apart(lengths, before[start:end]))
@@ -217,16 +222,20 @@ class _Column:
         places = (part.tolist() for part in (*numbers, skipped))
         for uri, offset, length, before in zip(uris.to_pylist(), *places, strict=True):
             self.skip(before)
-            path = self._reached(uri)
-            current = self._current()
+            self._one(self._pieces(self._reached(uri), offset, length))
+
+    def _one(self, pieces: Iterable[Any] | None) -> None:
+        """Append a value in pieces, which are not held together; None: null."""
+        current, length = self._current(), NULL
+        if pieces is not None:
             record = Record(current.out)
-            for piece in self._pieces(path, offset, length):
-                record.write(piece)
+            for piece in pieces:
+                record.write(memoryview(piece))
             length = record.close()
-            current.size += length
-            current.lengths.append(np.array([length], np.int64))
-            if current.size >= self._target:
-                self.finish()
+        current.size += max(length, 0)
+        current.lengths.append(np.array([length], np.int64))
+        if current.size >= self._target:
+            self.finish()
 
     def _reached(self, uri: str) -> str:
         """The path of a file that a descriptor may name: in the table's folder, or where the session allows files."""
