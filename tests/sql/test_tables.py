@@ -172,7 +172,7 @@ def test_sparks_own_tables_stay_sparks(lake: Lake) -> None:
         ("CREATE TABLE db.t", InvalidError),
         ("CREATE TABLE nowhere.t (a INT)", NotFoundError),
         ("CREATE TABLE db.t (a INT) LOCATION '/x'", UnsupportedError),
-        ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('blob-field'='a')", UnsupportedError),
+        ("CREATE TABLE db.t (a INT) TBLPROPERTIES ('blob-field'='a')", InvalidError),
         ("ALTER TABLE db.gone SET ('bucket'='1')", Exception),
         ("DROP TABLE db.gone", NotFoundError),
         ("CALL sys.compact('db.gone')", NotFoundError),

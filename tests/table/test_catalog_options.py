@@ -32,7 +32,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])
         ("default-database", "sales"),
         ("defaultDatabase", "sales"),
         ("disable-create-table-in-default-db", "true"),
-        ("table-default.blob-field", "b"),
+        ("table-default.blob-view-field", "b"),
         ("table-default.file.format", "csv"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Options of what is not built: blobs, vectors, indexes over tables, chains, materialized tables; of data evolution.
+"""Options of blobs; of what is not built: vectors, indexes over tables, chains, materialized tables; of data evolution.
 
 Spec: docs/spec/schema.md#options
 """
@@ -15,11 +15,18 @@ from bucketlake.options.model import (
     Effect,
     Option,
     of,
+    upkeep,
 )
 
 ROWS = (
-    Option("blob-as-descriptor", "bool", "false", of("blob-field"), "Blobs travel as descriptors."),
-    Option("blob-compaction.enabled", "bool", "false", of("blob-field"), "Compact blob files too."),
+    Option("blob-as-descriptor", "bool", "false", HONOURED, "Reads give descriptors in place of blobs."),
+    Option(
+        "blob-compaction.enabled",
+        "bool",
+        "false",
+        upkeep("leave it out: blob files stay as they are"),
+        "Compact blob files too.",
+    ),
     Option(
         "blob-descriptor-field",
         "string",
@@ -30,26 +37,14 @@ ROWS = (
         fallback=("blob.stored-descriptor-fields",),
     ),
     Option("blob-descriptor.source-table", "string", None, WRITES, "Table that blob descriptors point into."),
-    Option("blob-field", "string", None, READS, "Columns stored as blobs.", mutable=False),
+    Option("blob-field", "string", None, HONOURED, "Columns stored as blobs.", mutable=False),
     Option("blob-view-field", "string", None, READS, "Columns that view other tables' blobs.", mutable=False),
-    Option("blob-view.resolve.enabled", "bool", "true", of("blob-field"), "Resolve viewed blobs when reading."),
-    Option(
-        "blob-write-null-on-fetch-failure",
-        "bool",
-        "false",
-        of("blob-field"),
-        "Write null where a blob cannot be fetched.",
-    ),
-    Option(
-        "blob-write-null-on-missing-file",
-        "bool",
-        "false",
-        of("blob-field"),
-        "Write null where a blob's file is missing.",
-    ),
-    Option("blob.copy-buffer-size", "memory", "4 kb", of("blob-field"), "Buffer for copying blobs."),
-    Option("blob.split-by-file-size", "bool", None, of("blob-field"), "Blob files count when splits are cut."),
-    Option("blob.target-file-size", "memory", None, of("blob-field"), "Size of blob files."),
+    Option("blob-view.resolve.enabled", "bool", "true", of("blob-view-field"), "Resolve viewed blobs when reading."),
+    Option("blob-write-null-on-fetch-failure", "bool", "false", WRITES, "Write null where a blob cannot be fetched."),
+    Option("blob-write-null-on-missing-file", "bool", "false", WRITES, "Write null where a blob's file is missing."),
+    Option("blob.copy-buffer-size", "memory", "4 kb", SPEED, "Buffer for copying blobs."),
+    Option("blob.split-by-file-size", "bool", None, SPEED, "Blob files count when splits are cut."),
+    Option("blob.target-file-size", "memory", None, HONOURED, "Size of blob files."),
     Option(
         "chain-table.chain-partition-keys", "string", None, of("chain-table.enabled"), "Partition columns that chain."
     ),

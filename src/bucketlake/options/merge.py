@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, HONOURED, INTERNAL, LOOKUP_FILES, LOOKUP_FILES_PART, SPEED, Option, of
+from bucketlake.options.model import ENGINE, HONOURED, INTERNAL, LOOKUP_FILES, LOOKUP_FILES_PART, SPEED, Option
 
 ROWS = (
     Option(
@@ -80,7 +80,7 @@ ROWS = (
         "A commit waits for its lookup compaction.",
         fallback=("changelog-producer.lookup-wait",),
     ),
-    Option("lookup.blob-as-descriptor", "bool", "false", of("blob-field"), "Lookups give blobs as descriptors."),
+    Option("lookup.blob-as-descriptor", "bool", "false", ENGINE, "Lookups give blobs as descriptors."),
     Option("lookup.cache-file-retention", "duration", "1 h", SPEED, "Age of files in the lookup cache."),
     Option("lookup.cache-max-disk-size", "memory", "9223372036854775807 b", SPEED, "Disk of the lookup cache."),
     Option("lookup.cache-max-memory-size", "memory", "256 mb", SPEED, "Memory of the lookup cache."),

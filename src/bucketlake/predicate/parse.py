@@ -376,7 +376,7 @@ class _Reader:
             raise Beyond
         if t.root in _TEXT and isinstance(value, str):
             return Compare(field.name, op, value)
-        if t.root in (Root.BINARY, Root.VARBINARY) and isinstance(value, bytes):
+        if t.root in (Root.BINARY, Root.VARBINARY, Root.BLOB) and isinstance(value, bytes):
             return Compare(field.name, op, value)
         if t.root in _NUMERIC:
             return compare_number(field, op, self.number(value, t))

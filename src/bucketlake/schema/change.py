@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
+from bucketlake.schema.blobs import added, dropped, holds_blob
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
@@ -235,6 +236,8 @@ class _Draft:
         if not change.type.nullable:
             raise InvalidError(f"Column {'.'.join(path)} cannot specify NOT NULL in the {self.table} table.")
         new = DataField(0, path[-1], change.type, change.comment)
+        if len(path) == 1:
+            new = added(new, self.options)
         (new,), self.highest = with_fresh_ids([new], self.highest + 1)
         before_partition = self.old.get("add-column-before-partition") and len(path) == 1
 
@@ -256,6 +259,8 @@ class _Draft:
     def drop(self, path: tuple[str, ...]) -> None:
         keys = (*self.schema.partition_keys, *self.schema.primary_keys)
         self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
+        if len(path) == 1 and self.is_blob(path):
+            self.options = dropped(path[0], self.options)
 
         def remove(members: list[DataField]) -> None:
             del members[_index(members, path[-1], self.table)]
@@ -266,6 +271,8 @@ class _Draft:
 
     def rename(self, path: tuple[str, ...], name: str) -> None:
         self.refuse_key(path, self.schema.partition_keys, f"Cannot rename partition column: [{path[0]}]")
+        if self.is_blob(path):
+            raise InvalidError(f"Cannot rename BLOB column: [{path[0]}]", table=self.table)
 
         def change(members: list[DataField]) -> None:
             at = _index(members, path[-1], self.table)
@@ -288,6 +295,9 @@ class _Draft:
             self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
 
         def cast(present: DataType) -> DataType:
+            if holds_blob(present) != holds_blob(wanted):
+                texts = f"{type_text(present)} -> {type_text(wanted)}"
+                raise InvalidError(f"Cannot change column type involving BLOB: [{path[-1]}] {texts}")
             target = wanted.with_nullable(present.nullable) if change.keep_nullability else wanted
             self.renullable(path, present, target.nullable)
             if not cast_allowed(present, target, explicit=not self.old.get("disable-explicit-type-casting")):
@@ -330,6 +340,9 @@ class _Draft:
         self.in_members(path, reorder)
 
     # ---- paths
+
+    def is_blob(self, path: tuple[str, ...]) -> bool:
+        return any(item.name == path[0] and holds_blob(item.type) for item in self.fields)
 
     def refuse_key(self, path: tuple[str, ...], keys: Sequence[str], message: str) -> None:
         if len(path) == 1 and path[0] in keys:

@@ -19,6 +19,7 @@ from typing import Any
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, validate
 from bucketlake.redaction import repr_of
+from bucketlake.schema.blobs import COLUMN_KEYS, declared, in_blob_files
 from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
@@ -148,6 +149,7 @@ class TableSchema:
         texts = {key: option_text(value) for key, value in (options or {}).items() if value is not None}
         described = texts.pop("comment", None)  # Spark's word for it among properties
         comment = described if comment is None else comment
+        fresh, texts = declared(fresh, texts)
         draft = cls(0, fresh, highest, tuple(partition_keys), tuple(primary_keys), texts, comment, time_millis)
         schema = normalised(draft)
         _warn(validate(schema.options))
@@ -221,6 +223,17 @@ class TableSchema:
     def data_evolution(self) -> bool:
         """Whether a row may have its columns in several files: option 'data-evolution.enabled'."""
         return bool(self.table_options.get("data-evolution.enabled"))
+
+    @cached_property
+    def blob_fields(self) -> tuple[DataField, ...]:
+        """The columns whose values lie in blob files."""
+        return in_blob_files(self.fields)
+
+    @cached_property
+    def without_blobs(self) -> TableSchema:
+        """The columns that lie in files of the table's format."""
+        apart = set(self.blob_fields)
+        return replace(self, fields=tuple(item for item in self.fields if item not in apart)) if apart else self
 
     def stats_fields(self, names: Sequence[str] | None) -> tuple[DataField, ...]:
         """The columns that statistics with these names (`DataFile.stats_columns`) speak of."""
@@ -419,6 +432,7 @@ def is_replaced(past: TableSchema, current: TableSchema, strictly: bool = False)
     if not any(item.id in known for item in past.fields):
         return True
     decided = {key for key in (*past.options, *current.options) if immutable(key)} if not strictly else set()
+    decided.difference_update(COLUMN_KEYS)
     return any(past.options.get(key) != current.options.get(key) for key in decided)
 
 

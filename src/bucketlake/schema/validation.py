@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import TableOptions, refuse_options
+from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
 from bucketlake.types.model import DataType, Root, refuse_type
@@ -51,6 +52,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_special_columns(schema, options)
     _check_deletion_vectors(schema, options)
     _check_row_tracking(schema, options)
+    check_blobs(schema)
     _check_clustering(schema, options)
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
@@ -498,6 +500,7 @@ def refuse_shape(schema: TableSchema) -> None:
     """As `refuse_undelivered`, but for what one option alone says: for a schema whose new options were validated."""
     for item in schema.fields:
         refuse_type(item.type)
+    refuse_blobs(schema)
     options, keyed = schema.table_options, bool(schema.primary_keys)
     _refuse_orders(schema, options)
     ordered = bool(options.get("sequence.snapshot-ordering")) and schema.bucket == -2

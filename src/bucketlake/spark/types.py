@@ -36,6 +36,7 @@ _TO_SPARK: dict[Root, T.DataType] = {
     Root.VARCHAR: T.StringType(),
     Root.BINARY: T.BinaryType(),
     Root.VARBINARY: T.BinaryType(),
+    Root.BLOB: T.BinaryType(),
     Root.DATE: T.DateType(),
     Root.TIME: T.IntegerType(),
     Root.TIMESTAMP: T.TimestampNTZType(),

@@ -93,7 +93,7 @@ Dialect = Literal["spark", "flink"]
 
 _SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
 _TIMED = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
-_UNDELIVERED = {Root.MULTISET, Root.BLOB, Root.VECTOR}
+_UNDELIVERED = {Root.MULTISET, Root.VECTOR}
 
 
 def decimal_type(precision: int, scale: int, *, nullable: bool = True) -> DataType:
@@ -422,13 +422,13 @@ def spark_ddl(t: DataType) -> str:
     """The type that Spark's DataFrames have for it, as Spark DDL without nullability.
 
     CHAR and VARCHAR are STRING, TIME is INT (milliseconds), TIMESTAMP is TIMESTAMP_NTZ, the local-zoned one TIMESTAMP.
-    Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
+    Raises: UnsupportedError for MULTISET, VECTOR and a BLOB inside of another type.
     """
     refuse_type(t)
     root = t.root
     if root in (Root.CHAR, Root.VARCHAR):
         return "STRING"
-    if root in (Root.BINARY, Root.VARBINARY):
+    if root in (Root.BINARY, Root.VARBINARY, Root.BLOB):
         return "BINARY"
     if root is Root.DECIMAL:
         return f"DECIMAL({t.precision},{t.scale})"
@@ -442,12 +442,12 @@ def spark_ddl(t: DataType) -> str:
 
 
 def refuse_type(t: DataType) -> None:
-    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, BLOB, VECTOR)."""
-    if t.root in _UNDELIVERED:
-        raise UnsupportedError(f"{t.root.value} columns are not supported", type=type_text(t))
-    for part in (t.key, t.element, *(f.type for f in t.fields)):
-        if part is not None:
-            refuse_type(part)
+    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, an inner BLOB)."""
+    parts = [part for part in (t.key, t.element, *(f.type for f in t.fields)) if part is not None]
+    if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in parts):
+        raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
+    for part in parts:
+        refuse_type(part)
 
 
 @cache
@@ -461,7 +461,7 @@ def _arrow_types() -> dict[Root, pa.DataType]:
         Root.FLOAT: pa.float32(),
         Root.DOUBLE: pa.float64(),
         **dict.fromkeys((Root.CHAR, Root.VARCHAR), pa.string()),
-        **dict.fromkeys((Root.BINARY, Root.VARBINARY), pa.binary()),
+        **dict.fromkeys((Root.BINARY, Root.VARBINARY, Root.BLOB), pa.binary()),
         Root.DATE: pa.date32(),
         Root.TIME: pa.time32("ms"),
         Root.VARIANT: variant_type(),
@@ -471,7 +471,7 @@ def _arrow_types() -> dict[Root, pa.DataType]:
 def arrow_type(t: DataType) -> pa.DataType:
     """The canonical Arrow type; nullability belongs to the field that holds it (`arrow_field`).
 
-    Raises: UnsupportedError for MULTISET, BLOB, VECTOR.
+    Raises: UnsupportedError for MULTISET, VECTOR and a BLOB inside of another type.
     Spec: docs/spec/types.md#arrow
     """
     plain = _arrow_types().get(t.root)

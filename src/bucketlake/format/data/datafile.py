@@ -17,6 +17,7 @@ import pyarrow as pa
 from bucketlake.env.env import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.avro import AvroSink, AvroSource
+from bucketlake.format.data.blob import BLOB, read_values
 from bucketlake.format.data.file_format import FORMATS, BatchSize, FileFormat, file_format, format_of
 from bucketlake.format.data.orc import OrcSink, OrcSource
 from bucketlake.format.data.parquet import ParquetSink, ParquetSource, footer_stats
@@ -303,6 +304,15 @@ def read_recorded(
     read = wanted or list(fields[:1])
     if not read:
         raise InvalidError("a data file is read by at least one column", path=file.path)
+    if file.format == BLOB:
+        for first, values in read_values(storage, file.path, file.size, file.rows):
+            yield (
+                first,
+                pa.RecordBatch.from_arrays([values], schema=arrow_schema(read[:1])).select(
+                    [item.name for item in wanted]
+                ),
+            )
+        return
     with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
         if file.size is not None and file.size > 0:
             check_size(file.path, opened.seek(0, 2), file.size)

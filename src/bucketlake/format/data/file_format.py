@@ -82,10 +82,11 @@ def file_format(options: TableOptions, level: int = 0, *, changelog: bool = Fals
 
 
 def format_of(path: str) -> str:
-    """The format that a data file's name tells by its suffix. Raises: CorruptError for a name without a known one."""
+    """The format that a data file's name tells by its suffix: one of `FORMATS`, or that of blob files. Raises:
+    CorruptError for a name without a known one."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")
     if parts[-1] in _COMPRESSED_SUFFIXES:
         parts.pop()
-    if len(parts) < 2 or parts[-1] not in FORMATS:
+    if len(parts) < 2 or parts[-1] not in (*FORMATS, "blob"):
         raise CorruptError("file name does not tell a known data format", path=path)
     return parts[-1]

@@ -13,6 +13,7 @@ Spec: docs/spec/row_tracking.md#writing-columns
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
@@ -29,8 +31,8 @@ from bucketlake.ops.change.append_rows import Assign, deleted_unseen, replaced_v
 from bucketlake.ops.change.row_conflicts import MergeRead
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
-from bucketlake.ops.rows.column_files import held
-from bucketlake.ops.rows.column_roll import ColumnRoller, first_id, groups_of
+from bucketlake.ops.rows.column_files import anchor_of, held, rows_files
+from bucketlake.ops.rows.column_roll import BlobPatches, ColumnRoller, first_id, groups_of
 from bucketlake.ops.rows.deletions import load_deletions, new_vector
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
@@ -42,6 +44,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.predicate.tree import Constant, Predicate, columns_of
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import arrow_schema
 from bucketlake.values import dataclass
 
 ATTEMPTS = 20
@@ -107,27 +110,41 @@ def write_columns(
     store: Store, group: Split, names: Sequence[str], patches: Iterable[pa.RecordBatch]
 ) -> CommitMessage | None:
     """Write columns of all rows of a group: those of the patches, which come by strictly ascending `_ROW_ID`, the
-    others as they are; None where no patch comes. On an error nothing stays.
+    others as they are; of BLOB columns those of the patches alone. None where no patch comes. On an error nothing
+    stays.
 
     Raises InvalidError for an id that comes twice, is not the group's, or for a null where none may be.
     """
-    ahead = _Patches(patches, first_id(group), first_id(group) + group.files[0].row_count)
+    end = first_id(group) + group.files[0].row_count
+    ahead = _Patches(patches, first_id(group), end)
     if ahead.done:
         return None
-    roller = ColumnRoller(store, group.partition, names)
+    apart = [item.name for item in store.schema.blob_fields if item.name in names]
+    beside = [name for name in names if name not in apart]
+    blobs = BlobPatches(store, group.partition, apart, first_id(group), end) if apart else None
+    roller = ColumnRoller(store, group.partition, beside) if beside else None
     try:
         place = first_id(group)
-        for old in read_split(store, replace(group, raw=False, deletions={}), names):
+        for old in read_split(store, replace(group, raw=False, deletions={}), beside) if beside else ():
             rows = old
             for patch in ahead.below(place + old.num_rows):
                 rows = _patched(rows, patch, place)
-            roller.write(rows)
+                if blobs is not None:
+                    blobs.write(patch)
+            if roller is not None:
+                roller.write(rows)
             place += old.num_rows
-        file = roller.close(first_id(group), _numbers(group))
+        for patch in ahead.below(end):
+            if blobs is not None:
+                blobs.write(patch)
+        files = [] if roller is None else [roller.close(first_id(group), _numbers(group))]
+        files += [] if blobs is None else blobs.close(_numbers(group))
     except BaseException:
-        roller.abort()
+        for writer in (roller, blobs):
+            if writer is not None:
+                writer.abort()
         raise
-    return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=(file,))
+    return CommitMessage(group.partition, group.bucket, group.total_buckets, new_files=tuple(files))
 
 
 def _numbers(group: Split) -> tuple[int, int]:
@@ -194,7 +211,7 @@ def delete_ids(store: Store, base: Snapshot, found: Sequence[Found]) -> Iterator
     for own in partitions.values():
         vectors = {}
         for group, hits in own:
-            name = group.files[-1].file_name
+            name = anchor_of(group.files).file_name
             old = load_deletions(store, group.deletions).get(name)
             known = np.zeros(0, np.int64) if old is None else positions_of(old)
             wanted = np.union1d(known, positions_of(hits))
@@ -240,19 +257,28 @@ class ColumnsRead:
         if newest is None or newest.id < base.id or before is None or before.uuid != base.uuid:
             raise self._conflict("the table was rolled back, or the snapshot that was read has expired", newest, None)
         there: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+        blobs: dict[bytes, list[ManifestEntry]] = {}
         for entry in view.entries(frozenset(group.partition for group in self.groups)):
-            if entry.file.first_row_id is not None:
+            if is_blob(entry.file.file_name):
+                blobs.setdefault(entry.partition, []).append(entry)
+            elif entry.file.first_row_id is not None:
                 there.setdefault((entry.partition, entry.file.first_row_id), []).append(entry)
+        for found in blobs.values():
+            found.sort(key=_first)
         for group in self.groups:
             files = [entry.file for entry in there.get((group.partition, first_id(group)), ())]
             self._compare(group, files, newest)
+            own, end = blobs.get(group.partition, []), first_id(group) + group.files[0].row_count
+            span = slice(bisect_left(own, first_id(group), key=_first), bisect_left(own, end, key=_first))
+            if self._blobs(entry.file for entry in own[span]) != self._blobs(group.files):
+                raise self._conflict("another commit changed columns that were read", newest, group)
 
     def _compare(self, group: Split, files: Sequence[DataFile], newest: Snapshot) -> None:
         if not files or any(file.row_count != group.files[0].row_count for file in files):
             raise self._conflict("another commit replaced the files of rows that were read", newest, group)
         ordered = sorted(files, key=lambda file: (file.max_sequence_number, file.file_name), reverse=True)
         highest = max(file.max_sequence_number for file in group.files)
-        old, new = self._givers(group.files), self._givers(ordered)
+        old, new = self._givers(rows_files(group.files)), self._givers(ordered)
         for column in self.used:
             giver = new.get(column)
             was = old.get(column)
@@ -261,6 +287,10 @@ class ColumnsRead:
             moved = giver.file_source is FileSource.COMPACT and giver.max_sequence_number <= highest
             if not moved:
                 raise self._conflict("another commit changed columns that were read", newest, group)
+
+    def _blobs(self, files: Iterable[DataFile]) -> set[str]:
+        """The blob files among some that hold columns used."""
+        return {file.file_name for file in files if is_blob(file.file_name) and self._columns(file) & self.used}
 
     def _givers(self, files: Sequence[DataFile]) -> dict[int, DataFile]:
         """Which file gives each of the columns used, of files with the newest first."""
@@ -306,6 +336,10 @@ class AddingRead(MergeRead):
                 written = self.store.schema_of(entry.file.schema_id)
                 if self.used & {item.id for item in held(written, entry.file)}:
                     raise self._conflict("another commit changed columns that a MERGE looked at", step, [entry.file])
+
+
+def _first(entry: ManifestEntry) -> int:
+    return entry.file.first_row_id or 0
 
 
 _EVERY = re.compile(r"[.(,]\s*\*")
@@ -379,11 +413,15 @@ def update_columns(store: Store, where: Predicate | None, assign: Assign, assign
     refuse_moves(store.schema, assigned)
     where = Constant(True) if where is None else where
     names = [name for name in store.schema.field_names if name in assigned]
-    rows = tracked(store)
+    rows, apart = tracked(store), {item.name for item in store.schema.blob_fields} - columns_of(where)
+    read = [name for name in store.schema.field_names if name not in apart]
 
     def patches(group: Split) -> Iterator[pa.RecordBatch]:
-        for batch in read_split(rows, group, [*store.schema.field_names, ROW_ID], where):
-            made = assign(batch.select(store.schema.field_names)).select(names)
+        for batch in read_split(rows, group, [*read, ROW_ID], where):
+            whole = batch.select(read)
+            for item in arrow_schema(store.schema.select([name for name in names if name in apart])):
+                whole = whole.append_column(item.with_nullable(True), pa.nulls(batch.num_rows, item.type))
+            made = assign(whole).select(names)
             yield made.append_column(pa.field(ROW_ID, pa.int64()), batch.column(ROW_ID))
 
     def once(base: Snapshot | None, attempt: Attempt) -> Changed:

@@ -5,10 +5,12 @@ Spec: docs/maintenance.md#metadata
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from bucketlake.errors import BucketlakeError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
@@ -140,6 +142,13 @@ def _check_row_ids(reach: Reach, layout: Layout) -> None:
         elif reach.store.schema.data_evolution or not holds_ids(entry.file):
             reach.findings.add("row-ids-missing", "no first row id", reach.place(entry))
     spans.sort(key=lambda item: item[:3])
+    blobs = [span for span in spans if is_blob(span[3].file.file_name)]
+    spans = [span for span in spans if not is_blob(span[3].file.file_name)]
+    for first, last, _, entry in blobs:
+        at = bisect_right(spans, first, key=lambda span: span[0]) - 1
+        if at < 0 or last > spans[at][1]:
+            cause = f"its rows, from {first} to {last - 1}, are not all in one file"
+            reach.findings.add("row-ids-shared", cause, reach.place(entry))
     same = reach.store.schema.data_evolution
     for one, two in pairwise(spans):
         if two[0] < one[1] and not (same and one[:2] == two[:2]):

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bucketlake.errors import BucketlakeError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
@@ -150,8 +151,8 @@ class Draft:
             folder = self._store.paths.bucket_dir(partition, bucket)
             gone = [e for e in entries if self._store.paths.file_path(folder, e.file) in self._work.take_out]
             if self._store.schema.data_evolution:  # what is left of a row would be read as one
-                spans = {row_range(entry.file) for entry in gone}
-                gone = [entry for entry in entries if row_range(entry.file) in spans]
+                rows = [entry for entry in entries if not is_blob(entry.file.file_name)]
+                gone = _meeting(entries, _meeting(rows, gone)) or gone
             self._drop((partition, bucket), gone)
 
     def _drop(self, key: BucketKey, entries: Sequence[ManifestEntry]) -> None:
@@ -323,3 +324,15 @@ class Draft:
             entry = IndexEntry(FileKind.ADD, *key, write_hashes(self._store, *key, hashes.astype(np.int32)))
             self._made.append(entry)
             self._hash_changes.append(entry)
+
+
+def _meeting(entries: Sequence[ManifestEntry], others: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries that have rows which one of the others has."""
+    spans = [row_range(entry.file) for entry in others]
+    return [entry for entry in entries if any(_meet(row_range(entry.file), span) for span in spans)]
+
+
+def _meet(one: tuple[int, int] | None, two: tuple[int, int] | None) -> bool:
+    if one is None or two is None:
+        return one == two
+    return one[0] < two[1] and two[0] < one[1]

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.format.data.avro import AvroSource
+from bucketlake.format.data.blob import BLOB, read_lengths
 from bucketlake.format.data.datafile import BROKEN, DEFAULT_BATCH, stats_from_parquet_footer
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.data.orc import OrcSource
@@ -179,6 +180,8 @@ class _Look:
     ) -> int | None:
         """How many rows a file has by its footer; None where only reading them tells."""
         kind = format_of(path)
+        if kind == BLOB:
+            return len(read_lengths(self.store.env.storage, path, None, None))
         fields = stored_fields(written, file)
         with decoding(BROKEN, path), self.store.env.storage.open_input(path) as opened:
             if kind == "parquet":

@@ -8,7 +8,7 @@ The rules, in the order of checking (each is a row of docs/conflicts.md):
 4. files of one level above 0 have disjoint key ranges;
 5. index files replace exactly those that they were built on, and deletion vectors speak of live files;
 6. files of tables whose columns lie in several files have the rows of others, or none of them; columns alone are those
-   of rows that are there;
+   of rows that are there, and blob files of rows of one file;
 7. sequence ranges of two commits to one bucket do not overlap: this one never fails, it says what to renumber.
 
 Spec: docs/spec/commit.md#conflicts
@@ -16,12 +16,14 @@ Spec: docs/spec/commit.md#conflicts
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from bucketlake.errors import ConflictError, CorruptError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.index_manifest import DELETION_VECTORS, HASH, IndexEntry
-from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry
+from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import KeyRange
 from bucketlake.ops.table.entries import EntryKey, bucket_key, entry_key, fold
@@ -188,6 +190,8 @@ def _check_row_ranges(
     if not gone and not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
         return
     ranged = sorted((*span, n, e) for n, e in enumerate(merged.values()) if (span := row_range(e.file)) is not None)
+    blobs = [(first, end, entry) for first, end, _, entry in ranged if is_blob(entry.file.file_name)]
+    ranged = [item for item in ranged if not is_blob(item[3].file.file_name)]
     whole: set[tuple[int, int]] = set()
     parts: dict[tuple[int, int], ManifestEntry] = {}
     for place, (first, end, _, entry) in enumerate(ranged):
@@ -198,12 +202,28 @@ def _check_row_ranges(
                 raise _conflict(what, base, ours, [other, entry])
         if entry.file.write_cols is not None and (id(entry) in came or (first, end) in gone):
             parts[(first, end)] = entry
-        else:
+        if _holds_rows(entry, id(entry) in came, (first, end) in gone):
             whole.add((first, end))
     alone = [entry for span, entry in parts.items() if span not in whole]
+    alone += [entry for first, end, entry in blobs if not _within(first, end, ranged)]
     if alone and base is not None:
         what = "Row id conflicts detected! The rows that these columns are of are not there any more"
         raise _conflict(what, base, ours, alone)
+
+
+def _holds_rows(entry: ManifestEntry, came: bool, gone: bool) -> bool:
+    """Whether a file shows that the rows are there that it has columns of: it has all columns, was there before, or
+    comes from a compaction. `gone`: files of these rows are taken away."""
+    file = entry.file
+    if file.write_cols is None:
+        return True
+    return file.file_source is FileSource.COMPACT if came else not gone
+
+
+def _within(first: int, end: int, ranged: Sequence[tuple[int, int, int, ManifestEntry]]) -> bool:
+    """Whether rows are all in one file of some that are ordered by their rows."""
+    place = bisect_right(ranged, first, key=lambda item: item[0]) - 1
+    return place >= 0 and end <= ranged[place][1]
 
 
 def _check_indexes(rules: Rules, base: Base | None, ours: CommitName, indexes: Sequence[IndexEntry]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import accumulate
 
 from bucketlake.errors import ConflictError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
@@ -92,6 +93,7 @@ class _Places:
     def __init__(self, entries: Sequence[ManifestEntry], column_files: bool) -> None:
         ranged = [(*span, entry) for entry in entries if column_files and (span := row_range(entry.file)) is not None]
         self._ranged = sorted(ranged, key=lambda item: item[:2])
+        self._ends = list(accumulate((end for _, end, _ in self._ranged), max))
         self._named = {entry_name(entry): entry for entry in entries}
         self._buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
         self._numbers: dict[bytes, dict[int, ManifestEntry]] = {}
@@ -116,10 +118,10 @@ class _Places:
         return tuple({entry_name(entry): entry for entry in found}.values())
 
     def _meeting(self, span: tuple[int, int]) -> list[ManifestEntry]:
-        """The files that have rows of a range. Ranges are disjoint or equal, so they ascend at both ends."""
-        start = bisect_right(self._ranged, span[0], key=lambda item: item[1])
-        end = bisect_left(self._ranged, span[1], key=lambda item: item[0])
-        return [entry for _, _, entry in self._ranged[start:end]]
+        """The files that have rows of a range. Blob files have some of the rows of others."""
+        start = bisect_right(self._ends, span[0])
+        last = bisect_left(self._ranged, span[1], key=lambda item: item[0])
+        return [entry for _, end, entry in self._ranged[start:last] if end > span[0]]
 
 
 def publish_standing(

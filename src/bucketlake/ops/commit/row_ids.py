@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
@@ -22,7 +23,7 @@ def with_row_ids(
 
     Raises UnsupportedError for a compacted file without ids: its rows had some.
     """
-    free = _next(base)
+    free, blobs = _next(base), _Blobs()
     found = []
     for entry in _by_partition(entries) if grouped else entries:
         if entry.kind == FileKind.ADD:
@@ -32,11 +33,52 @@ def with_row_ids(
                     raise UnsupportedError(
                         "this would lose the ids of a table's rows", file=file.file_name, snapshot=snapshot_id
                     )
-                file = replace(file, first_row_id=free)
-                free += file.row_count
+                if is_blob(file.file_name):
+                    file = replace(file, first_row_id=blobs.place(file))
+                else:
+                    blobs.close()
+                    file = replace(file, first_row_id=free)
+                    blobs.begin(file)
+                    free += file.row_count
             entry = replace(entry, file=file)
         found.append(entry)
+    blobs.close()
     return tuple(found)
+
+
+class _Blobs:
+    """Gives blob files the ids of the rows in the file of new rows before them, column by column."""
+
+    def __init__(self) -> None:
+        self._rows: DataFile | None = None
+        self._free: dict[str, int] = {}
+
+    def begin(self, file: DataFile) -> None:
+        """The blob files that follow are of this file's rows."""
+        self._rows, self._free = file, {}
+
+    def place(self, file: DataFile) -> int:
+        """The id of the first row of a blob file."""
+        if self._rows is None or self._rows.first_row_id is None:
+            raise CorruptError("a blob file comes without the rows that it is of", file=file.file_name)
+        (column,) = file.write_cols or ("",)
+        first = self._free.get(column, self._rows.first_row_id)
+        self._free[column] = first + file.row_count
+        return first
+
+    def close(self) -> None:
+        """Raise CorruptError where the blob files do not have as many values as there are rows."""
+        if self._rows is None or self._rows.first_row_id is None:
+            return
+        end = self._rows.first_row_id + self._rows.row_count
+        wrong = {column: free - self._rows.first_row_id for column, free in self._free.items() if free != end}
+        if wrong:
+            raise CorruptError(
+                "blob files have another number of values than there are rows",
+                file=self._rows.file_name,
+                rows=self._rows.row_count,
+                values=wrong,
+            )
 
 
 def next_row_id(base: Snapshot | None, entries: Sequence[ManifestEntry], least: int = 0) -> int:

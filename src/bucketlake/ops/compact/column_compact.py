@@ -24,7 +24,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.job import Compacting
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.column_files import row_groups
+from bucketlake.ops.rows.column_files import row_groups, rows_files
 from bucketlake.ops.rows.column_roll import ColumnRoller, newest_schema_of
 from bucketlake.ops.rows.deletions import load_vectors, new_vector, write_vectors
 from bucketlake.ops.rows.read import read_split
@@ -38,7 +38,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
 Group = tuple[DataFile, ...]
-"""Files with columns of the same rows, newest first."""
+"""Files with columns of the same rows, newest first; where rows move, behind them their blob files."""
 Bins = Sequence[tuple[Group, ...]]
 Choose = Callable[[list[Group], Collection[str]], Bins]
 """Which of a bucket's groups, by ascending row id, become one file each time; told the files that have vectors."""
@@ -148,11 +148,12 @@ def compact_columns(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
 
 
 def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile:
-    """One file with all columns of the rows of groups, deleted ones too."""
+    """One file with all columns of the rows of groups, deleted ones too; blob files stay as they are."""
     files = [file for group in groups for file in group]
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
     try:
-        for batch in read_split(store, split_of(store, unit, files, {}, raw=False)):
+        split = split_of(store, unit, files, {}, raw=False)
+        for batch in read_split(store, split, store.schema.without_blobs.field_names):
             roller.write(batch)
         numbers = (min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files))
         first = files[0].first_row_id
@@ -193,5 +194,10 @@ class ColumnPlan(Compacting):
         """See Plan."""
         rule = AppendRule.of(store.options)
         return column_units(
-            store, base, Vectors.of(store, base), lambda groups, _: bins(groups, rule), self.partitions, only
+            store,
+            base,
+            Vectors.of(store, base),
+            lambda groups, _: bins([tuple(rows_files(group)) for group in groups], rule),
+            self.partitions,
+            only,
         )

@@ -19,6 +19,8 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
 from bucketlake.ops.compact.running import Work
+from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR
+from bucketlake.ops.rows.column_files import anchor_of
 from bucketlake.ops.rows.column_roll import newest_schema_of
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller
@@ -60,7 +62,7 @@ def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
 
 def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
     """Write what is left of a unit's groups; the message to commit. On an error nothing that it wrote stays."""
-    store = newest_schema_of(store, unit.files)
+    store = newest_schema_of(store, unit.files).with_options({AS_DESCRIPTOR: "false"})
     deletions = deletion_files(store, vector_entries_of(unit)).get((unit.partition, unit.bucket), {})
     rollers: list[Roller] = []
     after: list[DataFile] = []
@@ -93,7 +95,7 @@ class MaterializePlan(ColumnPlan):
         marked = frozenset(vectors.indexes)
 
         def with_deleted(groups: list[Group], holders: Collection[str]) -> Bins:
-            return bins([group for group in groups if group[-1].file_name in holders], rule, fewest=1)
+            return bins([group for group in groups if anchor_of(group).file_name in holders], rule, fewest=1)
 
         return column_units(
             store, base, vectors, with_deleted, self.partitions, marked if only is None else marked & only

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.ops.commit.conflicts import CommitName, row_range
@@ -117,6 +118,7 @@ class _Renumbering:
     def __init__(self, store: Store, chosen: PartitionFilter | None) -> None:
         self._store, self._chosen = store, chosen
         self._moves: dict[bytes, Moves] = {}
+        self._blobs: dict[bytes, list[Range]] = {}
         self.first = self.next = self.files = self.rows = 0
 
     def plan(self, view: View) -> Changes:
@@ -135,15 +137,17 @@ class _Renumbering:
                 new.append(self.next)
                 self.next += end - first
             self._moves[partition] = Moves(tuple(moved), tuple(new))
-            self.files += sum(self._moves[partition].of(span) is not None for span in spans[partition])
+            files = (*spans[partition], *self._blobs.get(partition, ()))
+            self.files += sum(self._moves[partition].of(span) is not None for span in files)
         self.rows = self.next - self.first
         if not self._moves:
             raise _Nothing
         return Changes(retold=self._retold, taken_row_ids=self.next)
 
     def _spans(self, snapshot: Snapshot) -> dict[bytes, list[Range]]:
-        """The ids of every live file, by partition."""
+        """The ids of every live file, by partition; those of blob files, which lie within, are put aside."""
         found: dict[bytes, list[Range]] = {}
+        self._blobs = {}
         for entry in live_entries(self._store, snapshot, EntryFilter()):
             span = row_range(entry.file)
             if span is None or (self._chosen is not None and not self._chosen(entry.partition)):
@@ -153,7 +157,8 @@ class _Renumbering:
                     "Cannot reassign row IDs for a file that physically stores the row-id field.",
                     file=entry.file.file_name,
                 )
-            found.setdefault(entry.partition, []).append(span)
+            kept = self._blobs if is_blob(entry.file.file_name) else found
+            kept.setdefault(entry.partition, []).append(span)
         return found
 
     def _order(self, partition: bytes, spans: Sequence[Range]) -> tuple[object, ...]:

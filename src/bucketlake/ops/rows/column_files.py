@@ -1,25 +1,33 @@
 """Tables whose rows may have their columns in several files (`data-evolution.enabled`): which files, which columns.
 
     row_groups(files)                 files by the rows that they hold columns of
+    blob_columns(store, …)            the columns of a group that lie in blob files
+    narrowed(store, split, names)     a split without the blob files that nobody asks for
     columns_of_files(store, …)        which file of a group gives which column
     aligned(streams)                  batches of several files, cut alike
 
-All files of a group hold the same rows in the same order: those with the ids from the group's first row id on. A column
-is the newest file's that has it. Deletion vectors are those of the oldest file.
+All files of a group hold the same rows in the same order: those with the ids from the group's first row id on; blob
+files hold some of them. A column is the newest file's that has it. Deletion vectors are those of the oldest file.
 Spec: docs/spec/row_tracking.md#columns-in-several-files
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TypeVar
 
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import pa
+from bucketlake.ops.rows.blob_files import BlobColumn
+from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING, TableSchema
-from bucketlake.types.model import DataField
+from bucketlake.types.model import DataField, Root
 
 T = TypeVar("T")
 
@@ -42,24 +50,48 @@ def refuse_rewriting(schema: TableSchema, what: str) -> None:
 
 
 def grouped(items: Iterable[T], file_of: Callable[[T], DataFile]) -> list[list[T]]:
-    """Things that have a file each, in groups of files with the same rows, newest file first; by ascending row id.
+    """Things that have a file each, in groups of files with the same rows, newest file first, behind them the blob
+    files of these rows; by ascending row id.
 
     Raises CorruptError for files without a first row id, or that hold parts of each other's rows.
     """
     groups: list[list[T]] = []
-    span = (-1, -1)
-    for item in sorted(items, key=lambda item: _span(file_of(item))):
+    spans: list[tuple[int, int]] = []
+    ordered = sorted(items, key=lambda item: _span(file_of(item)))
+    for item in ordered:
+        if is_blob(file_of(item).file_name):
+            continue
         own = _span(file_of(item))
-        if groups and own == span:
+        if groups and own == spans[-1]:
             groups[-1].append(item)
             continue
-        if own[0] < span[1]:
-            raise CorruptError(
-                "files hold columns of overlapping rows", file=file_of(item).file_name, rows=own, others=span
-            )
+        if groups and own[0] < spans[-1][1]:
+            raise _overlapping(file_of(item), spans[-1])
         groups.append([item])
-        span = own
-    return [sorted(group, key=lambda item: _age(file_of(item)), reverse=True) for group in groups]
+        spans.append(own)
+    found = [sorted(group, key=lambda item: _age(file_of(item)), reverse=True) for group in groups]
+    for item in ordered:
+        if is_blob(file_of(item).file_name):
+            own = _span(file_of(item))
+            place = bisect_right(spans, own[0], key=lambda span: span[0]) - 1
+            if place < 0 or own[1] > spans[place][1]:
+                raise _overlapping(file_of(item), spans[place] if place >= 0 else None)
+            found[place].append(item)
+    return found
+
+
+def _overlapping(file: DataFile, others: tuple[int, int] | None) -> CorruptError:
+    return CorruptError("files hold columns of overlapping rows", file=file.file_name, rows=_span(file), others=others)
+
+
+def rows_files(group: Iterable[DataFile]) -> list[DataFile]:
+    """The files of a group that hold all its rows: those that are no blob files."""
+    return [file for file in group if not is_blob(file.file_name)]
+
+
+def anchor_of(group: Sequence[DataFile]) -> DataFile:
+    """The file of a group that a deletion vector names: the oldest that is no blob file."""
+    return rows_files(group)[-1]
 
 
 def row_groups(files: Iterable[DataFile]) -> list[list[DataFile]]:
@@ -80,14 +112,47 @@ def _age(file: DataFile) -> tuple[int, str]:
 def held(written: TableSchema, file: DataFile) -> tuple[DataField, ...]:
     """The columns of the table, without ids, that a file written with this schema has."""
     names = None if file.write_cols is None else set(file.write_cols)
-    return tuple(f for f in written.fields if f.name not in TRACKING and (names is None or f.name in names))
+    apart = () if is_blob(file.file_name) else written.blob_fields
+    fields = (f for f in written.fields if f.name not in TRACKING and f not in apart)
+    return tuple(f for f in fields if names is None or f.name in names)
+
+
+def blob_columns(
+    store: Store, folder: str, group: Sequence[DataFile], wanted: Sequence[DataField]
+) -> dict[str, BlobColumn]:
+    """Those of some columns that lie in blob files, by name; none of these is opened."""
+    files: dict[int, list[DataFile]] = {}
+    for file in group:
+        if is_blob(file.file_name):
+            for item in held(store.schema_of(file.schema_id), file):
+                files.setdefault(item.id, []).append(file)
+    found = {}
+    for item in wanted:
+        if item.type.root is Root.BLOB:
+            own = files.get(item.id, ())
+            found[item.name] = BlobColumn(store, folder, own, group[0].first_row_id or 0)
+    return found
+
+
+def narrowed(store: Store, split: Split, names: Collection[str]) -> list[Split]:
+    """A split as these columns are read of it, in the order of its rows: where none of them lies in blob files, these
+    are left out, and what is one file then is read raw."""
+    if split.raw or not store.schema.blob_fields or any(item.name in names for item in store.schema.blob_fields):
+        return [split]
+    found = []
+    for alone, groups in groupby(row_groups(rows_files(split.files)), lambda group: len(group) == 1):
+        files = tuple(file for group in groups for file in group)
+        deletions = {f.file_name: split.deletions[f.file_name] for f in files if f.file_name in split.deletions}
+        found.append(replace(split, files=files, raw=alone, deletions=deletions))
+    return found
 
 
 def columns_of_files(
     store: Store, group: Sequence[DataFile], wanted: Sequence[DataField]
 ) -> list[tuple[DataFile, list[DataField]]]:
-    """The files to read for some columns, each with those that it gives; columns of none, and the ids, are the newest
-    file's. At least one file."""
+    """The files to read for some columns that lie in no blob files, each with those that it gives; columns of none, and
+    the ids, are the newest file's. At least one file."""
+    group = rows_files(group)
     chosen: list[list[DataField]] = [[] for _ in group]
     ids = [{item.id for item in held(store.schema_of(file.schema_id), file)} for file in group]
     for item in wanted:

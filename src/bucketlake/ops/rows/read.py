@@ -6,7 +6,7 @@ Spec: docs/spec/reading.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Protocol
@@ -28,7 +28,15 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
-from bucketlake.ops.rows.column_files import aligned, columns_of_files, held, row_groups
+from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR, BlobColumn, in_parts
+from bucketlake.ops.rows.column_files import (
+    aligned,
+    anchor_of,
+    blob_columns,
+    columns_of_files,
+    held,
+    row_groups,
+)
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids, tracked
@@ -53,6 +61,7 @@ from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
 Positions = npt.NDArray[np.int64]
+POSITION = pa.field("__position", pa.int64(), nullable=False)  # of a row in its group of files
 MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
 WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
@@ -102,7 +111,7 @@ def _matching(
         batches = reader.with_pending(predicate, deletes)
     else:
         joins = not split.raw and not store.schema.primary_keys
-        merged = reader.joined if joins else partial(reader.merged, predicate, deletes)
+        merged = partial(reader.joined, predicate) if joins else partial(reader.merged, predicate, deletes)
         batches = reader.raw(predicate, deletes) if split.raw else merged()
     for batch in batches:
         rows = batch if predicate is None else batch.filter(mask(predicate, batch))
@@ -194,26 +203,52 @@ class _Reader:
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
 
-    def joined(self) -> Iterator[pa.RecordBatch]:
-        """Rows whose columns lie in several files, group by group. Spec: docs/spec/row_tracking.md"""
+    def joined(self, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """Rows whose columns lie in several files, group by group; blobs of rows for which the predicate is true alone.
+        Spec: docs/spec/row_tracking.md, docs/spec/blob.md#reading"""
         values = [item for item in self._fields if item.name not in self._partition]
-        layout = arrow_schema(values)
         for group in row_groups(self._split.files):
-            parts = columns_of_files(self._store, group, values)
-            place = {item.name: (at, n) for at, (_, own) in enumerate(parts) for n, item in enumerate(own)}
-            anchor = group[-1]
-            vector = self._vectors.get(anchor.file_name)
-            first, deleted = 0, None
-            for batches in aligned([self._columns(file, own) for file, own in parts]):
-                arrays = [batches[place[item.name][0]].column(place[item.name][1]) for item in values]
-                rows = batches[0].num_rows
-                batch = pa.RecordBatch.from_arrays(arrays, schema=layout) if arrays else batches[0].select([])
-                if vector is not None:
-                    if deleted is None:
-                        deleted = deleted_mask(vector, anchor, self._split.deletions[anchor.file_name].path)
-                    batch = without_deleted(batch, first, deleted)
-                first += rows
-                yield self._rows(batch)
+            blobs = blob_columns(self._store, self._split.bucket_path, group, values)
+            for batch in self._aligned(group, [item for item in values if item.name not in blobs]):
+                yield from self._with_blobs(batch, blobs, predicate) if blobs else [self._rows(batch)]
+
+    def _aligned(self, group: Sequence[DataFile], values: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
+        """The live rows of a group by columns that lie in no blob files, behind them `POSITION`."""
+        layout = arrow_schema(values).append(POSITION)
+        parts = columns_of_files(self._store, group, values)
+        place = {item.name: (at, n) for at, (_, own) in enumerate(parts) for n, item in enumerate(own)}
+        anchor = anchor_of(group)
+        vector = self._vectors.get(anchor.file_name)
+        first, deleted = 0, None
+        for batches in aligned([self._columns(file, own) for file, own in parts]):
+            rows = batches[0].num_rows
+            arrays = [batches[place[item.name][0]].column(place[item.name][1]) for item in values]
+            positions = pa.array(np.arange(first, first + rows, dtype=np.int64))
+            batch = pa.RecordBatch.from_arrays([*arrays, positions], schema=layout)
+            if vector is not None:
+                if deleted is None:
+                    deleted = deleted_mask(vector, anchor, self._split.deletions[anchor.file_name].path)
+                batch = without_deleted(batch, first, deleted)
+            first += rows
+            yield batch
+
+    def _with_blobs(
+        self, batch: pa.RecordBatch, blobs: Mapping[str, BlobColumn], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with their blobs, in parts that go into memory."""
+        known = [item.name for item in self._fields if item.name not in blobs]
+        below = None if predicate is None else restrict(predicate, known)
+        if below is not None:
+            batch = batch.filter(mask(below, self._rows(batch, known)))
+        descriptors = bool(self._store.options.get(AS_DESCRIPTOR))
+        positions = batch.column(POSITION.name).to_numpy()
+        done = 0
+        for part in in_parts(list(blobs.values()), positions, descriptors):
+            rows = batch.slice(done, len(part))
+            done += len(part)
+            for name, column in blobs.items():
+                rows = rows.append_column(pa.field(name, pa.binary()), column.take(part, descriptors))
+            yield self._rows(rows)
 
     def _columns(self, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
         """All rows of a file, deleted ones too."""
@@ -383,19 +418,25 @@ class _Reader:
         condition = None if pushed is None else rename(pushed, layout.renamed)
         return layout, self._store.paths.file_path(self._split.bucket_path, file), condition
 
-    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns wanted: from the file, from its key columns, or the partition's constants."""
-        if not self._fields:
+    def _rows(self, batch: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The columns wanted (of them those named): from the file, from its key columns, or the partition's
+        constants."""
+        chosen = [
+            (item, target)
+            for item, target in zip(self._fields, self._target, strict=True)
+            if names is None or item.name in names
+        ]
+        if not chosen:
             return batch.select([])
         arrays = []
         places = {name: place for place, name in enumerate(batch.schema.names)}
-        for item, target in zip(self._fields, self._target, strict=True):
+        for item, target in chosen:
             if item.name in self._partition:
                 arrays.append(pa.repeat(self._partition[item.name].cast(target.type), batch.num_rows))
             else:
                 place = places.get(item.name)
                 arrays.append(batch.column(places[f"_KEY_{item.name}"] if place is None else place))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([target for _, target in chosen]))
 
 
 def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:

@@ -24,7 +24,8 @@ from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_rows, with_arity_header
 from bucketlake.lazy import pc
 from bucketlake.ops.progress import refuse_stopped
-from bucketlake.ops.rows.places import Places
+from bucketlake.ops.rows.blob_files import BlobFiles
+from bucketlake.ops.rows.places import Place, Places
 from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
@@ -84,7 +85,11 @@ class Roller:
     """
 
     def __init__(self, store: Store, partition: bytes, bucket: int, rolling: Rolling = NEW_FILES) -> None:
-        schema, options = store.schema, store.options
+        options = store.options
+        self._blobs = BlobFiles(store, self._place, self._beside) if store.schema.blob_fields else None
+        if self._blobs is not None:
+            store = store.with_schema(store.schema.without_blobs)
+        schema = store.schema
         self._store, self._schema, self._rolling = store, schema, rolling
         self._places = Places(store, partition, bucket)
         self._keyed = bool(schema.primary_keys)
@@ -128,18 +133,21 @@ class Roller:
         """Append rows, closing and opening files as they fill."""
         refuse_stopped()
         start = 0
+        own = batch if self._blobs is None else batch.select(self._schema.field_names)
         while start < batch.num_rows:
             current = self._current()
-            rest = batch.slice(start)
+            rest = own.slice(start)
             rows = min(current.writer.room(rest, self._target), self._row_limit - current.writer.rows)
             if rows > 0:
                 self._append(current, rest.slice(0, rows))
+                if self._blobs is not None:
+                    self._blobs.write(batch.slice(start, rows))
                 start += rows
             else:
                 self._finish()
 
     def close(self) -> list[DataFile]:
-        """Finish the open file; all files in the order of their rows."""
+        """Finish the open file; all files in the order of their rows, each before the blob files of its rows."""
         self._finish()
         return list(self._files)
 
@@ -148,6 +156,8 @@ class Roller:
         if self._open is not None:
             self._open.writer.abort()
             self._open = None
+        if self._blobs is not None:
+            self._blobs.abort()
         for path in self._paths:
             self._store.env.storage.delete(path)
         self._files, self._paths = [], []
@@ -156,17 +166,23 @@ class Roller:
 
     def _current(self) -> _Open:
         if self._open is None:
-            name = self._store.paths.data_file_name(
-                self._unique, self._count, self._form.name, self._form.compression, self._rolling.changelog
-            )
-            self._count += 1
-            place = self._places.next(name)
+            place = self._place(self._form.name, self._form.compression)
             writer = DataFileWriter(
                 self._store.env.storage, place.path, self._fields, self._form, self._modes, self._ratio
             )
             index = FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None
             self._open = _Open(writer, index, place.external)
         return self._open
+
+    def _place(self, form: str, compression: str = "none") -> Place:
+        """Where the next file goes."""
+        name = self._store.paths.data_file_name(self._unique, self._count, form, compression, self._rolling.changelog)
+        self._count += 1
+        return self._places.next(name)
+
+    def _beside(self, store: Store, name: str, size: int, rows: int) -> DataFile:
+        """What a manifest says of a blob file of the same rows."""
+        return described(store, name, WrittenFile(name, size, rows, (ColumnStats(),)), self._rolling)
 
     def _append(self, current: _Open, rows: pa.RecordBatch) -> None:
         if self._keyed:
@@ -199,7 +215,11 @@ class Roller:
         self._paths.append(written.path)
         self._ratio = current.writer.ratio
         file = replace(self._described(current, written), external_path=current.external)
+        if self._blobs is not None:
+            file = replace(file, write_cols=self._schema.field_names)
         self._files.append(file if current.index is None else self._with_index(file, written.path, current.index))
+        if self._blobs is not None:
+            self._files += self._blobs.taken()
 
     def _with_index(self, file: DataFile, path: str, index: FileIndexBuilder) -> DataFile:
         """The file with its index: in the manifest if it is small, else beside the file."""

@@ -16,7 +16,7 @@ from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import KeyRange, key_range_of, sections
 from bucketlake.ops.buckets.postpone import ordered_by_partition
-from bucketlake.ops.rows.column_files import grouped
+from bucketlake.ops.rows.column_files import grouped, rows_files
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import BucketVectors, DeletionFile, Split
@@ -52,8 +52,11 @@ def make_splits(
 def _column_splits(
     store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry], pruner: Pruner
 ) -> tuple[list[Split], list[ManifestEntry]]:
-    """Rows whose columns lie in one file are read raw, others from all files of their group: what one of these says
-    of a column may be out of date, so none is left out. Spec: docs/spec/row_tracking.md#columns-in-several-files"""
+    """Rows whose columns lie in one file are read raw, others from all files of their group: where several files hold
+    all its rows, what one says of a column may be out of date, so none is left out.
+
+    Spec: docs/spec/row_tracking.md#columns-in-several-files
+    """
     buckets: dict[BucketKey, list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault(bucket_key(entry), []).append(entry)
@@ -62,9 +65,13 @@ def _column_splits(
     kept: list[ManifestEntry] = []
     for found in buckets.values():
         groups = grouped(found, lambda entry: entry.file)
-        alone = pruner.by_value([group[0] for group in groups if len(group) == 1])
+        one_file = [group for group in groups if len(rows_files(entry.file for entry in group)) == 1]
+        matching = {id(entry) for entry in pruner.by_value([group[0] for group in one_file])}
+        left_out = {id(group[0]) for group in one_file} - matching
+        groups = [group for group in groups if id(group[0]) not in left_out]
+        alone = [group for group in groups if len(group) == 1]
         several = [group for group in groups if len(group) > 1]
-        for packed, raw in ((pack(store, [[entry] for entry in alone]), True), (pack(store, several), False)):
+        for packed, raw in ((pack(store, alone), True), (pack(store, several), False)):
             for part in packed:
                 splits.append(split_of(store, snapshot.id, _flat(part), raw, vectors))
                 kept.extend(_flat(part))

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.lazy import lazy, np, npt, pa, pc
 from bucketlake.lsm.compaction import CompactionRule
+from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan
 from bucketlake.ops.table.messages import Split
@@ -148,7 +150,9 @@ def read_view(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split as the view (None: the table itself) shows them; see `ops.rows.read.read_split`."""
     if view is None or not view.computes:
-        return reading.read_split(store, split, columns, predicate)
+        wanted = column_names(store.schema, columns)
+        parts = narrowed(store, split, {*wanted, *(() if predicate is None else columns_of(predicate))})
+        return chain.from_iterable(reading.read_split(store, part, wanted, predicate) for part in parts)
     return view.read(store, split, column_names(view.schema(store), columns), predicate)
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.index.deletion_vector import positions_of
+from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.deletions import load_deletions
 from bucketlake.ops.rows.read import exact_part, read_rows, read_split
 from bucketlake.ops.rows.row_ids import tracked
@@ -96,18 +97,19 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
 
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
-    schema, splits = table.schema, plan.splits
+    schema = table.schema
     if not schema.tracks_rows and any(name in TRACKING for name in wanted.hidden):
         raise UnsupportedError(
             "a branch that takes part in this read has no row tracking", table=table.name, columns=list(TRACKING)
         )
+    exact = None if wanted.predicate is None else exact_part(wanted.predicate)
+    asked = schema.field_names if wanted.columns is None else wanted.columns
+    needed = frozenset([*asked, *wanted.hidden]).union(() if exact is None else columns_of(exact))
+    splits = tuple(part for split in plan.splits for part in narrowed(table.store, split, needed))
     places = tuple(name for name in wanted.hidden if name not in TRACKING)
     placed = FILE_PATH in places or ROW_INDEX in places
     if placed:
         _refuse_merged(table, splits)
-    exact = None if wanted.predicate is None else exact_part(wanted.predicate)
-    asked = schema.field_names if wanted.columns is None else wanted.columns
-    needed = frozenset([*asked, *wanted.hidden]).union(() if exact is None else columns_of(exact))
     store = tracked(table.store) if len(places) < len(wanted.hidden) else table.store
     fields = tuple(item for item in store.schema.fields if item.name in needed)
     scan = _Scan(store, fields, places, None if placed else exact, placed)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
@@ -228,6 +229,10 @@ class _Scan:
 
 
 def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
+    if scan.store.schema.blob_fields:
+        splits = tuple(part for split in plan.splits for part in narrowed(scan.store, split, scan.columns))
+        read = {file.file_name for split in splits for file in split.files}
+        plan = replace(plan, splits=splits, entries=tuple(e for e in plan.entries if e.file.file_name in read))
     if _is_small(scan, plan):
         return _in_driver(spark, scan, plan.splits)
     raw: list[native.FileAt] = []

@@ -302,8 +302,9 @@ class ColumnChange:
         operation: str,
     ) -> Snapshot | None:
         store, schema = self.table.store, self.table.schema
-        needed = columns | named_columns(schema, self.texts)
-        used = used_columns(schema, needed)
+        blobs = {item.name for item in schema.blob_fields}  # which nobody needs to be set
+        needed = (columns - blobs) | named_columns(schema, self.texts)
+        used = used_columns(schema, needed | columns)
 
         def once(base: Snapshot | None, attempt: Attempt) -> Changed:
             if base is None:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.lazy import pc
+from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.spark.types import arrow_layout, spark_batch, spark_schema
 from bucketlake.sql.query.pushdown import Proof, Source
@@ -203,7 +204,8 @@ def _unaliased(select: exp.Select) -> set[int]:
 
 def reduced(spark: SparkSession, store: Store, plan: Plan, wanted: Asked) -> DataFrame | None:
     """The few rows that stand for the table's; None where metadata does not say it exactly."""
-    files = None if plan.beside else _exact_files(store, plan.splits, bool(wanted.bounded))
+    splits = [part for split in plan.splits for part in narrowed(store, split, [item.name for item in wanted.fields])]
+    files = None if plan.beside else _exact_files(store, splits, bool(wanted.bounded))
     if files is None:
         return None
     counts: dict[bytes, int] = {}

@@ -95,7 +95,7 @@ def run(
         statement = text.splice(statement, stored)
     values = [
         *max_pt.pieces(lake, statement),
-        *sys_functions.bucket_pieces(lake, statement),
+        *sys_functions.function_pieces(lake, statement),
         *input_file.pieces(lake, statement),
     ]
     if values:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from bucketlake.format.data.descriptor import of_files
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.spark.write.bucket_functions import KINDS, ensure_functions
+from bucketlake.spark.write.descriptor_functions import DESCRIPTORS, ensure_descriptor_functions
 from bucketlake.sql.text.text import Token, tokenize
 
 if TYPE_CHECKING:
@@ -33,18 +37,38 @@ def called(tokens: list[Token], at: int, name: str) -> tuple[int, tuple[str, ...
 _CATALOGS = ((), *((name,) for name in CATALOG_NAMES))
 
 
-def bucket_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
-    """The bucket functions that a statement calls by `sys`, with the names that the session knows them by."""
-    if "bucket" not in statement.lower():
+NAMES = (*KINDS, *DESCRIPTORS)
+PATH = "path_to_descriptor"
+
+
+def function_pieces(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    """The functions that a statement calls by `sys`, with the names that the session knows them by."""
+    if not any(word in statement.lower() for word in ("bucket", "descriptor")):
         return []
     tokens = tokenize(statement)
     found, names = [], set()
     for at in range(len(tokens)):
-        for name in KINDS:
+        for name in NAMES:
             call = called(tokens, at, name)
-            if call is not None and call[1]:
-                names.add(name)
-                found.append((tokens[call[0]].start, tokens[at].end, f"`sys.{name}`"))
+            if call is None or not call[1]:
+                continue
+            start, known = tokens[call[0]].start, _known(statement, tokens, at) if name == PATH else None
+            if known is not None:
+                found.append((start, tokens[at + 3].end, known))
+                continue
+            names.add(name)
+            found.append((start, tokens[at].end, f"`sys.{name}`"))
     if names:
-        ensure_functions(lake.spark, frozenset(names))
+        ensure_functions(lake.spark, frozenset(names & KINDS.keys()))
+        ensure_descriptor_functions(lake.spark, frozenset(names & DESCRIPTORS.keys()))
     return found
+
+
+def _known(statement: str, tokens: list[Token], at: int) -> str | None:
+    """The descriptor of a path that is a plain literal: functions in Python are no values of an inline table."""
+    inner = tokens[at + 2 : at + 4]
+    if len(inner) < 2 or inner[0].kind != "string" or inner[1].value != ")" or "\\" in inner[0].value:
+        return None
+    if statement[inner[0].start : inner[0].end] != f"'{inner[0].value}'":
+        return None
+    return f"X'{of_files(pa.array([inner[0].value]))[0].as_py().hex().upper()}'"

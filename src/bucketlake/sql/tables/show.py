@@ -12,8 +12,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
 from bucketlake.spark.types import quoted, spark_type
-from bucketlake.spark.write.bucket_functions import KINDS
 from bucketlake.sql.query import max_pt
+from bucketlake.sql.query.sys_functions import NAMES
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.tables.partitions import Spec, listed, not_found, require_full
@@ -130,7 +130,7 @@ class _ShowFunctions:
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
-        found = _matching((*KINDS, max_pt.NAME), self.pattern)
+        found = _matching((*NAMES, max_pt.NAME), self.pattern)
         return frame(lake, "function string", [(f"{CATALOG}.sys.{function}",) for function in found])
 
 

@@ -1,0 +1,262 @@
+"""Blob files: the values of one BLOB column, each as a record of its own, and their lengths at the end.
+
+    file     := record* index index_length: i32 version: u8 (1)
+    record   := magic: i32 (0x584E424F) payload length: i64 (of the record, 16 more than the payload's) crc: i32
+    index    := varint* (zigzag): the first length, then the difference of each to the one before
+    length   := of the record; -1: null, -2: placeholder (an older file has the value): both have no record
+
+Little endian. `crc` is CRC-32 of all before it in the record; pypaimon leaves the length out of it.
+
+    is_blob(name)                          whether a file is one
+    encoded(values)                        records of an array, one after the other, and their lengths
+    Record(out)                            one record, its value in pieces
+    ending(lengths)                        what closes a file
+    read_lengths(storage, path, …)         the lengths of a file's records
+    read_values(storage, path, …)          all values of a file
+    payloads(data, lengths, path)          the values of records, checked
+
+Spec: docs/spec/blob.md#blob-files
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, BinaryIO
+
+from bucketlake.env.env import Storage
+from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.guard import check_size, decoding
+from bucketlake.lazy import np, npt, pa, pc
+
+__all__ = [
+    "BLOB",
+    "EXTRA",
+    "HEAD",
+    "NULL",
+    "PLACEHOLDER",
+    "Record",
+    "encoded",
+    "ending",
+    "is_blob",
+    "payloads",
+    "read_lengths",
+    "read_values",
+]
+
+Lengths = npt.NDArray["np.int64"]
+BLOB = "blob"
+NULL, PLACEHOLDER = -1, -2
+HEAD, TAIL = 4, 12
+EXTRA = HEAD + TAIL
+"""Bytes of a record beside its payload."""
+
+_MAGIC = (1481511375).to_bytes(4, "little")
+_VERSION = 1
+_FOOTER = 5
+_BROKEN = "blob file cannot be read"
+_MOST = (1 << 31) - 1 - EXTRA  # what an Arrow array can hold
+_WIDEST = 10  # bytes of a varint of 64 bits
+_STEP = 1 << 18  # lengths encoded, or values read, at once
+_INDEX = 1 << 16  # bytes of an index that are read with the footer
+_PART = 32 << 20  # bytes of values read at once
+
+
+def is_blob(name: str) -> bool:
+    """Whether this is the name of a blob file."""
+    return name.endswith(f".{BLOB}")
+
+
+# ---------------------------------------------------------------------------------------------- records
+
+
+def encoded(values: pa.Array) -> tuple[memoryview, Lengths]:
+    """The records of a binary array one after the other, and the length of each; `NULL` for nulls, which have none."""
+    wide = values.cast(pa.large_binary())
+    sizes = pc.fill_null(pc.binary_length(wide), NULL - EXTRA).to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: Lengths = sizes + EXTRA
+    magic, nothing = pa.scalar(_MAGIC, pa.large_binary()), pa.scalar(b"", pa.large_binary())
+    ends = _fixed(lengths.astype("<i8"))
+    summed = pc.binary_join_element_wise(magic, wide, ends, nothing)
+    records = pc.binary_join_element_wise(summed, _fixed(_sums(summed)), nothing)
+    return _bytes_of(records), lengths
+
+
+def _sums(parts: pa.Array) -> npt.NDArray[np.uint32]:
+    """CRC-32 of each part; of nulls that of nothing."""
+    offsets = np.frombuffer(parts.buffers()[1], np.int64, len(parts) + 1, 8 * parts.offset)
+    view = memoryview(parts.buffers()[2] or b"")
+    return np.fromiter(_crcs(view, offsets[:-1], offsets[1:]), np.uint32, len(parts))
+
+
+def _crcs(view: memoryview, starts: Lengths, ends: Lengths, seeds: npt.NDArray[np.uint32] | None = None) -> map[int]:
+    """CRC-32 of parts of a buffer; `map` keeps the loop in C, and each call runs over a whole value."""
+    parts = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
+    return map(zlib.crc32, parts, repeat(0) if seeds is None else seeds.tolist())
+
+
+def _fixed(numbers: npt.NDArray[np.generic]) -> pa.Array:
+    """The bytes of numbers, one binary value each."""
+    width = numbers.dtype.itemsize
+    offsets = pa.py_buffer(np.arange(len(numbers) + 1, dtype=np.int64) * width)
+    return pa.Array.from_buffers(pa.large_binary(), len(numbers), [None, offsets, pa.py_buffer(numbers.tobytes())])
+
+
+def _bytes_of(records: pa.Array) -> memoryview:
+    """What lies between the first record's begin and the last one's end."""
+    offsets = np.frombuffer(records.buffers()[1], np.int64, len(records) + 1, 8 * records.offset)
+    return memoryview(records.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
+
+
+class Record:
+    """A record whose value comes in pieces; `close` gives its length."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._size, self._sum = out, 0, 0
+        self.write(_MAGIC)
+
+    def write(self, piece: bytes | memoryview) -> None:
+        """Append a part of the value."""
+        self._out.write(piece)
+        self._size += len(piece)
+        self._sum = zlib.crc32(piece, self._sum)
+
+    def close(self) -> int:
+        """End the record."""
+        length = self._size + TAIL
+        self.write(length.to_bytes(8, "little"))
+        self._out.write(self._sum.to_bytes(4, "little"))
+        return length
+
+
+def payloads(data: memoryview, lengths: Lengths, path: str) -> pa.Array:
+    """The values of records that lie one after the other in `data`.
+
+    Raises CorruptError for what is no record, or not what was written; UnsupportedError for a value of 2 GiB.
+    """
+    large = lengths.max(initial=0)
+    if large > _MOST:
+        raise UnsupportedError(
+            "a blob of 2 GiB and more cannot be a value",
+            path=path,
+            bytes=int(large - EXTRA),
+            remedy="read it in parts: 'blob-as-descriptor' = 'true' says where it lies",
+        )
+    ends: Lengths = np.cumsum(lengths)
+    if len(data) != (int(ends[-1]) if len(ends) else 0):
+        raise CorruptError("a blob file is cut short", path=path, bytes=len(data))
+    starts = ends - lengths
+    _check(data, starts, ends, path)
+    offsets = pa.py_buffer(np.append(starts, len(data)).astype(np.int64))
+    records = pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, offsets, pa.py_buffer(data)])
+    return pc.binary_slice(records, HEAD, -TAIL).cast(pa.binary())
+
+
+def _check(data: memoryview, starts: Lengths, ends: Lengths, path: str) -> None:
+    raw = np.frombuffer(data, np.uint8)
+
+    def at(places: Lengths, kind: str) -> npt.NDArray[Any]:
+        width = np.dtype(kind).itemsize
+        found: npt.NDArray[Any] = raw[places[:, None] + np.arange(width)].view(kind).reshape(-1)
+        return found
+
+    if len(starts) == 0:
+        return
+    good = at(starts, "<u4") == int.from_bytes(_MAGIC, "little")
+    good &= at(ends - TAIL, "<i8") == ends - starts
+    found = at(ends - 4, "<u4")
+    short = np.fromiter(_crcs(data, starts, ends - TAIL), np.uint32, len(starts))
+    whole = np.fromiter(_crcs(data, ends - TAIL, ends - 4, short), np.uint32, len(starts))
+    good &= (found == whole) | (found == short)
+    if not good.all():
+        raise CorruptError("a record of a blob file is damaged", path=path, record=int(np.argmin(good)))
+
+
+# ---------------------------------------------------------------------------------------------- the index
+
+
+def ending(lengths: Lengths) -> bytes:
+    """What closes a file with records of these lengths."""
+    deltas = np.diff(lengths, prepend=np.int64(0))
+    parts = [_varints(deltas[start : start + _STEP]) for start in range(0, len(deltas), _STEP)]
+    index = b"".join(parts)
+    return index + len(index).to_bytes(4, "little") + bytes([_VERSION])
+
+
+def _varints(numbers: Lengths) -> bytes:
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    shifts = np.arange(0, 7 * _WIDEST, 7, dtype=np.uint64)
+    groups = zigzag[:, None] >> shifts
+    more = np.zeros(groups.shape, np.bool_)
+    more[:, :-1] = groups[:, 1:] != 0
+    used = np.concatenate([np.ones((len(numbers), 1), np.bool_), more[:, :-1]], axis=1)
+    found = (groups & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
+    return bytes(found[used])
+
+
+def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None) -> Lengths:
+    """The lengths of a file's records, row by row. `size`, `rows`: what its manifest says, None where it does not.
+
+    Raises: NotFoundError, StorageError; CorruptError for what is no such file; UnsupportedError for a newer version.
+    """
+    with decoding(_BROKEN, path):
+        info = storage.info(path)
+        there = size if info is None else info.size  # where the file is gone, reading says so
+        check_size(path, there or 0, size)
+        end = (there or 0) - _FOOTER
+        tail = storage.read(path, max(end - _INDEX, 0), _INDEX + _FOOTER)
+        footer = tail[-_FOOTER:]
+        if end < 0 or len(tail) != min(_INDEX, end) + _FOOTER:
+            raise CorruptError("a blob file is cut short", path=path, size=there)
+        if footer[4] != _VERSION:
+            raise UnsupportedError("blob file of another version", path=path, version=footer[4], known=_VERSION)
+        length = int.from_bytes(footer[:4], "little", signed=True)
+        if not 0 <= length <= end:
+            raise CorruptError("the index of a blob file has no such length", path=path, length=length, size=there)
+        if length > len(tail) - _FOOTER:
+            tail = storage.read(path, end - length, length + _FOOTER)
+        return _lengths(tail[-_FOOTER - length : -_FOOTER], end - length, rows, path)
+
+
+def read_values(storage: Storage, path: str, size: int | None, rows: int | None) -> Iterator[tuple[int, pa.Array]]:
+    """All values of a file in parts of bounded size, each with the number of its first; placeholders as nulls. Errors:
+    as `read_lengths` and `payloads`."""
+    lengths = read_lengths(storage, path, size, rows)
+    ends = np.cumsum(np.maximum(lengths, 0))
+    start, done = 0, 0
+    while start < len(lengths):
+        end = max(start + 1, min(int(np.searchsorted(ends, done + _PART, side="right")), start + _STEP))
+        part, stop = lengths[start:end], int(ends[end - 1])
+        with decoding(_BROKEN, path):
+            held = part >= 0
+            data = storage.read(path, done, stop - done) if stop > done else b""
+            order = np.cumsum(held) - 1
+            yield start, payloads(memoryview(data), part[held], path).take(pa.array(order, mask=~held))
+        start, done = end, stop
+
+
+def _lengths(index: bytes, space: int, rows: int | None, path: str) -> Lengths:
+    """Lengths of records that fill `space` bytes."""
+    raw = np.frombuffer(index, np.uint8)
+    last = (raw & 0x80) == 0
+    if rows is not None and int(np.count_nonzero(last)) != rows:
+        raise CorruptError("a blob file has another number of values than its manifest says", path=path, recorded=rows)
+    if not len(raw):
+        return np.zeros(0, np.int64)
+    if not last[-1]:
+        raise CorruptError("the index of a blob file is cut short", path=path)
+    ends = np.flatnonzero(last)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if int((ends - starts).max()) >= _WIDEST:
+        raise CorruptError("a number in the index of a blob file is too long", path=path)
+    places = np.arange(len(raw)) - np.repeat(starts, ends - starts + 1)
+    bits = (raw & 0x7F).astype(np.uint64) << (places * 7).astype(np.uint64)
+    zigzag = np.bitwise_or.reduceat(bits, starts)
+    deltas = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
+    lengths: Lengths = np.cumsum(deltas)
+    wrong = (lengths < PLACEHOLDER) | ((lengths >= 0) & (lengths < EXTRA)) | (lengths > space)
+    sums = np.cumsum(np.maximum(lengths, 0).astype(np.float64))  # beyond 2^53 it is no longer exact, and far too much
+    if wrong.any() or sums[-1] > 2.0**62 or int(np.maximum(lengths, 0).sum()) != space:
+        raise CorruptError("the index of a blob file does not fit its records", path=path, bytes=space)
+    return lengths

@@ -1,0 +1,149 @@
+"""Columns of type BLOB: what makes a column one, which lie in blob files, and what a table with them must be.
+
+    declared(fields, options)      columns of a new table as its options and comments declare them
+    added(item, options)           the same of a column that is added
+    in_blob_files(fields)          the columns whose values lie in blob files
+    check_blobs, refuse_blobs      what such a schema must satisfy, and what is not done here
+
+Spec: docs/spec/blob.md#columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.types.model import DataField, DataType, Root, type_text
+
+if TYPE_CHECKING:
+    from bucketlake.schema.schema import TableSchema
+
+FIELD = "blob-field"
+DESCRIPTOR_FIELD = "blob-descriptor-field"
+VIEW_FIELD = "blob-view-field"
+COLUMN_KEYS = (FIELD, DESCRIPTOR_FIELD, VIEW_FIELD)
+"""Options that follow the columns: they change as columns are added and dropped."""
+
+_DIRECTIVES = {"__BLOB_FIELD": FIELD, "__BLOB_DESCRIPTOR_FIELD": DESCRIPTOR_FIELD, "__BLOB_VIEW_FIELD": VIEW_FIELD}
+_SOURCES = (Root.BINARY, Root.VARBINARY, Root.BLOB)
+
+
+def in_blob_files(fields: Sequence[DataField]) -> tuple[DataField, ...]:
+    """The columns whose values lie in blob files."""
+    return tuple(item for item in fields if item.type.root is Root.BLOB)
+
+
+def declared(fields: Sequence[DataField], options: Mapping[str, str]) -> tuple[tuple[DataField, ...], dict[str, str]]:
+    """Columns and options with what comments say of columns (`__BLOB_FIELD; comment`), and columns that the option
+    'blob-field' names as BLOB.
+
+    Raises: InvalidError, in Paimon's words, for columns that cannot be blobs; UnsupportedError for storage that is not
+    honoured.
+    """
+    texts = dict(options)
+    found = [added(item, texts) for item in fields]
+    named = _names(texts, FIELD)
+    return tuple(replace(f, type=_as_blob(f, FIELD)) if f.name in named else f for f in found), texts
+
+
+def added(item: DataField, options: dict[str, str]) -> DataField:
+    """A new column as its comment declares it; `options` gain its name. Errors: as `declared`."""
+    comment = (item.description or "").strip()
+    if comment.startswith("__VECTOR"):
+        raise UnsupportedError("VECTOR columns are not supported", column=item.name, comment=comment)
+    if not comment.startswith("__BLOB"):
+        return item
+    directive, _, rest = comment.partition(";")
+    key = _DIRECTIVES.get(directive)
+    if key is None:
+        raise InvalidError(
+            f"Unsupported BLOB directive in column comment: '{comment}'. Supported directives are "
+            + ", ".join(f"'{name}'" for name in _DIRECTIVES),
+            column=item.name,
+        )
+    kind = _as_blob(item, key)
+    if item.name not in _names(options, key):
+        options[key] = ",".join([*_names(options, key), item.name])
+    if key != FIELD:
+        raise UnsupportedError(f"'{key}' is not supported yet", column=item.name, remedy="use the comment __BLOB_FIELD")
+    return replace(item, type=kind, description=rest.strip() or None)
+
+
+def _as_blob(item: DataField, key: str) -> DataType:
+    kind = item.type
+    if kind.root in (Root.ARRAY, Root.MAP) and kind.element is not None and kind.element.root in _SOURCES:
+        if key != FIELD:
+            shown = "ARRAY<BLOB>" if kind.root is Root.ARRAY else "MAP<X, BLOB>"
+            raise InvalidError(
+                f"Column {item.name} declared with '{key}' must be of BYTES, BINARY or BLOB type, but was "
+                f"{type_text(kind)}. {shown} is only supported by '{FIELD}'."
+            )
+        return replace(kind, element=DataType(Root.BLOB, kind.element.nullable))
+    if kind.root not in _SOURCES:
+        raise InvalidError(
+            f"Column {item.name} declared with a BLOB directive must be of BYTES, BINARY or BLOB type, but was "
+            f"{type_text(kind)}."
+        )
+    return DataType(Root.BLOB, kind.nullable)
+
+
+def dropped(name: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options without the name of a BLOB column that is dropped."""
+    found = dict(options)
+    for key in COLUMN_KEYS:
+        if key in found:
+            left = [other for other in _names(found, key) if other != name]
+            found.pop(key)
+            if left:
+                found[key] = ",".join(left)
+    return found
+
+
+def _names(options: Mapping[str, str], key: str) -> list[str]:
+    return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
+
+
+def holds_blob(kind: DataType) -> bool:
+    """Whether a type is BLOB or has one inside."""
+    parts = (kind.key, kind.element, *(item.type for item in kind.fields))
+    return kind.root is Root.BLOB or any(holds_blob(part) for part in parts if part is not None)
+
+
+def check_blobs(schema: TableSchema) -> None:
+    """InvalidError, in Paimon's words, where a table with such columns cannot be."""
+    blobs = [item.name for item in schema.fields if holds_blob(item.type)]
+    for name in _names(schema.options, FIELD):
+        if name not in blobs:
+            raise InvalidError(
+                f"Field '{name}' in '{FIELD}' must be a BLOB, ARRAY<BLOB> or MAP<X, BLOB> field in table schema."
+            )
+    if not blobs:
+        return
+    if not schema.primary_keys and not schema.data_evolution:
+        raise InvalidError(
+            "Data evolution config must enabled for table with BLOB, ARRAY<BLOB> or MAP<X, BLOB> type column.",
+            columns=blobs,
+            remedy="set 'row-tracking.enabled' and 'data-evolution.enabled' to true",
+        )
+    if len(blobs) == len(schema.fields):
+        raise InvalidError("Table with BLOB, ARRAY<BLOB> or MAP<X, BLOB> type column must have other normal columns.")
+    if set(blobs) & set(schema.partition_keys):
+        raise InvalidError(
+            "The BLOB, ARRAY<BLOB> or MAP<X, BLOB> type column can not be part of partition keys.", columns=blobs
+        )
+    unordered = [name for name in blobs if name in schema.table_options.names("clustering.columns")]
+    if unordered:
+        raise InvalidError("BLOB columns cannot be in 'clustering.columns'.", columns=unordered)
+
+
+def refuse_blobs(schema: TableSchema) -> None:
+    """UnsupportedError for what is not done here: blobs in tables with a primary key."""
+    blobs = [item.name for item in schema.fields if holds_blob(item.type)]
+    if blobs and schema.primary_keys:
+        raise UnsupportedError(
+            "BLOB columns in tables with a primary key are not supported",
+            columns=blobs,
+            remedy="keep them in a table with 'data-evolution.enabled', joined by the key",
+        )

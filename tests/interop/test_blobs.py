@@ -1,0 +1,118 @@
+"""BLOB columns: Apache Paimon on Flink and pypaimon read the blob files written here, and are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.peers.flink import FlinkPaimon
+from tests.peers.python_peers import PyPaimon
+
+import bucketlake
+from bucketlake.format.data.blob import is_blob
+from bucketlake.table import Table
+
+pytestmark = pytest.mark.peer
+
+SCHEMA = pa.schema([("id", pa.int32()), ("name", pa.string()), ("pic", pa.large_binary())])
+OPTIONS = {
+    "row-tracking.enabled": "true",
+    "data-evolution.enabled": "true",
+    "deletion-vectors.enabled": "true",
+    "compaction.min.file-num": "2",
+    "blob-field": "pic",
+    "blob.target-file-size": "300 b",
+}
+MADE = ",".join(f"'{key}'='{value}'" for key, value in OPTIONS.items() if key != "blob-field")
+ORDER = "SELECT id, name, pic FROM t ORDER BY id"
+
+
+def some(*ids: int) -> pa.Table:
+    values = [None if number % 5 == 0 else bytes([number % 256]) * (number * 7) for number in ids]
+    return pa.table({"id": ids, "name": [f"n{number}" for number in ids], "pic": values}, SCHEMA)
+
+
+def rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in table.sort_by("id").to_pylist()]
+
+
+def ours(table: Table) -> list[tuple[object, ...]]:
+    return rows(table.refresh().to_arrow(columns=["id", "name", "pic"]))
+
+
+def test_all_write_and_read_one_table(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    """Rows of all three, files that roll, nulls and empty values, columns updated, deletes, compactions."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    flink.sql(f"CREATE TABLE t (id INT, name STRING, pic BYTES COMMENT '__BLOB_FIELD; a picture') WITH ({MADE})")
+    table = bucketlake.open(tmp_path).table("t")
+    assert [(f.type.root.value, f.description) for f in table.schema.fields][2] == ("BLOB", "a picture")
+
+    def same() -> list[tuple[object, ...]]:
+        found = ours(table)
+        assert flink.sql(ORDER).rows == found
+        assert rows(pypaimon.read("default", "t")) == found
+        return found
+
+    flink.sql("INSERT INTO t VALUES (1, 'n1', X'0102'), (2, 'n2', CAST(NULL AS BYTES)), (3, 'n3', X'')")
+    assert same() == [(1, "n1", b"\1\2"), (2, "n2", None), (3, "n3", b"")]
+    table.write_arrow(some(*range(10, 40)))
+    pypaimon.write("default", "t", some(*range(40, 60)))
+    assert same()[3:] == rows(some(*range(10, 60)))
+    table.refresh().update({"name": "new"}, "id < 20 and id > 2")
+    table.refresh().delete("id = 1 or id = 30 or id = 41")
+    table.refresh().update({"pic": b"new"}, "id = 3 or id = 44")
+    before = same()
+    assert [row[2] for row in before if row[0] in (3, 44)] == [b"new", b"new"]
+    flink.sql("CALL sys.compact(`table` => 'default.t')")
+    assert same() == before
+    table.refresh().write_arrow(some(100, 101))
+    before = same()
+    table.refresh().compact()
+    assert same() == before
+    table.refresh().materialize_deletion_vectors()
+    assert same() == before
+    assert any(is_blob(file.path) for file in table.refresh().files())
+    assert not table.refresh().fsck(level="rows").findings
+
+
+def test_placeholders(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    """pypaimon's update of a blob column leaves placeholders for rows that it does not change: older files have them."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    table = bucketlake.open(tmp_path).create_table("t", SCHEMA, options=OPTIONS)
+    table.write_arrow(some(1, 2, 3, 4, 6))
+    new = pa.table({"_ROW_ID": pa.array([1, 2], pa.int64()), "pic": pa.array([b"\xaa", None], pa.large_binary())})
+    pypaimon.update_by_ids("default", "t", new)
+    found = ours(table)
+    assert found == flink.sql(ORDER).rows
+    assert [row[2] for row in found[1:3]] == [b"\xaa", None]
+    assert [found[place] for place in (0, 3, 4)] == rows(some(1, 4, 6))
+    table.refresh().delete("id = 1")
+    assert ours(table) == flink.sql(ORDER).rows == found[1:]
+    table.refresh().materialize_deletion_vectors()
+    assert ours(table) == flink.sql(ORDER).rows == found[1:]
+
+
+def test_descriptors(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    """Descriptors made here are followed by the others, and theirs here."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    table = bucketlake.open(tmp_path).create_table("t", SCHEMA, options=OPTIONS)
+    table.write_arrow(some(1, 2, 3))
+    flink.sql("CREATE TABLE d (id INT, pic BYTES)")
+    described = table.with_options({"blob-as-descriptor": "true"}).to_arrow(columns=["id", "pic"])
+    bucketlake.open(tmp_path).table("d").write_arrow(described)
+    flink.sql("INSERT INTO t SELECT id + 10, 'n', pic FROM d")
+    found = ours(table)
+    assert [row[2] for row in found[3:]] == [row[2] for row in found[:3]]
+    theirs = pypaimon.read("default", "t", options={"blob-as-descriptor": "true"})
+    table.refresh().write_arrow(theirs.set_column(0, SCHEMA.field("id"), pa.array(range(21, 27), pa.int32())))
+    found = ours(table)
+    assert [row[2] for row in found[6:]] == [row[2] for row in rows(theirs_values(table))]
+
+
+def theirs_values(table: Table) -> pa.Table:
+    """The values of the first six rows."""
+    return table.refresh().to_arrow(where="id < 20")
