@@ -249,6 +249,34 @@ def test_nothing_holds_what_its_writer_is_about_to_take_back() -> None:
     assert sorted(table.store.tags()) == ["late", "old"]
 
 
+@pytest.mark.parametrize("at", [None, "snapshot-3", "schema-0"], ids=["before", "among snapshots", "before schemas"])
+def test_a_branch_that_is_deleted_takes_no_schema_of_the_table_along(at: str | None) -> None:
+    """It loses its schemas first: those that it lacks then are not the table's to lose."""
+    inner = MapStorage()
+    table = appended(inner, 2)
+    table.create_tag("t", 2)
+    table.create_branch("b", "t")
+    table.with_options(branch="b").write_arrow(pa.table({"v": [9]}))
+    table.write_arrow(pa.table({"v": [7]}))
+
+    def plan(call: int, operation: str, path: str) -> None:
+        here = at is not None and path.endswith(f"default.db/t/{at.split('-')[0]}/{at}")
+        if here and operation in ("delete", "write") and table.store.branches():
+            table.delete_branch("b")
+
+    if at is None:
+        for path in [path for path in inner.files if "/branch/branch-b/schema/" in path]:
+            inner.delete(path)
+        with pytest.raises(NotFoundError, match="it was deleted"):
+            beside(inner, plan).fast_forward("b")
+    else:
+        beside(inner, plan).fast_forward("b")
+        assert not table.store.branches()
+    clear_cache()
+    reopened = Catalog(Env(inner, FakeClock(3)), "memory://wh").table("default.t")
+    assert sorted(reopened.to_arrow()["v"].to_pylist()) == [0, 1, 7 if at is None else 9]
+
+
 @pytest.mark.parametrize("least", ["30", "2"], ids=["plain", "manifests are merged at every commit"])
 def test_a_base_that_was_taken_back_is_known_while_an_expiry_is_under_way(least: str) -> None:
     inner = MapStorage()

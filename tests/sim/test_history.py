@@ -139,4 +139,4 @@ def test_what_can_be_found_is_whole(faults: float) -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         seen += done
-    assert min(seen[action] for action, _ in ROLES.values()) > 10 and seen["rolled back"] > 10, seen
+    assert min(seen[action] for action, _ in ROLES.values()) > 5 < seen["rolled back"], seen

@@ -562,6 +562,9 @@ class Run:
             lost = [one.id for actor in self.team for one in actor.acknowledged if one.uuid not in line]
             assert not lost, f"{where}: acknowledged commits are gone: {lost}"
 
+    def settle(self) -> None:
+        """Before the last cleaning."""
+
     def go(self) -> Counter[str]:
         HERE.what = None
         with watched(self.world):
@@ -579,6 +582,7 @@ class Run:
             self.clock.millis += 3 * DAY
             expire_tags(store)  # what rollbacks that died left
             assert all(name.startswith("tag") for name in store.tags()), f"tags that nobody made: {store.tag_names()}"
+            self.settle()
             if not self.revived:
                 remove_orphans(store, 1 << 60, threads=1)
                 self.check("cleaned")

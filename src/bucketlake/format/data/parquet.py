@@ -6,6 +6,7 @@ Spec: docs/spec/datafile.md#parquet
 from __future__ import annotations
 
 import inspect
+import io
 from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from functools import cache
@@ -232,7 +233,9 @@ class ParquetSource:
     """One open parquet file. `fields`: the columns wanted, as the file's schema has them."""
 
     def __init__(self, file: BinaryIO, fields: Sequence[DataField], *, remote: bool = False) -> None:
-        options = {"pre_buffer": True} if remote else {"pre_buffer": False, "buffer_size": _STREAM_BUFFER}
+        # Each column's buffer is allocated whole, however small the file is.
+        streamed = {"pre_buffer": False, "buffer_size": max(1, min(_STREAM_BUFFER, file.seek(0, io.SEEK_END)))}
+        options = {"pre_buffer": True} if remote else streamed
         self._file = pq.ParquetFile(file, **options)
         self.fields = tuple(fields)
         tops = _tops(self._file.schema_arrow)
@@ -242,7 +245,6 @@ class ParquetSource:
         self._int96 = {tops[number] for number in self._leaves if schema.column(number).physical_type == "INT96"}
         if self._int96:
             self._file = pq.ParquetFile(file, metadata=int96_as_bytes(file), **options)
-        streamed = {"pre_buffer": False, "buffer_size": _STREAM_BUFFER}
         self._checker = pq.ParquetFile(file, metadata=self._file.metadata, **streamed) if remote else self._file
         metadata = self._file.metadata
         self._group_rows = np.array([metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)], np.int64)

@@ -76,7 +76,7 @@ def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -
         storage.write(branch.paths.snapshot(held.id), encode_snapshot(plain_snapshot(held)))
         found = store.find_tag(tag)
         if found is None or found.uuid != held.uuid:
-            raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was just deleted")
+            raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was deleted")
     for number in [number for number in schema_ids(store) if number <= newest]:
         storage.write(branch.paths.schema(number), storage.read(store.paths.schema(number)))
 
@@ -156,15 +156,16 @@ def fast_forward(store: Store, name: str) -> None:
     taken = list(branch.snapshots())
     if not taken:
         raise InvalidError(f"Cannot fast forward branch {name}, because it does not have snapshot.")
+    schemas, tags = _schemas_for(branch, taken, name), branch.tags()  # all of it, before anything goes
     if by_catalog(store, "forward_branch", name=name):
         return
     base = _common(store, taken[0])
     with nullcontext() if base is None else guarded(store, "fast-forward-", base):
         take_after(store, base)
         drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
-        _take_schemas(store, branch, taken[0].schema_id)
+        _take_schemas(store, schemas, taken[0].schema_id)
         _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
-        for tag, held in branch.tags().items():
+        for tag, held in tags.items():
             store.env.storage.write(store.paths.tag(tag), encode_snapshot(held))
 
 
@@ -176,10 +177,21 @@ def _common(store: Store, first: Snapshot) -> Snapshot | None:
     return next((one for one in store.snapshots(newest_first=True) if one.id < first.id), None)
 
 
-def _take_schemas(store: Store, branch: Store, first: int) -> None:
-    storage, theirs = store.env.storage, schema_ids(branch)
-    for number in theirs:
-        storage.write(store.paths.schema(number), storage.read(branch.paths.schema(number)))
+def _schemas_for(branch: Store, taken: list[Snapshot], name: str) -> dict[int, bytes]:
+    """A branch's schemas as they are stored; NotFoundError where some are gone: it is being deleted."""
+    try:
+        found = {number: branch.env.storage.read(branch.paths.schema(number)) for number in schema_ids(branch)}
+    except NotFoundError:
+        found = {}
+    if not {snapshot.schema_id for snapshot in taken} <= found.keys():
+        raise NotFoundError(f"Branch name '{name}' doesn't exist.", path=branch.paths.root, remedy="it was deleted")
+    return found
+
+
+def _take_schemas(store: Store, theirs: Mapping[int, bytes], first: int) -> None:
+    storage = store.env.storage
+    for number, data in theirs.items():
+        storage.write(store.paths.schema(number), data)
     for number in schema_ids(store):
         if number >= first and number not in theirs:
             storage.delete(store.paths.schema(number))
