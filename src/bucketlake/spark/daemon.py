@@ -56,7 +56,11 @@ def _is_twin(archive: Path, others: list[str]) -> bool:
     if archive.parts[-4:] != _ARCHIVE:
         return False
     found = PathFinder.find_spec("pyspark", others)
-    return found is not None and found.origin is not None and Path(found.origin).parent == archive.parents[2]
+    if found is None or found.origin is None:
+        return False
+    return (
+        Path(found.origin).parent.resolve() == archive.parents[2].resolve()
+    )  # an environment may be reached by a link
 
 
 def _load() -> None:
