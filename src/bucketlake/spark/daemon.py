@@ -58,9 +58,8 @@ def _is_twin(archive: Path, others: list[str]) -> bool:
     found = PathFinder.find_spec("pyspark", others)
     if found is None or found.origin is None:
         return False
-    return (
-        Path(found.origin).parent.resolve() == archive.parents[2].resolve()
-    )  # an environment may be reached by a link
+    # An environment may be reached by a link.
+    return Path(found.origin).parent.resolve() == archive.parents[2].resolve()
 
 
 def _load() -> None:
