@@ -89,4 +89,6 @@ def test_an_archive_is_left_out_only_where_its_own_folder_is_found(tmp_path: Pat
     assert unzipped([archive, none]) == [archive, none]
     assert unzipped([archive, two, one]) == [archive, two, one]
     assert unzipped([other, one, archive]) == [other, one]
+    (tmp_path / "link").symlink_to(one)
+    assert unzipped([archive, str(tmp_path / "link")]) == [str(tmp_path / "link")]
     assert unzipped([str(tmp_path / "pyspark.zip"), "", one]) == [str(tmp_path / "pyspark.zip"), "", one]

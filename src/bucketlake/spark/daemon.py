@@ -56,7 +56,10 @@ def _is_twin(archive: Path, others: list[str]) -> bool:
     if archive.parts[-4:] != _ARCHIVE:
         return False
     found = PathFinder.find_spec("pyspark", others)
-    return found is not None and found.origin is not None and Path(found.origin).parent == archive.parents[2]
+    if found is None or found.origin is None:
+        return False
+    # An environment may be reached by a link.
+    return Path(found.origin).parent.resolve() == archive.parents[2].resolve()
 
 
 def _load() -> None:
