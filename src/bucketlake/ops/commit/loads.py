@@ -80,11 +80,10 @@ def loaded(store: Store, files: Sequence[SourceFile]) -> set[SourceFile]:
     Errors: CommitUnknownError where that cannot be told of one, CorruptError for an intent that cannot be read: what it
     names may have been loaded.
     """
-    for _ in range(_LOOKS):  # an expiry of ours may have moved an intent on meanwhile
-        look = _look(store, files)
-        if look.unknown is None:
-            break
-    else:
+    look = _look(store, files)
+    for _ in range(_LOOKS - 1):  # an expiry of ours may have moved an intent on meanwhile
+        look = look if look.unknown is None else _look(store, files)
+    if look.unknown is not None:
         raise _unknown(store, look.unknown)
     for intent, snapshot_id in look.done:
         _settle(store, intent, look.recorded, snapshot_id)
