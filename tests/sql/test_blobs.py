@@ -12,6 +12,8 @@ from bucketlake.spark.read import hidden, reader
 from bucketlake.spark.session import Lake
 from bucketlake.spark.write import column_updates as stages
 
+pytestmark = pytest.mark.spark
+
 OPTIONS = (
     "'row-tracking.enabled'='true', 'data-evolution.enabled'='true', 'deletion-vectors.enabled'='true', "
     "'compaction.min.file-num'='2'"
@@ -19,11 +21,11 @@ OPTIONS = (
 
 
 @pytest.fixture
-def made(lake: Lake) -> Lake:
-    lake.sql(
+def made(classic: Lake) -> Lake:
+    classic.sql(
         f"CREATE TABLE db.t (id INT, name STRING, pic BINARY COMMENT '__BLOB_FIELD; a picture') TBLPROPERTIES ({OPTIONS})"
     )
-    return lake
+    return classic
 
 
 def rows(lake: Lake, text: str = "SELECT * FROM db.t ORDER BY id") -> list[tuple[object, ...]]:
