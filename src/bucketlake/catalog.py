@@ -287,7 +287,7 @@ class Catalog:
                     stacklevel=2,
                 )
         elif not ignore_if_missing:
-            raise NotFoundError("no such table", table=found.text, remedy=self._near(found))
+            raise NotFoundError("no such table", table=found.text, remedy=self._near(found, "say IF EXISTS where it may be missing"))
 
     def _outside(self, name: Identifier) -> tuple[str, ...]:
         """Folders outside of its own that a table may keep files in, as far as it can be opened."""
@@ -406,12 +406,12 @@ class Catalog:
         remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
-    def _near(self, found: Identifier) -> str:
+    def _near(self, found: Identifier, otherwise: str = "create it first") -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
         known = self.list_tables(found.database)
         near = get_close_matches(found.table, known, 1)
-        return f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
+        return f"did you mean '{near[0]}'?" if near else f"{otherwise}{_there_are(known)}"
 
 
 _NAMED = 5
