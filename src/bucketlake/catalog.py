@@ -287,7 +287,8 @@ class Catalog:
                     stacklevel=2,
                 )
         elif not ignore_if_missing:
-            raise NotFoundError("no such table", table=found.text, remedy=self._near(found, "say IF EXISTS where it may be missing"))
+            remedy = self._near(found, "say IF EXISTS where it may be missing")
+            raise NotFoundError("no such table", table=found.text, remedy=remedy)
 
     def _outside(self, name: Identifier) -> tuple[str, ...]:
         """Folders outside of its own that a table may keep files in, as far as it can be opened."""
