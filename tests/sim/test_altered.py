@@ -15,10 +15,12 @@ import pyarrow as pa
 import pytest
 from tests.profile import seeds
 from tests.sim.tables import make_store
-from tests.sim.test_maintenance import HERE, ROLES, SEEN, VECTORS, Actor, Key, Kind, Run, World
+from tests.sim.test_maintenance import HERE, ROLES, SEEN, VECTORS, Actor, Key, Kind, Run, World, meaning
 
 from bucketlake.errors import BucketlakeError, NotFoundError
-from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.metadata.manifest import FileKind
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
@@ -44,24 +46,26 @@ KINDS = (
     Kind("append, evolving", -1, (), {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}),
 )
 WRITES = ("append", "append", "delete", "update")
-ALTERED = {**ROLES, "w0": (WRITES, 5), "w1": ((*WRITES, "drop"), 5), "a": (("alter",), 4)}
+ALTERED = {**ROLES, "w0": (WRITES, 5), "w1": ((*WRITES, "drop", "age"), 5), "a": (("alter",), 4)}
 
 
 @dataclass
 class Columns(World):
     """Rows as cells."""
 
-    def note(self, name: Any, base: Snapshot | None, made: Snapshot) -> None:
-        before: Any = {} if base is None else self.rows[base.uuid or ""]
-        self.parents[made.uuid or ""] = None if base is None else base.uuid
+    def note(self, name: Any, base: Snapshot | None, made: Snapshot, changes: Changes, now: int) -> None:
+        """An UPDATE of keys does not see rows that come between its look and its commit: it stands before them then."""
+        super().note(name, base, made, changes, now)
         what = getattr(HERE, "what", None)
-        if name.kind is not CommitKind.COMPACT and what is not None:
-            before = self.after(before, *what)
-        self.rows[made.uuid or ""] = before
-        if base is not None and base.uuid in self.doubtful:
+        if what is None or what[0] != "update" or not self.kind.keys or base is None:
+            return
+        state, (keys, _, _, seen) = self.rows[base.uuid or ""], what[1]
+        wanted = [key for key in state if key[1] in keys]
+        changed = sum(entry.file.row_count for entry in changes.table if entry.kind is FileKind.ADD)
+        if changed != len(wanted) and any(state[key] != seen.get(key) for key in wanted):
             self.doubtful.add(made.uuid or "")
 
-    def after(self, state: Mapping[Key, Cells], operation: str, what: Any) -> dict[Key, Cells]:
+    def after(self, state: Any, operation: str, what: Any) -> Any:
         """The rows after a commit."""
         if operation == "append":
             if self.kind.engine == "partial-update":
@@ -73,11 +77,9 @@ class Columns(World):
         if operation == "delete":
             return {key: cells for key, cells in state.items() if key[1] not in what}
         if operation == "update":
-            keys, column, value = what
+            keys, column, value = what[:3]
             return {**state, **{key: {**cells, column: value} for key, cells in state.items() if key[1] in keys}}
-        if operation == "drop":
-            return {key: cells for key, cells in state.items() if key[0] != what}
-        return dict(state)
+        return state if operation == "replace" else meaning(self.kind, state, operation, what)
 
     def check(self, store: Store, found: Snapshot, where: str, **travel: Any) -> None:
         if found.uuid in self.doubtful:
@@ -159,7 +161,9 @@ class Alterer(Actor):
         item = self.random.choice([item for item in self.store.schema.fields if item.id > 1])
         if chosen and self.world.kind.engine in ("append", "deduplicate"):
             value = self.random.randint(100, 199)
-            HERE.what = ("update", (set(chosen), item.id, value))
+            newest = self.store.latest_snapshot()
+            seen = {} if newest is None else self.world.rows[newest.uuid or ""]
+            HERE.what = ("update", (set(chosen), item.id, value, seen))
             table.update({item.name: value}, f"k IN ({', '.join(map(str, chosen))})")
 
     def _some(self, most: int) -> list[int]:
