@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,7 +155,7 @@ class BranchedRun(Run):
         for name in store.branches():
             branch = store.on_branch(name)
             if not schema_ids(branch):
-                continue  # half made, or half gone, or a writer's that slept through its end
+                continue  # half made, or half gone, or of a writer that died: cleaning gets past it
             before = None
             for snapshot in branch.snapshots():
                 if before is not None and self.world.parents[snapshot.uuid or ""] != before:
@@ -164,14 +163,6 @@ class BranchedRun(Run):
                 travel = {"scan_snapshot_id": snapshot.id}
                 self.world.check(branch, snapshot, f"{where}, branch {name}, snapshot {snapshot.id}", **travel)
                 before = snapshot.uuid
-
-    def settle(self) -> None:
-        """What was half made, or half deleted, goes by its name."""
-        store = make_store(self.inner, self.clock, self.store.schema)
-        for name in store.branches():
-            if not schema_ids(store.on_branch(name)):
-                with suppress(BucketlakeError):
-                    delete_branch(store, name)
 
 
 def run(seed: int) -> Counter[str]:

@@ -687,9 +687,6 @@ class Run:
                     wanted = self.world.rows[newest.uuid or ""]
                     assert actor.follower.state == wanted, f"{actor.name} has read {actor.follower.state}, not {wanted}"
 
-    def settle(self) -> None:
-        """Before the last cleaning."""
-
     def go(self) -> Counter[str]:
         HERE.what = None
         with watched(self.world):
@@ -709,7 +706,6 @@ class Run:
             self.clock.millis += 9 * DAY
             expire_tags(store)  # what rollbacks that died left
             assert all(name.startswith("tag") for name in store.tags()), f"tags that nobody made: {store.tag_names()}"
-            self.settle()
             if not self.revived:
                 remove_orphans(store, 1 << 60, threads=1)
                 self.check("cleaned")

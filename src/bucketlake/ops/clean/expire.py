@@ -193,9 +193,32 @@ def _followed(store: Store, rounds: Iterator[ExpireResult], meter: Meter) -> Exp
         for one in rounds:
             done = done + one
             meter.add(one.snapshots + one.changelogs)
+    except NotFoundError as error:
+        dead = _dead_tag(store)
+        if dead is None:
+            raise
+        raise NotFoundError(
+            f"Tag '{dead}' leads to files that are not there: what it needs cannot be told, and nothing expires",
+            table=store.paths.root,
+            reason=str(error),
+            remedy="CALL sys.delete_tag, unless somebody brings the files back; its maker may have died while its "
+            "snapshot expired",
+        ) from error
     finally:
         tell_expired(store, done.snapshots, done.changelogs, done.files)
     return done
+
+
+def _dead_tag(store: Store) -> str | None:
+    """The name of a tag whose manifests are gone, None without one."""
+    for name, tag in store.tags().items():
+        try:
+            store.data_manifests(tag)
+            store.index_manifest(tag)
+        except NotFoundError:
+            if store.find_tag(name) is not None:
+                return name
+    return None
 
 
 def _rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> Iterator[ExpireResult]:
