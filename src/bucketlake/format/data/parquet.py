@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
@@ -40,6 +41,7 @@ CODECS = {
 }
 PAGE_BYTES = 1 << 20
 PAGE_ROWS = 100_000  # more than parquet-mr's 20,000: every page costs a reader as much as thousands of rows
+Mask = npt.NDArray[np.bool_]
 _STREAM_BUFFER = 1 << 20
 _THREADED = 1 << 20  # bytes of a row group from which its columns are decoded by several threads
 _FIRST = 3  # how many times the columns of a filter must go into all that are read to be looked at first
@@ -263,9 +265,14 @@ class ParquetSource:
         return (batch for _, batch in self.numbered(size, row_filter, known))
 
     def numbered(
-        self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
+        self,
+        size: BatchSize,
+        row_filter: Predicate | None = None,
+        known: Sequence[DataField] = (),
+        left_out: Mask | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """As `batches`, each with the position in the file of its first row.
+        """As `batches`, each with the position in the file of its first row. `left_out`: rows of the file that are not
+        wanted; row groups of such rows alone are left out.
 
         Columns of the filter that are a small part of what is read are looked at first: other columns of a row group
         are decoded up to the last row that it is true for. Where most groups have such rows, this is given up."""
@@ -276,6 +283,8 @@ class ParquetSource:
             bounds = self.bounds([item for item in known if item.name in named])
             kept = may_match_all(row_filter, bounds, rows)
         starts = np.cumsum(rows) - rows
+        if left_out is not None:
+            kept &= [not left_out[at : at + count].all() for at, count in zip(starts, rows, strict=True)]
         met = missed = 0
         for number in map(int, np.flatnonzero(kept)):
             at, end = int(starts[number]), int(rows[number])

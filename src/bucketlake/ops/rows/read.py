@@ -510,19 +510,19 @@ def read_file(
     store: Store, path: str, layout: FileLayout, condition: Predicate | None, deleted: Mask | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The stored columns of one file, less the rows `deleted`; rows outside of `condition` may be missing."""
-    numbered = read_numbered_file(store, path, layout, condition)
+    numbered = read_numbered_file(store, path, layout, condition, deleted)
     if deleted is None:
         return (batch for _, batch in numbered)
     return (without_deleted(batch, first, deleted) for first, batch in numbered)
 
 
 def read_numbered_file(
-    store: Store, path: str, layout: FileLayout, condition: Predicate | None
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None, left_out: Mask | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
-    `condition` may be missing."""
+    `condition`, and rows `left_out`, may be missing."""
     file = Recorded(path, format_of(path), layout.size, layout.row_count)
-    found = read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    found = read_recorded(store.env.storage, file, layout.stored, layout.names, condition, left_out)
     return found if layout.ids is None else layout.ids.filled(found)
 
 
