@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lazy import exp, sqlglot, sqlglot_errors
 from bucketlake.predicate.numbers import (
     WHOLE,
@@ -73,6 +73,19 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidError("unknown time zone", zone=zone) from error
     return _Reader(Words(sql_text), fields, home).condition()
+
+
+def exact_where(where: str | Predicate | None, fields: Sequence[DataField]) -> Predicate | None:
+    """A condition that is evaluated without Spark. InvalidError as `parse_where`, and where a text is no value of the
+    column beside it; UnsupportedError for what only Spark can evaluate."""
+    found = parse_where(where, fields) if isinstance(where, str) else where
+    if found is None or is_exact(found):
+        return found
+    parts = (found, *(found.children if isinstance(found, And) else ()))
+    why = next((item.why for item in parts if isinstance(item, Opaque) and item.why), "")
+    if why:
+        raise InvalidError(why, where=where, remedy="give a value of the column's type")
+    raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
 
 
 @dataclass
