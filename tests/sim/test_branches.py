@@ -40,7 +40,9 @@ class Brancher(Actor):
             delete_branch(self.store, name)
             return
         create_tag(self.store, f"tag{self.random.randint(0, 2)}", if_absent=True)
-        create_branch(self.store, name, self.random.choice(self.store.tag_names()), if_absent=True)
+        names = self.store.tag_names()
+        if names:  # another may have deleted it by now
+            create_branch(self.store, name, self.random.choice(names), if_absent=True)
 
     def aside(self, user: str) -> None:
         self._on_branch(lambda: self.append(user))
