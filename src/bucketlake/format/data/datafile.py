@@ -315,11 +315,16 @@ def read_recorded(
             )
         return
     with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
-        if file.size is not None and file.size > 0:
-            check_size(file.path, opened.seek(0, 2), file.size)
-            opened.seek(0)
+        check_length(opened, file)
         for first, batch in _numbered(opened, file, read, fields, row_filter, left_out):
             yield first, batch if wanted else batch.select([])
+
+
+def check_length(opened: BinaryIO, file: Recorded) -> None:
+    """CorruptError where an open file is not as long as recorded."""
+    if file.size is not None and file.size > 0:
+        check_size(file.path, opened.seek(0, 2), file.size)
+        opened.seek(0)
 
 
 def _numbered(
