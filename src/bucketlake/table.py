@@ -246,7 +246,7 @@ class Table(Streams, Frames):
     def predicate(self, where: str | Predicate | None) -> Predicate | None:
         """A SQL condition as a predicate over this table's columns; InvalidError names the column and the place,
         UnsupportedError what only Spark can evaluate."""
-        return parsing.exact_where(where, self.schema.fields)
+        return None if where is None else parsing.exact_where(where, self.schema.fields)
 
     # ---- write
 

@@ -75,11 +75,11 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     return _Reader(Words(sql_text), fields, home).condition()
 
 
-def exact_where(where: str | Predicate | None, fields: Sequence[DataField]) -> Predicate | None:
+def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicate:
     """A condition that is evaluated without Spark. InvalidError as `parse_where`, and where a text is no value of the
     column beside it; UnsupportedError for what only Spark can evaluate."""
     found = parse_where(where, fields) if isinstance(where, str) else where
-    if found is None or is_exact(found):
+    if is_exact(found):
         return found
     parts = (found, *(found.children if isinstance(found, And) else ()))
     why = next((item.why for item in parts if isinstance(item, Opaque) and item.why), "")
