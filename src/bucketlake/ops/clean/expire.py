@@ -72,7 +72,10 @@ class Retention:
         if self.fewest < 1:
             raise InvalidError("retainMin must be at least 1.", given=self.fewest, remedy="keep one snapshot")
         if self.most < self.fewest:
-            raise InvalidError(f"retainMax ({self.most}) must not be less than retainMin ({self.fewest}).")
+            raise InvalidError(
+                f"retainMax ({self.most}) must not be less than retainMin ({self.fewest}).",
+                remedy="keep fewer at least (retain_min, else snapshot.num-retained.min), or more at most",
+            )
 
 
 @dataclass(frozen=True, slots=True)
