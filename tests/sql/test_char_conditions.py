@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.spark.session import Lake
 
 pytestmark = pytest.mark.spark
@@ -37,6 +39,33 @@ def test_rows(classic: Lake, kind: str) -> None:
         changed = [] if "DELETE" in statement else [("2   ", 1, "new")]
         found = [tuple(row) for row in lake.sql("SELECT * FROM db.t ORDER BY v").collect()]
         assert found == [*changed, ("ab  ", 2, "b")], statement
+
+
+def test_keys_that_are_not_padded(classic: Lake) -> None:
+    """As engines but Spark store them: a change in SQL would write other keys."""
+    lake = classic
+    lake.sql("CREATE DATABASE IF NOT EXISTS db")
+    lake.sql("CREATE TABLE db.t (c CHAR(4), v INT) TBLPROPERTIES ('bucket' = '2', 'primary-key' = 'c')")
+    lake.catalog.table("db.t").write_arrow(pa.table({"c": ["ab", "abcd"], "v": pa.array([1, 2], pa.int32())}))
+    source = "MERGE INTO db.t USING (SELECT 'ab' c, 8 v) s ON t.c = s.c "
+    for statement, rows in (
+        ("UPDATE db.t SET v = 5 WHERE c = 'ab'", [("ab", 5), ("abcd", 2)]),
+        (source + "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *", [("ab", 8), ("abcd", 2)]),
+        (source + "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *", [("ab", 8), ("abcd", 2)]),
+        ("DELETE FROM db.t WHERE c = 'ab'", [("abcd", 2)]),
+    ):
+        before = lake.catalog.table("db.t").to_arrow().to_pylist()
+        with pytest.raises(UnsupportedError, match="CHAR keys are stored without padding"):
+            lake.sql(statement)
+        assert lake.catalog.table("db.t").to_arrow().to_pylist() == before
+        lake.spark.conf.set("spark.sql.legacy.charVarcharAsString", "true")
+        try:
+            lake.sql(statement)
+        finally:
+            lake.spark.conf.unset("spark.sql.legacy.charVarcharAsString")
+        found = lake.catalog.table("db.t").to_arrow().to_pylist()
+        assert sorted((row["c"], row["v"]) for row in found) == rows, statement
+    lake.sql("UPDATE db.t SET v = 3 WHERE c = 'abcd'")
 
 
 def test_partitions(classic: Lake) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change import append_rows as files
@@ -48,11 +48,12 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import char_columns, quoted, same_key, spark_schema
+from bucketlake.spark.types import char_columns, chars_are_text, quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
 from bucketlake.spark.write.kept import decided
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -147,6 +148,24 @@ def delete_places(
     return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
 
 
+def refuse_short_keys(spark: SparkSession, table: Table, base: Snapshot | None, prune: Predicate | None = None) -> None:
+    """UnsupportedError where rows of a primary-key table that a change may find have CHAR keys that are not padded: it
+    would write padded ones, which are other keys, and leave the rows as they are."""
+    schema = table.schema
+    identity = dict.fromkeys((*schema.primary_keys, *schema.partition_keys))
+    names = tuple(name for name in identity if schema.field(name).type.root is Root.CHAR)
+    if base is None or not names or chars_are_text(spark):
+        return
+    if reader.has_short_texts(spark, table, Selection(base), reader.Need(names, prune)):
+        raise UnsupportedError(
+            "rows whose CHAR keys are stored without padding, as engines but Spark do: SQL would write padded keys, "
+            "which are others",
+            table=table.name,
+            columns=list(names),
+            remedy="SET spark.sql.legacy.charVarcharAsString = true, which takes CHAR for what is stored",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """How to read some columns of the rows wanted. `prune`: what is known of them; `texts`: what the condition says."""
@@ -162,6 +181,7 @@ def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Sn
     refuse_delete(table.schema)
 
     def write(base: Snapshot) -> Snapshot | None:
+        refuse_short_keys(spark, table, base, keys.prune)
         rows = _under_keys(spark, table, keys, base)
         if rows is None:
             return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
@@ -277,7 +297,12 @@ def update_places(
 def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | None:
     """Write the rows of a primary-key table that `read` finds as of now, with their new values; where they may move, it
     gives every column's old value as well."""
-    return _until_done(table, lambda base: _update_once(spark, table, read(), base))
+
+    def write(base: Snapshot) -> Snapshot | None:
+        refuse_short_keys(spark, table, base)
+        return _update_once(spark, table, read(), base)
+
+    return _until_done(table, write)
 
 
 def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot) -> Snapshot | None:

@@ -146,7 +146,7 @@ def conform(
     places = matched([f.name for f in schema], [f.name for f in fields], rules)
     require_columns(places, fields)
     columns = []
-    spaced = any(has_length(item.type) for item in fields) and not _chars_are_text(frame.sparkSession)
+    spaced = any(has_length(item.type) for item in fields) and not chars_are_text(frame.sparkSession)
     for item in fields:
         if item.name in places:
             source = schema[places[item.name]]
@@ -177,7 +177,7 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     """The frame with its CHAR(n) columns as Spark has them: padded, and marked, so that what is compared with them is
     padded too; as they are stored where the session says so (`spark.sql.readSideCharPadding`)."""
     lengths = {item.name: item.type.length for item in fields if item.type.root is Root.CHAR and item.type.length}
-    if not lengths.keys() & set(frame.columns) or _chars_are_text(frame.sparkSession):
+    if not lengths.keys() & set(frame.columns) or chars_are_text(frame.sparkSession):
         return frame
     pads = _is_set(frame.sparkSession, "spark.sql.readSideCharPadding", "true")
     columns = []
@@ -190,7 +190,7 @@ def char_columns(frame: DataFrame, fields: Sequence[DataField]) -> DataFrame:
     return frame.select(*columns)
 
 
-def _chars_are_text(spark: SparkSession) -> bool:
+def chars_are_text(spark: SparkSession) -> bool:
     """Whether the session takes CHAR and VARCHAR for STRING."""
     return _is_set(spark, "spark.sql.legacy.charVarcharAsString", "false")
 

@@ -81,7 +81,8 @@ class Incoming:
                     "ORC does not keep the spaces at the end of CHAR keys",
                     column=item.name,
                     type=type_text(item.type),
-                    remedy="give the key the type VARCHAR, or the table another file.format",
+                    remedy="give the key the type VARCHAR, or the table another file.format; in Spark, "
+                    "SET spark.sql.legacy.charVarcharAsString = true leaves the padding out",
                 )
 
     def _refuse(self, kinds: pa.Array) -> None:

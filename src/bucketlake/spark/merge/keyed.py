@@ -29,7 +29,7 @@ from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, without_keys
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_short_keys, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
@@ -69,9 +69,9 @@ class KeyedMerge:
             base = attempt.on(self.table.store.latest_snapshot())
             check_known(self.table.store, base)
             source = take(base)
-            if self._is_upsert(source):
-                return self._upsert(source)
-            return self._merge(base, source, prune(source))
+            pruned = prune(source)
+            refuse_short_keys(self.spark, self.table, base, pruned)
+            return self._upsert(source) if self._is_upsert(source) else self._merge(base, source, pruned)
 
         return Attempts(self.table.store).run(once)
 

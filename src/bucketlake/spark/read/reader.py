@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
@@ -112,6 +113,15 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     return _shown(spark, table, need, _plan(table, selection, need))
 
 
+def has_short_texts(spark: SparkSession, table: Table, selection: Selection, need: Need) -> bool:
+    """Whether a row that may be needed has less characters in one of the columns needed, which are CHAR, than its type:
+    engines but Spark store such values as they come, and a read pads them."""
+    names = need.columns or ()
+    frame = _stored(spark, table, need, _plan(table, selection, need))
+    short = [F.char_length(F.col(quoted(name))) < (table.schema.field(name).type.length or 0) for name in names]
+    return bool(frame.where(reduce(lambda left, right: left | right, short)).limit(1).count())
+
+
 def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: Need) -> DataFrame:
     """The rows of the newer snapshot that the older one lacks, where the two have no buckets in common.
 
@@ -162,6 +172,11 @@ def _plan(table: Table, selection: Selection, need: Need) -> Plan:
 
 
 def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
+    return char_columns(_stored(spark, table, need, found), table.schema.fields)
+
+
+def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
+    """The rows of a plan, CHAR as it is stored."""
     wanted = column_names(table.schema, need.columns)
     row_view = table.view if isinstance(table.view, RowView) else None
     exact = None if need.predicate is None else exact_part(need.predicate)
@@ -170,8 +185,7 @@ def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFr
     parts = found.parts(table.store)
     frames = [_frame(spark, _Scan(store, needed, exact, row_view), part) for store, part in parts]
     frame = reduce(DataFrame.union, frames)
-    frame = frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
-    return char_columns(frame, table.schema.fields)
+    return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
 def _enough(store: Store, found: Plan, limit: int) -> Plan:
