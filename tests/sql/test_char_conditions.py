@@ -68,6 +68,18 @@ def test_keys_that_are_not_padded(classic: Lake) -> None:
     lake.sql("UPDATE db.t SET v = 3 WHERE c = 'abcd'")
 
 
+@pytest.mark.parametrize("keys", ["", "TBLPROPERTIES ('primary-key' = 'p,v', 'bucket' = '1')"])
+def test_partitions_that_are_not_padded(classic: Lake, keys: str) -> None:
+    lake = classic
+    lake.sql("CREATE DATABASE IF NOT EXISTS db")
+    lake.sql(f"CREATE TABLE db.t (v INT, p CHAR(4)) PARTITIONED BY (p) {keys}")
+    table = lake.catalog.table("db.t")
+    for condition in ("p = 'ab'", "p IN ('ab', 'x') OR p IS NULL"):
+        table.write_arrow(pa.table({"p": ["ab", "cd"], "v": pa.array([1, 2], pa.int32())}))
+        lake.sql(f"DELETE FROM db.t WHERE {condition}")
+        assert {row["p"] for row in table.to_arrow().to_pylist()} == {"cd"}, condition
+
+
 def test_partitions(classic: Lake) -> None:
     lake = classic
     lake.sql("CREATE DATABASE IF NOT EXISTS db")

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 OLD = "__bucketlake_old_"  # before a column's name: its value before the update
+PARTITION = "__bucketlake_partition"
 DELETE, UPDATE_AFTER = 3, 2
 Read = Callable[[], DataFrame]
 """Rows of the table as of now, each time anew."""
@@ -125,11 +126,14 @@ def is_small(table: Table, predicate: Predicate) -> bool:
     return found.row_count <= reader.SMALL_ROWS and found.size <= reader.SMALL_BYTES
 
 
-def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
-    """The live partitions as rows of their columns: what a condition over these alone is decided on."""
+def partitions_frame(spark: SparkSession, table: Table) -> tuple[list[dict[str, Any]], DataFrame]:
+    """The live partitions, and a frame of their columns as a read shows them: what a condition over these alone is
+    decided on. PARTITION says which one a row is: shown, CHAR values are padded."""
     fields = table.schema.partition_fields
-    rows = [tuple(found[item.name] for item in fields) for found in live_partitions(table.store)]
-    return char_columns(spark.createDataFrame(rows, spark_schema(fields)), fields)
+    found = list(live_partitions(table.store))
+    rows = [(*(one[item.name] for item in fields), place) for place, one in enumerate(found)]
+    frame = spark.createDataFrame(rows, spark_schema(fields).add(PARTITION, "long"))
+    return found, char_columns(frame, fields)
 
 
 def delete_places(

@@ -54,13 +54,13 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     keys = table.schema.partition_keys
     if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
         return False
-    own = changes.partitions_frame(lake.spark, table.table)
+    partitions, own = changes.partitions_frame(lake.spark, table.table)
     try:
-        found = target.rows(lake, {key: target.column(key) for key in keys}, own).collect()
+        found = target.rows(lake, {changes.PARTITION: target.column(changes.PARTITION)}, own).collect()
     except AnalysisException:
         return False  # a subquery looks at the row's other columns
     if found:
-        table.drop_partitions([row.asDict() for row in found])
+        table.drop_partitions([partitions[row[0]] for row in found])
     return True
 
 
