@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 import bucketlake
 from bucketlake.cli import settings, warehouse
 from bucketlake.cli.completion import SCRIPTS
+from bucketlake.demo import live
 
 
 class Ring:
@@ -168,3 +169,19 @@ def test_the_demo_drops_nothing_but_its_own(
         done = run("demo", *more, warehouse="mine")
         assert (done.status, "tables of others" in done.err, "['taxis']" in done.err) == (1, True, True), done.err
     assert catalog.list_tables("nyc") == ["flights", "taxis"] and not (tmp_path / "mine").exists()
+
+
+def test_the_demo_says_that_no_change_came_in_time() -> None:
+    """A machine that is too busy for the live part: no empty table."""
+    shown: list[tuple[str, Any]] = []
+
+    class Screen:
+        def grid(self, heads: tuple[str, ...], rows: list[list[str]], title: str) -> None:
+            shown.append(("grid", rows))
+
+        def say(self, text: str) -> None:
+            shown.append(("say", text))
+
+    live.tell(Screen(), [])  # type: ignore[arg-type]
+    live.tell(Screen(), [["+U", "EWR", "UA 1", "IAH", "15 min"]])  # type: ignore[arg-type]
+    assert [kind for kind, _ in shown] == ["say", "grid"] and "No change came within" in shown[0][1]
