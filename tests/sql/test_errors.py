@@ -91,6 +91,8 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         assert f"line {line}, column {column}:\n{statement.splitlines()[line - 1]}\n" in message, message
     for statement, near in (
         ("SELECT * FROM db.tt", "'t'"),
+        ("SELECT * FROM t", "'db.t'"),
+        ("DROP TABLE t", "'db.t'"),
         ("UPDATE db.t SET nam = 1", "'name'"),
         ("INSERT INTO db.t (id, nme) VALUES (1, 'x')", "'name'"),
         ("ALTER TABLE db.t DROP COLUMN nme", "'name'"),
