@@ -127,6 +127,8 @@ CALLS: dict[str, tuple[Callable[[Table], Any], type[BucketlakeError], str]] = {
     ),
     "projection": (lambda t: t.to_arrow(columns=["vv"]), InvalidError, "no such column.*did you mean 'v'"),
     "condition's column": (lambda t: t.to_arrow(where="x = 1"), InvalidError, "x"),
+    "text without quotes": (lambda t: t.to_arrow(where="pt = Oslo"), InvalidError, "stands in quotes: 'Oslo'"),
+    "texts without quotes": (lambda t: t.to_arrow(where="pt IN (Oslo, Rome)"), InvalidError, "quotes: 'Oslo'"),
     "condition's text": (lambda t: t.to_arrow(where="k = = 1"), InvalidError, "k = = 1|="),
     "condition's type": (lambda t: t.to_arrow(where="k = 'one'"), BucketlakeError, "k = 'one'"),
     "parameter": (lambda t: t.to_arrow(colums=["v"]), InvalidError, "did you mean 'columns'"),
