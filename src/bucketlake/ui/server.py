@@ -257,7 +257,8 @@ class Running:
         access = Access.of(address.host, port, address.names)
         host = f"[{address.host}]" if ":" in address.host else address.host
         reached = address.names[0] if address.host in EVERYWHERE and address.names else f"{host}:{port}"
-        self.url = f"http://{reached}/?token={access.token}"
+        self.origin = f"http://{reached}"
+        self.url = f"{self.origin}/?token={access.token}"
         config = uvicorn.Config(
             application(catalog, access, limits),
             log_level="error",
