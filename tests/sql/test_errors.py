@@ -102,6 +102,13 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         with pytest.raises(BucketlakeError, match="did you mean") as known:
             lake.sql(statement)
         assert near in str(known.value), statement
+    for statement, remedy in (
+        ("CALL compact('db.t')", r"CALL sys\.compact"),
+        ("DESCRIBE HISTORY db.t", r"SELECT \* FROM db\.`t\$snapshots`"),
+        ("DESC HISTORY t", r"SELECT \* FROM `t\$snapshots`"),
+    ):
+        with pytest.raises(BucketlakeError, match=remedy):
+            lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
 
