@@ -2,6 +2,8 @@
 #   docker build -t bucketlake .
 #   docker run --rm -v "$PWD/warehouse:/warehouse" bucketlake tables
 #   docker run --rm -it -v "$PWD/warehouse:/warehouse" bucketlake sql
+#   docker run --rm -p 8765:8765 -v "$PWD/warehouse:/warehouse" bucketlake ui --host 0.0.0.0 --name localhost:8765
+# The folder has to be there, and writable for the user 1000: Docker makes a missing one, for root alone.
 # The image holds no credentials: give options of object stores by the environment or a mounted configuration.
 
 FROM python:3.12-slim-bookworm AS wheel

@@ -75,7 +75,7 @@ ROOMS = (
         "sql.attached",
         "sql",
     ),
-    *("notebook", "demo", "cli"),
+    *("notebook", "demo", "cli", "__main__"),
 )
 
 # Exceptions to the soft caps. These lists only shrink.

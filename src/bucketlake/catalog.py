@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from difflib import get_close_matches
+from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from bucketlake.catalogs.names import (
 )
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
@@ -113,7 +114,7 @@ class Catalog:
         if self.database_exists(name):
             if ignore_if_exists:
                 return
-            raise AlreadyExistsError("database exists", database=name)
+            raise AlreadyExistsError("database exists", database=name, remedy=_MAY_BE_THERE)
         try:
             self.metastore.create_database(name, properties or {})
         except AlreadyExistsError:
@@ -245,7 +246,7 @@ class Catalog:
         if not self.database_exists(found.database):
             raise self._no_database(found.database)
         if self.metastore.find(found) is not None:
-            raise AlreadyExistsError("table exists", table=found.text)
+            raise AlreadyExistsError("table exists", table=found.text, remedy=_MAY_BE_THERE)
         self._refuse_view(found)
         place = self.metastore.place(found)
         made = new_schema(
@@ -411,11 +412,28 @@ class Catalog:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
         known = self.list_tables(found.database)
-        near = get_close_matches(found.table, known, 1)
-        return f"did you mean '{near[0]}'?" if near else f"{otherwise}{_there_are(known)}"
+        return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are(known)}"
 
 
+_MAY_BE_THERE = "where it may be there say IF NOT EXISTS, in Python ignore_if_exists=True"
 _NAMED = 5
+_LOOKED_AT = 20  # databases in which an error looks for a table's name
+
+
+def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str]) -> str | None:
+    """A remedy that names what an unknown table of a database may mean: one that is spelled like it among those known
+    there, one of this name in another database, or another warehouse, where this one is empty; None otherwise."""
+    near = did_you_mean(table, known)
+    if near is not None:
+        return near
+    databases = catalog.list_databases()
+    if not known and databases == [DEFAULT_DATABASE]:
+        return f"nothing is in the warehouse {catalog.warehouse} yet: look at its path, or make the table first"
+    for other in islice((one for one in databases if one != database), _LOOKED_AT):
+        with suppress(BucketlakeError):  # a database that this caller may not look into
+            if catalog.metastore.find(Identifier(other, table)) is not None:
+                return f"did you mean '{other}.{table}'?"
+    return None
 
 
 def _there_are(names: Sequence[str]) -> str:

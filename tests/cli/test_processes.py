@@ -15,7 +15,7 @@ import pytest
 
 import bucketlake
 
-COMMAND = [sys.executable, "-m", "bucketlake.cli"]
+COMMAND = [sys.executable, "-m", "bucketlake"]
 
 
 def environment(**more: str) -> dict[str, str]:

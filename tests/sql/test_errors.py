@@ -91,6 +91,8 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         assert f"line {line}, column {column}:\n{statement.splitlines()[line - 1]}\n" in message, message
     for statement, near in (
         ("SELECT * FROM db.tt", "'t'"),
+        ("SELECT * FROM t", "'db.t'"),
+        ("DROP TABLE t", "'db.t'"),
         ("UPDATE db.t SET nam = 1", "'name'"),
         ("INSERT INTO db.t (id, nme) VALUES (1, 'x')", "'name'"),
         ("ALTER TABLE db.t DROP COLUMN nme", "'name'"),
@@ -100,6 +102,13 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         with pytest.raises(BucketlakeError, match="did you mean") as known:
             lake.sql(statement)
         assert near in str(known.value), statement
+    for statement, remedy in (
+        ("CALL compact('db.t')", r"CALL sys\.compact"),
+        ("DESCRIBE HISTORY db.t", r"SELECT \* FROM db\.`t\$snapshots`"),
+        ("DESC HISTORY t", r"SELECT \* FROM `t\$snapshots`"),
+    ):
+        with pytest.raises(BucketlakeError, match=remedy):
+            lake.sql(statement)
     with pytest.raises(InvalidError, match="did you mean 'name'"):
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
 

@@ -54,6 +54,7 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
     "primary-key column twice": ({"primary_keys": ["k", "k"]}, InvalidError, "duplicate"),
     "partition column that is none": ({"partition_keys": ["x"]}, InvalidError, "partition"),
     "primary key that is no column": ({"primary_keys": ["x"]}, InvalidError, "primary key"),
+    "primary key misspelled": ({"primary_keys": ["ptt", "k"]}, InvalidError, r"\[ptt, k\].*did you mean 'pt'"),
 }
 
 
@@ -84,6 +85,8 @@ WRITES: dict[str, tuple[Callable[[], pa.Table], str]] = {
     "null key": (lambda: good(k=pa.array([None], pa.int32())), r"null.*column=k.*"),
     "key column missing": (lambda: good(k=None), r"missing.*column=k"),
     "column unknown": (lambda: good(w=[1]), r"does not have.*w"),
+    "column misspelled": (lambda: good(pt=None, ptt=["a"]), r"does not have.*ptt.*did you mean 'pt'"),
+    "a row for columns": (lambda: {"pt": "a", "k": 1, "v": 1}, r"give a list of values for each column"),
     "wrong type": (lambda: good(v=["x"]), r"column=v"),
     "overflow": (lambda: good(v=[1000]), r"column=v"),
     "fraction": (lambda: good(k=[1.5]), r"column=k"),
@@ -124,8 +127,11 @@ CALLS: dict[str, tuple[Callable[[Table], Any], type[BucketlakeError], str]] = {
     ),
     "projection": (lambda t: t.to_arrow(columns=["vv"]), InvalidError, "no such column.*did you mean 'v'"),
     "condition's column": (lambda t: t.to_arrow(where="x = 1"), InvalidError, "x"),
+    "text without quotes": (lambda t: t.to_arrow(where="pt = Oslo"), InvalidError, "stands in quotes: 'Oslo'"),
+    "texts without quotes": (lambda t: t.to_arrow(where="pt IN (Oslo, Rome)"), InvalidError, "quotes: 'Oslo'"),
     "condition's text": (lambda t: t.to_arrow(where="k = = 1"), InvalidError, "k = = 1|="),
     "condition's type": (lambda t: t.to_arrow(where="k = 'one'"), BucketlakeError, "k = 'one'"),
+    "parameter": (lambda t: t.to_arrow(colums=["v"]), InvalidError, "did you mean 'columns'"),
     "option name": (lambda t: t.to_arrow(scan_snapshotid=1), InvalidError, "did you mean 'scan_snapshot_id'"),
     "option value": (lambda t: t.to_arrow(scan_snapshot_id="first"), InvalidError, "scan.snapshot-id"),
     "snapshot": (lambda t: t.to_arrow(scan_snapshot_id=7), NotFoundError, "7"),

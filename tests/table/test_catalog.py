@@ -33,7 +33,7 @@ def test_default_database_is_there_and_takes_tables(catalog: Catalog, tmp_path: 
 def test_databases_are_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.create_database("sales")
     assert catalog.list_databases() == ["default", "sales"]
-    with pytest.raises(AlreadyExistsError, match="database=sales"):
+    with pytest.raises(AlreadyExistsError, match=r"database=sales\]: .*IF NOT EXISTS, in Python ignore_if_exists=True"):
         catalog.create_database("sales")
     catalog.create_database("sales", ignore_if_exists=True)
     catalog.create_table("sales.t", SCHEMA)
@@ -135,6 +135,21 @@ def test_backticks_and_missing_names(catalog: Catalog) -> None:
         catalog.table("ordrs")
     with pytest.raises(NotFoundError, match=r"no such database \[database=defualt.*did you mean 'default'"):
         catalog.table("defualt.orders")
+
+
+def test_a_missing_name_that_another_database_has(catalog: Catalog) -> None:
+    catalog.create_database("shop")
+    catalog.create_table("shop.orders", SCHEMA)
+    for call in (catalog.table, catalog.drop_table):
+        with pytest.raises(NotFoundError, match=r"table=default\.orders\]: did you mean 'shop\.orders'"):
+            call("orders")
+
+
+def test_a_missing_name_where_nothing_is(tmp_path: Path) -> None:
+    """A mistyped warehouse is a new one, until something is made in it."""
+    with pytest.raises(NotFoundError, match=r"nothing is in the warehouse \S*/warehuose yet: look at its path"):
+        bucketlake.open(tmp_path / "warehuose").table("orders")
+    assert not list(tmp_path.iterdir())
 
 
 def test_system_names_are_no_data_tables(catalog: Catalog) -> None:

@@ -43,6 +43,15 @@ def test_programs_are_told_the_address_as_json(
     assert re.fullmatch(ADDRESS, told["url"]) and told["maintenance"] is True
 
 
+def test_one_that_listens_everywhere_tells_the_name_it_is_reached_by(
+    shop: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Running, "run", Running.stop)
+    how = ["--port", "0", "--host", "0.0.0.0", "--name", "localhost:8080", "--name", "lake.example"]
+    assert run(["ui", "-w", shop.warehouse, *how]) == 0
+    assert capsys.readouterr().out.startswith("http://localhost:8080/?token=")
+
+
 def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ui", "-w", str(tmp_path / "no/where"), "--json"]) == 1
     assert json.loads(capsys.readouterr().err)["error"]["kind"] == "NotFoundError"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 from bucketlake.cli.command import OTHER, add
 from bucketlake.cli.grammar import Group, Option
-from bucketlake.cli.warehouse import WithWarehouse
+from bucketlake.cli.warehouse import WithWarehouse, open_warehouse
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import lazy
 
@@ -40,7 +39,7 @@ def demo(given: Demo) -> None:
     if missing:
         remedy = "pip install 'bucketlake[spark,demo]'"
         raise UnsupportedError("the demo needs packages that are not installed", missing=missing, remedy=remedy)
-    flights.run(given.warehouse or os.path.abspath(FOLDER), given.again)
+    flights.run(open_warehouse(given.warehouse or f"./{FOLDER}", must_exist=False), given.again)
 
 
 def register(app: Group) -> None:

@@ -15,7 +15,7 @@ from bucketlake.cli.command import CHANGING, OTHER, READING, Command, commands
 _HEAD = """# The command line
 
 `pip install 'bucketlake[cli]'` brings the command `bucketlake`; the extras `spark` and `demo` bring it along. Nothing
-of it starts Spark but `sql`, `demo`, `cdc` and what is called with `--spark`. `python -m bucketlake.cli` is the same
+of it starts Spark but `sql`, `demo`, `cdc` and what is called with `--spark`. `python -m bucketlake` is the same
 command.
 
 This page is made of the code: `python -m bucketlake.cli.document > docs/command-line.md`.

@@ -58,7 +58,7 @@ def ui(given: Ui) -> None:
         raise UnsupportedError(
             "the page needs packages that are not installed", missing=missing, remedy="pip install 'bucketlake[ui]'"
         )
-    if given.host in ("0.0.0.0", "::") and not given.name:
+    if given.host in server.EVERYWHERE and not given.name:
         raise UsageError(
             "listening everywhere needs the name by which the page is reached",
             host=given.host,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.demo.live import live
+from bucketlake.demo.live import TABLES, live
 from bucketlake.demo.screen import Screen
 from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import AlreadyExistsError, UnsupportedError
@@ -21,6 +21,7 @@ from bucketlake.sql import FRONT
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    from bucketlake.catalog import Catalog
     from bucketlake.format.metadata.manifest import DataFile
     from bucketlake.spark.session import Lake
 
@@ -45,24 +46,33 @@ class Tour:
     warehouse: str
 
 
-def run(warehouse: str, again: bool = False) -> None:
+def run(catalog: Catalog, again: bool = False) -> None:
     """The whole tour, in database `nyc` of a warehouse.
 
     Errors: UnsupportedError (the data set is missing), AlreadyExistsError (the database is there, and not `again`:
-    that drops it first).
+    that drops it first; or it holds tables of others, and stays).
     """
     data_file("flights")
-    screen = Screen()
+    make_room(catalog, again)
+    screen, warehouse = Screen(), catalog.warehouse
     with screen.step("Opening the lake with local Spark"):
-        tour = Tour(connect(warehouse, front=FRONT, verbose=False), screen, warehouse)
-    if tour.lake.catalog.database_exists(DATABASE):
-        if not again:
-            raise AlreadyExistsError(
-                "the demo has been here", database=DATABASE, warehouse=warehouse, remedy="--again drops it and begins"
-            )
-        tour.lake.sql(f"DROP DATABASE {DATABASE} CASCADE")
+        tour = Tour(connect(warehouse, options=catalog.options, front=FRONT, verbose=False), screen, warehouse)
     for part in PARTS:
         part(tour)
+
+
+def make_room(catalog: Catalog, again: bool) -> None:
+    """Drop what an earlier run left, if it may, and nothing else."""
+    if not catalog.database_exists(DATABASE):
+        return
+    place = {"database": DATABASE, "warehouse": catalog.warehouse}
+    others = sorted({*catalog.list_tables(DATABASE), *catalog.list_views(DATABASE)} - {*COLUMNS, *TABLES})
+    if others:
+        what = "the demo's database holds tables of others"
+        raise AlreadyExistsError(what, **place, tables=others, remedy="name another warehouse: --warehouse FOLDER")
+    if not again:
+        raise AlreadyExistsError("the demo has been here", **place, remedy="--again drops it and begins")
+    catalog.drop_database(DATABASE, cascade=True)
 
 
 def load(tour: Tour) -> None:

@@ -13,7 +13,9 @@ from bucketlake.env.env import LocalStorage, new_scratch_folder
 
 if TYPE_CHECKING:
     from bucketlake.demo.flights import Tour
+    from bucketlake.demo.screen import Screen
 
+TABLES = ("board", "corrections")
 ROUNDS = (("EWR", 15), ("LGA", 30), ("JFK", 45))
 SHOWN = 3
 PATIENCE = 25.0  # seconds, after which the tour goes on
@@ -54,7 +56,15 @@ def live(tour: Tour) -> None:
         query.stop()
         changes.stop()
         LocalStorage().delete_tree(folder)
-    tour.screen.grid(("", "from", "flight", "to", "late by"), seen.rows(), "What the changelog told, as it came")
+    tell(tour.screen, seen.rows())
+
+
+def tell(screen: Screen, rows: list[list[str]]) -> None:
+    """What came, or that nothing did in time."""
+    if rows:
+        screen.grid(("", "from", "flight", "to", "late by"), rows, "What the changelog told, as it came")
+    else:
+        screen.say(f"No change came within {PATIENCE:.0f} seconds: this machine has much else to do. The tour goes on.")
 
 
 class Seen:

@@ -313,6 +313,7 @@ def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
+_BESIDE = ("columns", "where", "limit")  # parameters of the calls that take options by Python names
 
 
 def _option_key(key: str) -> str:
@@ -320,7 +321,7 @@ def _option_key(key: str) -> str:
         return key
     found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
     if found is None:
-        near = get_close_matches(key, _PYTHON_NAMES, 1)
+        near = get_close_matches(key, (*_BESIDE, *_PYTHON_NAMES), 1)
         raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
     return found
 

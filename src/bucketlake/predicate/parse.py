@@ -212,9 +212,10 @@ class _Reader:
         at = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", self.words.text)
         names = [item.name for item in self.fields]
         place = at.start() if at else None
-        return InvalidError(
-            "no such column", column=name, position=place, columns=names, remedy=did_you_mean(name, names)
-        )
+        remedy = did_you_mean(name, names)
+        if remedy is None and node.arg_key in ("expression", "expressions"):  # where values stand: city = Oslo
+            remedy = f"a text stands in quotes: '{name}'"
+        return InvalidError("no such column", column=name, position=place, columns=names, remedy=remedy)
 
     def column(self, node: exp.Expression) -> DataField:
         if not isinstance(node, exp.Column):

@@ -445,12 +445,13 @@ def normalised(schema: TableSchema) -> TableSchema:
     _unique(names, f"Table column {_listed(names)} must not contain duplicate fields.")
     for keys, what in ((partitions, "Partition key"), (primary, "Primary key")):
         _unique(keys, f"{what} constraint {_listed(keys)} must not contain duplicate columns.")
-    if not set(partitions) <= set(names):
-        raise InvalidError(f"Table column {_listed(names)} should include all partition fields {_listed(partitions)}")
-    if not set(primary) <= set(names):
-        raise InvalidError(
-            f"Table column {_listed(names)} should include all primary key constraint {_listed(primary)}"
-        )
+    for keys, what in ((partitions, "partition fields"), (primary, "primary key constraint")):
+        missing = [key for key in keys if key not in names]
+        if missing:
+            raise InvalidError(
+                f"Table column {_listed(names)} should include all {what} {_listed(keys)}",
+                remedy=did_you_mean(missing[0], names),
+            )
     fields = [replace(f, type=f.type.with_nullable(False)) if f.name in primary else f for f in schema.fields]
     return replace(
         schema, fields=tuple(fields), partition_keys=tuple(partitions), primary_keys=tuple(primary), options=options

@@ -30,7 +30,7 @@ from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.settings import settings_of
-from bucketlake.spark.table import LakeTable
+from bucketlake.spark.table import LakeTable, require_frame
 from bucketlake.values import dataclass
 
 SqlRunner = Callable[["Lake", str, Any], DataFrame]
@@ -133,6 +133,7 @@ class Lake:
         `comment`), else of the write (`write_merge_schema=True`). Columns are matched by name, or `by_position`.
         Spec: docs/dataframes.md
         """
+        require_frame(frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
 

@@ -132,6 +132,7 @@ class LakeTable(Streams):
         decides instead of the table's option, and with `dynamic` just those partitions of a `partition` that names some
         of the columns are replaced that the rows are in. `progress` is told each step.
         """
+        require_frame(frame)
         dynamic = None
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
@@ -387,3 +388,14 @@ def _as_changes(table: Table, options: dict[str, Any]) -> Table:
     if table.view is not None:
         raise InvalidError("read.changelog goes with a table, not with a system table", table=table.name)
     return replace(table, view=RowView(AUDIT_LOG))
+
+
+def require_frame(frame: Any) -> None:
+    """InvalidError for rows that are no DataFrame of Spark's."""
+    if not isinstance(frame, DataFrame):
+        raise InvalidError(
+            "not a DataFrame of Spark's",
+            type=f"{type(frame).__module__}.{type(frame).__qualname__}",
+            remedy="lake.spark.createDataFrame(rows) makes one of pandas, Arrow or Python's rows, and "
+            "lake.catalog.table(…).write_arrow(rows) writes them without Spark",
+        )

@@ -216,6 +216,9 @@ def _file(data: bytes, name: str) -> Response:
 # ---------------------------------------------------------------------------------------------- running it
 
 
+EVERYWHERE = ("0.0.0.0", "::")  # hosts to listen on, no names to reach one by
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where the server listens. `port` None: the usual one, or the next that is free; 0: any."""
@@ -252,8 +255,9 @@ class Running:
         self._socket = address.bound()
         port = int(self._socket.getsockname()[1])
         access = Access.of(address.host, port, address.names)
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        self.origin = f"http://{shown}:{port}"
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        reached = address.names[0] if address.host in EVERYWHERE and address.names else f"{host}:{port}"
+        self.origin = f"http://{reached}"
         self.url = f"{self.origin}/?token={access.token}"
         config = uvicorn.Config(
             application(catalog, access, limits),

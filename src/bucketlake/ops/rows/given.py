@@ -48,7 +48,11 @@ def arrow_input(data: Given) -> pa.Table | pa.RecordBatch | Iterable[Any]:
     except InvalidError:
         raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise InvalidError("these rows do not become columns", type=_kind(data), reason=str(error)) from error
+        one = isinstance(data, Mapping) and any(isinstance(v, (str, int, float)) for v in data.values())
+        remedy = "give a list of values for each column, or a list of dicts" if one else None
+        raise InvalidError(
+            "these rows do not become columns", type=_kind(data), reason=str(error), remedy=remedy
+        ) from error
     if isinstance(data, (str, bytes, bytearray)) or not isinstance(data, Iterable):
         raise InvalidError("cannot write this", type=_kind(data), remedy=f"give {_TAKEN}, or an iterable of batches")
     return data

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.engines.rules import refused_retracts
@@ -96,7 +96,10 @@ class Incoming:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise InvalidError(
-                "columns that the table does not have", columns=unknown, table_columns=list(self._schema.field_names)
+                "columns that the table does not have",
+                columns=unknown,
+                table_columns=list(self._schema.field_names),
+                remedy=did_you_mean(unknown[0], [name for name in self._schema.field_names if name not in names]),
             )
         repeated = sorted(name for name, times in Counter(names).items() if times > 1)
         if repeated:

@@ -12,9 +12,11 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
-from bucketlake.sql.procedures.catalogue import find_procedure
+from bucketlake.sql.procedures.catalogue import PROCEDURES, find_procedure
 from bucketlake.sql.procedures.registry import PAIRS, Argument, Arguments, Procedure
 from bucketlake.sql.query import query
 from bucketlake.sql.text import names
@@ -50,6 +52,9 @@ def parse(cursor: Cursor) -> Statement | None:
     """
     cursor.expect("CALL")
     name = cursor.name()
+    if len(name) == 1 and name[0].lower() in PROCEDURES:
+        cursor.rest()
+        return _Unqualified(cursor.text, name[0].lower())
     if name[-2:-1] != ("sys",) or len(name) > 3:
         return None
     if len(name) == 3 and name[0].lower() not in CATALOG_NAMES:
@@ -78,6 +83,24 @@ class _OfCatalog:
         found = parse(cursor)
         cursor.end()
         return None if found is None else found.run(lake, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unqualified:
+    """A call by the bare name of a procedure of the lake: Spark's, where Spark has one of this name."""
+
+    text: str
+    procedure: str
+
+    def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        """Run by Spark. InvalidError where it knows none."""
+        try:
+            return query.run(lake, self.text)
+        except AnalysisException as error:
+            if "ROUTINE" not in (error.getCondition() or ""):
+                raise
+            remedy = f"CALL sys.{self.procedure}(…)"
+            raise InvalidError("procedures of the lake are in sys", procedure=self.procedure, remedy=remedy) from error
 
 
 # ---------------------------------------------------------------------------------------------- arguments

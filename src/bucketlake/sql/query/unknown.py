@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
+from bucketlake.catalog import meant_table
 from bucketlake.errors import NotFoundError
 from bucketlake.options.session import CATALOG_NAMES
 
@@ -50,12 +51,11 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
         near = get_close_matches(database, lake.catalog.list_databases(), 1)
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
         return UnknownNameError(what, database=database, remedy=remedy)
-    known = {name.lower(): name for name in lake.catalog.list_tables(database)}
-    if parts[-1] in known.values():
+    known = lake.catalog.list_tables(database)
+    if parts[-1] in known:
         remedy = "it is a table of the lake, which is found where the statement itself names it"
         return UnknownNameError(what, database=database, remedy=remedy)
-    near = get_close_matches(parts[-1].lower(), known, 1)
-    remedy = f"did you mean '{known[near[0]]}'?" if near else "SHOW TABLES lists the tables"
+    remedy = meant_table(lake.catalog, database, parts[-1], known) or "SHOW TABLES lists the tables"
     return UnknownNameError(what, database=database, remedy=remedy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.redaction import redact_options
 from bucketlake.spark.assignment import Rules
 from bucketlake.sql.tables import catalog_views
@@ -48,7 +48,19 @@ def describe(cursor: Cursor) -> Statement | None:
     cursor.table()
     partition = partition_spec(cursor) if cursor.accept("PARTITION") else None
     column = None if cursor.done else cursor.identifier()
+    if column is not None and cursor.subject is not None and _is_history(cursor.subject) and cursor.accept("."):
+        raise _no_history(f"{column}.{cursor.identifier()}")
     return _Describe(extended, column, partition)
+
+
+def _is_history(parts: tuple[str, ...]) -> bool:
+    return len(parts) == 1 and parts[0].lower() == "history"
+
+
+def _no_history(table: str) -> UnsupportedError:
+    """For Delta's DESCRIBE HISTORY t, which reads here as the column t of a table HISTORY."""
+    database, dot, name = table.rpartition(".")
+    return UnsupportedError("DESCRIBE HISTORY", table=table, remedy=f"SELECT * FROM {database}{dot}`{name}$snapshots`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,8 @@ class _Describe:
         view = catalog_views.find(lake, name)
         if view is not None:
             return self._view(lake, name, view)
+        if self.column is not None and _is_history((name.base,)) and not lake.catalog.table_exists(name.full):
+            raise _no_history(self.column)
         table = lake.table(name.full)
         if self.column is None:
             rows = _columns(table)
