@@ -38,7 +38,7 @@ def test_a_table_without_snapshots() -> None:
     assert store.latest_snapshot_id() is None
     assert store.earliest_snapshot() is None
     assert list(store.snapshots()) == []
-    with pytest.raises(NotFoundError, match="out of available snapshotId range none"):
+    with pytest.raises(NotFoundError, match="There is currently no snapshot"):
         store.snapshot(1)
 
 

@@ -182,7 +182,7 @@ def test_where_a_stream_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"incremental_between": "1,2"}, "cannot start there"),
+        ({"incremental_between": "1,2"}, "Cannot read incremental in streaming mode"),
         ({"scan_tag_name": "x"}, "cannot start there"),
         ({"scan_snapshot_id": "1", "scan_timestamp_millis": "5"}, "one place"),
         ({"scan_mode": "from-snapshot"}, "scan.snapshot-id"),

@@ -98,6 +98,12 @@ def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
     finally:
         for key in ("scan.snapshot-id", "*.db.f.scan.snapshot-id"):
             spark.conf.unset(f"spark.paimon.{key}")
+    changes = spark.read.format(kind).option("read.changelog", "true").load(folder)
+    assert _rows(changes) == [("+I", 1, "a"), ("+I", 2, "a")]
+    stream = spark.readStream.format(kind).options(**{"read.changelog": True, "scan.snapshot-id": 2}).load(folder)
+    query = stream.writeStream.format("memory").queryName(f"of_{kind}").trigger(availableNow=True).start()
+    query.processAllAvailable()
+    assert _rows(spark.table(f"of_{kind}")) == [("+I", 2, "a")]
     rows.write.format(kind).mode("overwrite").save(folder)
     assert _rows(spark.table("db.f")) == [(2, "a")]
     if kind == "bucketlake":  # what only the data source knows stays its

@@ -118,7 +118,7 @@ def test_columns_in_every_spelling(classic: Lake) -> None:
                 InvalidError,
                 "Column n cannot specify NOT NULL in the db.t",
             ),
-            ("ALTER TABLE db.t ADD COLUMN n INT DEFAULT 1", UnsupportedError, "default value"),
+            ("ALTER TABLE db.t ADD COLUMN n INT DEFAULT 1", UnsupportedError, r"change: Cannot add column \[n\] with"),
             ("ALTER TABLE db.t ALTER COLUMN a AFTER a", InvalidError, "Cannot move itself for column a"),
             ("ALTER TABLE db.t SET TBLPROPERTIES ('primary-key'='a')", UnsupportedError, "Alter primary key"),
             ("ALTER TABLE db.t UNSET TBLPROPERTIES ('primary-key')", UnsupportedError, "Alter primary key"),

@@ -137,7 +137,9 @@ def _by_version(store: Store, version: str) -> Snapshot:
         return _at_watermark(store, watermark)
     if number is not None:
         return store.snapshot(number)
-    raise NotFoundError(f"Cannot find a time travel version for {version}", table=store.paths.root)
+    raise NotFoundError(
+        f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist", table=store.paths.root
+    )
 
 
 def time_of(options: TableOptions) -> int | None:

@@ -300,13 +300,12 @@ def _behind(snapshot: Snapshot) -> Position:
 def _mode(store: Store) -> str:
     """How a stream starts. InvalidError, UnsupportedError for what only batch reads can do."""
     options = store.options
-    batch = [
-        key for key in (*INCREMENTAL_KEYS, "scan.tag-name", "scan.watermark", "scan.version") if options.is_set(key)
-    ]
+    batch = [key for key in _OF_BATCHES if options.is_set(key)]
     mode: str = options.get("scan.mode") or "default"
     if batch or mode == "incremental":
+        spans = mode == "incremental" or batch[0] in INCREMENTAL_KEYS
         raise UnsupportedError(
-            "a stream cannot start there",
+            "Cannot read incremental in streaming mode" if spans else "a stream cannot start there",
             option=batch[0] if batch else "scan.mode=incremental",
             remedy="use scan.snapshot-id, scan.timestamp or scan.mode",
         )

@@ -140,9 +140,11 @@ class Store:
         found = self.find_snapshot(snapshot_id)
         if found is not None:
             return found
-        known = f"[{ids[0]}, {ids[-1]}]" if (ids := self.snapshot_ids()) else "none"
+        ids = self.snapshot_ids()
         raise NotFoundError(
-            f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range {known}",
+            f"The specified scan snapshotId {snapshot_id} is out of available snapshotId range [{ids[0]}, {ids[-1]}]"
+            if ids
+            else "There is currently no snapshot.",
             table=self.paths.root,
             snapshot=snapshot_id,
             remedy="choose a snapshot that exists, or a tag",

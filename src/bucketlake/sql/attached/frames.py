@@ -12,7 +12,7 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.spark.datasource import OWN_OPTIONS
+from bucketlake.spark.datasource import OWN_OPTIONS, READ_CHANGELOG
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bucketlake.sql.text.names import LakeName
 
 _SAID = "_bucketlake_said"
+_OF_SOURCE = frozenset(OWN_OPTIONS) - {READ_CHANGELOG}  # what only the data source knows
 _MEMBERS = ("write", "writeStream", "writeTo", "mergeInto")
 _wrapped: dict[type, tuple[int, dict[str, Any], dict[str, Any]]] = {}  # how often, what was there, what is
 
@@ -145,7 +146,7 @@ def _load(
     **options: Any,
 ) -> Any:
     told = {**said.options, **options}
-    of_source = any(key.lower() in OWN_OPTIONS for key in told)  # what only the data source knows
+    of_source = any(key.lower() in _OF_SOURCE for key in told)
     found = None if schema is not None or of_source else said.at(path, format)
     if found is None:
         return theirs()
@@ -178,6 +179,25 @@ def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
         return theirs()
     with found[0].inside() as lake:
         return lake.table(found[1].full).read_stream(**said.options)
+
+
+def _load_stream(
+    said: Said,
+    theirs: Callable[[], Any],
+    path: Any = None,
+    format: str | None = None,
+    schema: Any = None,
+    **options: Any,
+) -> Any:
+    told = {**said.options, **options}
+    kind = str(format or said.calls.get("format")).lower()
+    # The data source reads streams by its own name, into checkpoints of its own; the lake's other name is nobody's.
+    of_source = kind == "bucketlake" or any(key.lower() in _OF_SOURCE for key in told)
+    found = None if schema is not None or of_source else said.at(path, format)
+    if found is None:
+        return theirs()
+    with found[0].inside() as lake:
+        return lake.table(found[1].full).read_stream(**told)
 
 
 def _save(
@@ -235,7 +255,7 @@ def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any,
 
 
 READER: Own = {"table": _read, "load": _load}
-STREAM_READER: Own = {"table": _read_stream}
+STREAM_READER: Own = {"table": _read_stream, "load": _load_stream}
 WRITER: Own = {"saveAsTable": _save, "insertInto": _insert, "save": _store}
 STREAM_WRITER: Own = {"toTable": _to_table}
 

@@ -285,7 +285,7 @@ def _added(cursor: Cursor) -> core.AddColumn:
     if found.default is not None:
         # Rows that are there already would read null: Paimon has no place for a default of the past.
         raise UnsupportedError(
-            f"Cannot add column {'.'.join(found.path)} with default value.",
+            f"Unsupported table change: Cannot add column [{'.'.join(found.path)}] with default value.",
             remedy="add the column, then ALTER COLUMN … SET DEFAULT: it holds for rows written from then on",
         )
     first, after = found.place or (False, None)
