@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalogs.files import FileSystem
-from bucketlake.catalogs.model import Found, Metastore, View
+from bucketlake.catalogs.model import DialectChange, Found, Metastore, View
 from bucketlake.catalogs.names import (
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,
@@ -341,6 +341,14 @@ class Catalog:
         except AlreadyExistsError:
             if not ignore_if_exists:
                 raise
+
+    def change_view(self, name: str, change: DialectChange) -> None:
+        """Give a view another text for one engine. AlreadyExistsError where a dialect is there to add, NotFoundError
+        where it is not to update or drop, or there is no view."""
+        found = parse_name(name)
+        if found.system or found.database == SYSTEM_DATABASE:
+            raise NotFoundError("no such view", view=found.text)
+        self.metastore.change_view(found, change)
 
     def drop_view(self, name: str, ignore_if_missing: bool = False) -> None:
         """Remove a view; NotFoundError where there is none."""

@@ -30,6 +30,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "updateColumnNullability": {"fieldNames": ["str"], "newNullability": "bool"},
     "dropPrimaryKey": {},
 }
+VIEW_CHANGES: dict[str, dict[str, Any]] = {
+    **{key: {"dialect": "str", "query": "str"} for key in ("addDialect", "updateDialect")},
+    "dropDialect": {"dialect": "str"},
+}
 SNAPSHOT = {
     **dict.fromkeys(("baseManifestList", "deltaManifestList", "indexManifest", "commitUser", "statistics"), "str"),
     **dict.fromkeys(("id", "schemaId", "timeMillis", "totalRecordCount", "deltaRecordCount", "watermark"), "int"),
@@ -77,6 +81,7 @@ OPERATIONS: dict[str, tuple[str, str, Any]] = {
     "listViews": ("GET", "/databases/{database}/views", None),
     "createView": ("POST", "/databases/{database}/views", {"identifier": IDENTIFIER, "schema": VIEW}),
     "getView": ("GET", "/databases/{database}/views/{view}", None),
+    "alterView": ("POST", "/databases/{database}/views/{view}", {"changes": ["view change"]}),
     "dropView": ("DELETE", "/databases/{database}/views/{view}", None),
 }
 _KINDS: dict[str, type] = {"str": str, "int": int, "bool": bool}
@@ -95,8 +100,12 @@ def faults(given: Any, shape: Any, place: str = "body") -> list[str]:
     """What of a body is not as its shape says."""
     if shape is None:
         return [] if given is None else [f"{place}: no body is foreseen"]
-    if shape == "change":
-        kind = CHANGES.get(given.get("action")) if isinstance(given, dict) else None
+    if shape in ("change", "view change"):
+        kind = (
+            (CHANGES if shape == "change" else VIEW_CHANGES).get(given.get("action"))
+            if isinstance(given, dict)
+            else None
+        )
         return [f"{place}: {given!r}"] if kind is None else faults(given, {"action": "str", **kind}, place)
     if shape == "type":
         return [] if isinstance(given, (str, dict)) else [f"{place}: {given!r} is no type"]

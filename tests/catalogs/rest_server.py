@@ -300,6 +300,17 @@ class Server:
             raise Refused(404, "VIEW", view)
         return {"id": view, "name": view, "schema": self.views[f"{database}.{view}"]}
 
+    def _alterView(self, given: Any, query: Any, database: str, view: str) -> Any:
+        texts = self._getView(None, None, database, view)["schema"]["dialects"]
+        for one in given["changes"]:
+            there = one["dialect"] in texts
+            if there is (one["action"] == "addDialect"):
+                raise Refused(409 if there else 404, "DIALECT", one["dialect"])
+            if one["action"] == "dropDialect":
+                del texts[one["dialect"]]
+            else:
+                texts[one["dialect"]] = one["query"]
+
     def _dropView(self, given: Any, query: Any, database: str, view: str) -> Any:
         self._getView(None, None, database, view)
         del self.views[f"{database}.{view}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.catalogs.rest_server import TOKEN, Server, later, serving
 import bucketlake
 from bucketlake.catalog import Catalog
 from bucketlake.catalogs import rest_client
-from bucketlake.catalogs.model import View
+from bucketlake.catalogs.model import DialectChange, View
 from bucketlake.errors import (
     AlreadyExistsError,
     CommitError,
@@ -181,6 +182,15 @@ def test_views(catalog: Catalog) -> None:
     assert catalog.view("db.none") is None
     with pytest.raises(AlreadyExistsError):
         catalog.create_view("db.v", view)
+    catalog.change_view("db.v", DialectChange("add", "spark", "SELECT 2L id"))
+    catalog.change_view("db.v", DialectChange("update", "spark", "SELECT 3L id"))
+    catalog.change_view("db.v", DialectChange("drop", "flink"))
+    assert catalog.view("db.v") == replace(view, dialects={"spark": "SELECT 3L id"})
+    with pytest.raises(AlreadyExistsError):
+        catalog.change_view("db.v", DialectChange("add", "spark", "x"))
+    for name, action in (("v", "update"), ("v", "drop"), ("none", "add")):
+        with pytest.raises(NotFoundError):
+            catalog.change_view(f"db.{name}", DialectChange(action, "flink", "x" if action != "drop" else None))
     catalog.create_view("db.v", View(fields, "SELECT 1L id"), replace=True)
     assert catalog.view("db.v").query == "SELECT 1L id"  # type: ignore[union-attr]
     catalog.drop_view("db.v")

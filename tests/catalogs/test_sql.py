@@ -15,7 +15,7 @@ from tests.catalogs import servers
 
 import bucketlake
 from bucketlake.catalog import Catalog, Identifier
-from bucketlake.catalogs.model import View
+from bucketlake.catalogs.model import DialectChange, View
 from bucketlake.catalogs.repair import repair
 from bucketlake.errors import (
     AlreadyExistsError,
@@ -152,8 +152,8 @@ def test_views_are_stored_as_paimon_stores_them(catalog: Catalog) -> None:
     assert catalog.view("v") == view
     assert catalog.list_views() == ["v"]
     assert catalog.list_tables() == ["t"]
-    for again in ("v", "t"):
-        with pytest.raises(AlreadyExistsError):
+    for again, error in (("v", "view exists"), ("t", "a table has the view's name")):
+        with pytest.raises(AlreadyExistsError, match=error):
             catalog.create_view(again, view)
     catalog.create_view("v", View(view.fields, "SELECT 1"), replace=True)
     assert catalog.view("v").query == "SELECT 1"  # type: ignore[union-attr]
@@ -163,6 +163,32 @@ def test_views_are_stored_as_paimon_stores_them(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError):
         catalog.drop_view("v")
     catalog.drop_view("v", ignore_if_missing=True)
+
+
+def test_a_views_dialects_change_one_by_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    field = DataField(0, "id", parse_type_text("BIGINT NOT NULL"))
+    catalog.create_view("v", View((field,), "SELECT 1", {"spark": "SELECT 2"}, "c", {"a": "b"}))
+    rows = catalog.metastore.rows  # type: ignore[attr-defined]
+    once, overtaking = type(rows).change_view, [DialectChange("add", "trino", "SELECT 4")]
+
+    def change(self: Any, *given: str) -> bool:
+        while overtaking:
+            catalog.change_view("v", overtaking.pop())
+        return bool(once(self, *given))
+
+    monkeypatch.setattr(type(rows), "change_view", change)
+    catalog.change_view("v", DialectChange("add", "flink", "SELECT 3"))
+    found = catalog.view("v")
+    assert found is not None and (found.query, found.comment, found.options) == ("SELECT 1", "c", {"a": "b"})
+    assert found.dialects == {"spark": "SELECT 2", "trino": "SELECT 4", "flink": "SELECT 3"}
+    catalog.change_view("v", DialectChange("update", "spark", "SELECT 5"))
+    catalog.change_view("v", DialectChange("drop", "trino"))
+    assert catalog.view("v").dialects == {"spark": "SELECT 5", "flink": "SELECT 3"}  # type: ignore[union-attr]
+    with pytest.raises(AlreadyExistsError, match="Dialect flink"):
+        catalog.change_view("v", DialectChange("add", "flink", "SELECT 6"))
+    for name, action in (("v", "update"), ("v", "drop"), ("none", "add")):
+        with pytest.raises(NotFoundError):
+            catalog.change_view(name, DialectChange(action, "trino", "SELECT 6" if action != "drop" else None))
 
 
 # ---------------------------------------------------------------------------------------------- the lock

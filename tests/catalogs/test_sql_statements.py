@@ -112,6 +112,19 @@ def test_persistent_views(lake: Lake) -> None:
     lake.sql("CREATE VIEW IF NOT EXISTS db.v AS SELECT 1 AS id")
     lake.sql("CREATE OR REPLACE VIEW db.v AS SELECT 9 AS id, 'z' AS v")
     assert rows(lake, "SELECT * FROM db.v") == [(9, "z")]
+    lake.sql("CALL sys.alter_view_dialect('db.v', 'update', 'spark', 'SELECT 8 AS id, v FROM t')")
+    assert rows(lake, "SELECT * FROM db.v WHERE v = 'a'") == [(8, "a")]
+    assert ("View Text", "SELECT 8 AS id, v FROM t", "") in rows(lake, "DESCRIBE EXTENDED db.v")
+    assert "AS\nSELECT 8 AS id" in rows(lake, "SHOW CREATE TABLE db.v")[0][0]
+    lake.sql("CALL sys.alter_view_dialect(`view` => 'db.v', `action` => 'drop')")
+    assert rows(lake, "SELECT * FROM db.v") == [(9, "z")]
+    for arguments, error in (
+        ("'db.v', 'add'", "query is required for add action"),
+        ("'db.v', 'replace', 'spark', 'SELECT 1'", "Unsupported action: replace"),
+        ("'db.v', 'drop'", "Dialect spark"),
+    ):
+        with pytest.raises((InvalidError, NotFoundError), match=error):
+            lake.sql(f"CALL sys.alter_view_dialect({arguments})")
     lake.sql("SELECT 1 AS a").createOrReplaceTempView("temporary")
     with pytest.raises(InvalidError, match="temporary"):
         lake.sql("CREATE VIEW x AS SELECT * FROM temporary")

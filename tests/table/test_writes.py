@@ -138,6 +138,15 @@ def test_column_defaults_replace_nulls_and_fill_absent_columns(catalog: Catalog)
     assert sorted(tuple(r.values()) for r in made.to_arrow().to_pylist()) == [(1, 7, "x"), (2, 7, "none")]
 
 
+def test_deletes_by_metadata_alone_truncate(catalog: Catalog) -> None:
+    made = catalog.create_table("t", SCHEMA, partition_keys=["dt"])
+    made.write_arrow(data((MONDAY, 1, 1), (TUESDAY, 1, 2)))
+    for where, left in (("dt = '2024-01-02'", [1]), ("true", [])):
+        snapshot = made.delete(where)
+        assert snapshot is not None and snapshot.operation == "TRUNCATE"
+        assert numbers(made) == left
+
+
 def test_delete_by_value_and_by_key(catalog: Catalog) -> None:
     made = catalog.create_table("t", SCHEMA, primary_keys=["k"], options={"bucket": "2"})
     made.write_arrow(data(*[(MONDAY, number % 3, number) for number in range(9)]))

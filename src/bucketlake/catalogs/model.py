@@ -18,12 +18,12 @@ Spec: docs/catalogs.md
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from bucketlake.catalogs.names import Identifier
 from bucketlake.env.env import Env
-from bucketlake.errors import UnsupportedError
+from bucketlake.errors import AlreadyExistsError, NotFoundError, UnsupportedError
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -48,6 +48,23 @@ class View:
     dialects: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DialectChange:
+    """Another text of a view for one engine. `action`: add, update or drop; `query`: None where it is dropped."""
+
+    action: str
+    dialect: str
+    query: str | None = None
+
+    def of(self, view: View, name: Identifier) -> View:
+        """The view as it is then. AlreadyExistsError, NotFoundError for the dialect."""
+        if (self.action == "add") is (self.dialect in view.dialects):
+            kind, what = (AlreadyExistsError, "exists") if self.action == "add" else (NotFoundError, "doesn't exist")
+            raise kind(f"Dialect {self.dialect} in view {name.text} {what}", view=name.text, dialect=self.dialect)
+        texts = {**view.dialects, self.dialect: self.query}
+        return replace(view, dialects={dialect: text for dialect, text in texts.items() if text is not None})
 
 
 class Metastore(Protocol):
@@ -127,6 +144,9 @@ class Metastore(Protocol):
     def create_view(self, name: Identifier, view: View, replace: bool) -> None:
         """Store a view; AlreadyExistsError where a table, or without `replace` a view, has the name."""
 
+    def change_view(self, name: Identifier, change: DialectChange) -> None:
+        """Give a view another text for one engine; AlreadyExistsError, NotFoundError for dialects and views."""
+
     def drop_view(self, name: Identifier) -> bool:
         """Remove a view; False where there is none."""
 
@@ -151,6 +171,10 @@ class NoViews:
             view=name.text,
             remedy="CREATE TEMPORARY VIEW, which lasts as long as the session",
         )
+
+    def change_view(self, name: Identifier, change: DialectChange) -> None:
+        """There is none."""
+        raise NotFoundError("no such view", view=name.text)
 
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.catalogs.model import Found, View
+from bucketlake.catalogs.model import DialectChange, Found, View
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.rest_client import RestClient, connected
 from bucketlake.catalogs.rest_keeper import RestKeeper
@@ -230,6 +230,13 @@ class RestMetastore:
             self.client.post("databases", name.database, "views", body=body)
         except AlreadyExistsError as error:
             raise AlreadyExistsError("view exists", view=name.text) from error
+
+    def change_view(self, name: Identifier, change: DialectChange) -> None:
+        """See Metastore."""
+        told = {"action": f"{change.action}Dialect", "dialect": change.dialect}
+        if change.query is not None:
+            told["query"] = change.query
+        self.client.post("databases", name.database, "views", name.table, body={"changes": [told]})
 
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""

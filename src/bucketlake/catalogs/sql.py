@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.files import FileSystem, has_schema
-from bucketlake.catalogs.model import Found, View
+from bucketlake.catalogs.model import DialectChange, Found, View
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_lock import Locks, SqlKeeper, told
 from bucketlake.catalogs.sql_rows import Rows
@@ -28,6 +28,7 @@ from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,
+    ConflictError,
     InvalidError,
     NotFoundError,
     StorageError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bucketlake.table import Table
 
 LOCATION = "location"
+TRIES = 8  # of a change that others overtake
 
 
 class SqlMetastore:
@@ -208,8 +210,9 @@ class SqlMetastore:
     def view(self, name: Identifier) -> View | None:
         """See Metastore."""
         text = self.rows.view(name.database, name.table)
-        if text is None:
-            return None
+        return None if text is None else self._view(text, name)
+
+    def _view(self, text: str, name: Identifier) -> View:
         with decoding("not a view", name.text):
             found = json.loads(text)
             if not isinstance(found, dict):
@@ -221,7 +224,22 @@ class SqlMetastore:
         with self.locks.held(name):
             if self.rows.has_table(name.database, name.table):
                 raise AlreadyExistsError("a table has the view's name", view=name.text)
-            self.rows.set_view(name.database, name.table, json.dumps(view_to_json(view)), replace)
+            try:
+                self.rows.set_view(name.database, name.table, json.dumps(view_to_json(view)), replace)
+            except AlreadyExistsError as error:
+                raise AlreadyExistsError("view exists", view=name.text) from error
+
+    def change_view(self, name: Identifier, change: DialectChange) -> None:
+        """See Metastore."""
+        for _ in range(TRIES):
+            text = self.rows.view(name.database, name.table)
+            view = None if text is None else self._view(text, name)
+            if text is None or view is None:
+                raise NotFoundError("no such view", view=name.text)
+            new = json.dumps(view_to_json(change.of(view, name)))
+            if self.rows.change_view(name.database, name.table, text, new):
+                return
+        raise ConflictError("the view is changed by others all the time", view=name.text)
 
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""

@@ -209,6 +209,12 @@ class Rows:
                 change(f"DELETE FROM {VIEWS} {where}", (self.key, database, view))
             change(insert, (self.key, database, view, text))
 
+    def change_view(self, database: str, view: str, old: str, new: str) -> bool:
+        """Give a view another text; False where it has not the old one any more."""
+        where = "WHERE catalog_key = ? AND database_name = ? AND view_name = ? AND view_schema = ?"
+        statement = f"UPDATE {VIEWS} SET view_schema = ? {where}"
+        return old == new or self.database.change(statement, (new, self.key, database, view, old)) > 0
+
     def remove_view(self, database: str, view: str) -> bool:
         """Delete a view; False if it was not there."""
         where = "WHERE catalog_key = ? AND database_name = ? AND view_name = ?"

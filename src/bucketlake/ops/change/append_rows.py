@@ -169,8 +169,7 @@ def deleted_unseen(store: Store, where: Predicate | None) -> tuple[bool, Snapsho
     whole = whole_partitions(store, where)
     if whole is None:
         return False, None
-    notes = CommitProperties(operation="DELETE")
-    return True, Commit(store, new_commit_user(store)).drop_partitions(whole, notes=notes) if whole else None
+    return True, Commit(store, new_commit_user(store)).drop_partitions(whole) if whole else None
 
 
 def update_rows(store: Store, where: Predicate | None, assign: Assign, find: Find | None = None) -> Snapshot | None:

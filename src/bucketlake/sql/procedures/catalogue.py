@@ -23,6 +23,7 @@ from bucketlake.sql.procedures import (
     rollback,
     tags,
     upkeep,
+    views,
 )
 from bucketlake.sql.procedures.registry import Argument, Arguments, Procedure, Rows
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _LISTS = "procedure string, arguments string, description string, state string"
 _ROOMS = (
     *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
-    *(health, migrate, clone, repair, rewrite, merging, later),
+    *(health, migrate, clone, repair, rewrite, merging, views, later),
 )
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, Argument, Procedure
 
 _FUNCTIONS = "functions are kept by no catalog here; CREATE TEMPORARY FUNCTION makes one for the session"
-_DIALECTS = "a file-system catalog holds no views; in SQL and REST catalogs CREATE OR REPLACE VIEW makes one anew"
 _FEATURE = "tables with {} are not supported"
 _INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
-_VIEW = Argument("view", "the view", required=True)
 _COLUMN = Argument("index_column", "the column", required=True)
 _KIND = Argument("index_type", "the type of the index", required=True)
 
@@ -29,12 +27,6 @@ PROCEDURES = (
         "Changes a function.",
         (_FUNCTION, Argument("change", "", required=True)),
         _FUNCTIONS,
-    ),
-    _later(
-        "alter_view_dialect",
-        "Changes a dialect of a view.",
-        (_VIEW, Argument("action", "", required=True), *_named("engine", "query")),
-        _DIALECTS,
     ),
     _later(
         "compact_chain_table",

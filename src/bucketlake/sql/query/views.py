@@ -65,12 +65,17 @@ def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[
 def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
     """A view's query as it stands in another database: its names in full, views among them resolved."""
     database = full.partition(".")[0]
-    own = view.dialects.get(DIALECT) or view.query
+    own = text_of(view)
     if not _is_closed(own):
         raise InvalidError("a view's text is no whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW")
     told = with_views(lake, in_full(lake, own, database), seen)
     columns = ", ".join(_quoted(item.name) for item in view.fields)
     return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told
+
+
+def text_of(view: View) -> str:
+    """The view's text for Spark: its own dialect before the one for all."""
+    return view.dialects.get(DIALECT) or view.query
 
 
 def _is_closed(query: str) -> bool:

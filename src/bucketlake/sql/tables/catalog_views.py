@@ -17,7 +17,7 @@ from bucketlake.catalogs.model import View
 from bucketlake.errors import InvalidError, NotFoundError
 from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
-from bucketlake.sql.query.views import in_full, uses
+from bucketlake.sql.query.views import DIALECT, in_full, text_of, uses
 from bucketlake.sql.text import names
 from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
@@ -107,7 +107,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
         fields = [replace(item, name=column, description=comment) for item, (column, comment) in named]
     own = name.database == lake.current_database
     text = told.query if own else in_full(lake, told.query, lake.current_database)
-    view = View(tuple(fields), text, {}, told.comment, dict(told.options))
+    view = View(tuple(fields), text, {DIALECT: text}, told.comment, dict(told.options))
     lake.catalog.create_view(name.full, view, told.replace, told.if_not_exists)
 
 
@@ -129,7 +129,7 @@ def details(view: View, name: names.LakeName) -> list[tuple[str, str, str | None
         ("# Detailed View Information", "", ""),
         ("Name", name.full, ""),
         ("Comment", view.comment or "", ""),
-        ("View Text", view.query, ""),
+        ("View Text", text_of(view), ""),
         ("View Query Output Columns", f"[{', '.join(item.name for item in view.fields)}]", ""),
         ("View Properties", f"[{options}]", ""),
     ]
@@ -150,7 +150,7 @@ def statement(view: View, name: names.LakeName) -> str:
         text += f"COMMENT {literal(view.comment)}\n"
     if view.options:
         text += "TBLPROPERTIES " + lines(f"{literal(k)} = {literal(v)}" for k, v in sorted(view.options.items()))
-    return f"{text}AS\n{view.query}\n"
+    return f"{text}AS\n{text_of(view)}\n"
 
 
 def drop(lake: Lake, parts: tuple[str, ...]) -> bool:
