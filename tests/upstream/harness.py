@@ -868,7 +868,7 @@ class Bench:
             "CommitKind": Constants(),
             "Snapshot": SimpleNamespace(CommitKind=Constants(), Operation=Constants()),
             "Operation": Constants(),
-            "MergeEngine": Constants(),
+            "MergeEngine": Engines(),
             "ChangelogProducer": Constants(),
             "CoreOptions": OptionNames(),
             "Utils": SimpleNamespace(createTempDir=lambda *_: Place(self.new_folder())),
@@ -1094,12 +1094,21 @@ class Constants:
         return word
 
 
+class Engines:
+    """`CoreOptions.MergeEngine`; an engine prints as its option's value."""
+
+    DEDUPLICATE, PARTIAL_UPDATE, AGGREGATE, FIRST_ROW = "deduplicate", "partial-update", "aggregation", "first-row"
+
+    def values(self) -> list[str]:
+        return [self.DEDUPLICATE, self.PARTIAL_UPDATE, self.AGGREGATE, self.FIRST_ROW]
+
+
 class OptionNames:
     """`CoreOptions.BUCKET.key()`: the option's key."""
 
     def __getattr__(self, word: str) -> Any:
         if not word.isupper():
-            return Constants()
+            return Engines() if word == "MergeEngine" else Constants()
         return SimpleNamespace(key=lambda: word.lower().replace("_", "-"))
 
 

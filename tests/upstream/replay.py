@@ -120,6 +120,8 @@ def outcome(bench: Bench, body: Any, settings: dict[str, str], trace: bool) -> t
     except Exception as error:
         if trace:
             traceback.print_exc()
+        if isinstance(error, ConnectionError):
+            raise SystemExit("the session's JVM is gone") from error
         if not is_products(error):
             last = traceback.extract_tb(error.__traceback__)[-1]
             return "skip", f"tool: {type(error).__name__}: {error} at {Path(last.filename).name}:{last.lineno}"
