@@ -1,7 +1,8 @@
 """`python -m benchmarks.statements`: MERGE and DELETE of 1 % beside W; what `lake.sql` costs over `spark.sql`.
 
-MERGE brings 1 % of the rows of lineitem, nine tenths of which match. Each run takes another hundredth, so that none is
-changed twice. Statements are timed until their DataFrame is there; no row is read.
+MERGE brings 1 % of the rows of lineitem, nine tenths of which match: rows from all over the table, in files of their
+own or filtered out of all rows by each MERGE, or neighbours. Each run takes another hundredth, so that none is changed
+twice. DELETE removes as many. Statements are timed until their DataFrame is there; no row is read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from benchmarks.data import lineitem
 from benchmarks.measure import Measurements
 from benchmarks.spark_bench import BUCKETS, KEYS, SparkBench
@@ -27,6 +30,7 @@ TABLES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "primary key, deletion vectors": ({"bucket": str(BUCKETS), "deletion-vectors.enabled": "true"}, KEYS),
 }
 JOINED = 5
+SHARE = "pmod(hash(l_orderkey, 7), 100)"
 
 
 class Statements(SparkBench):
@@ -34,43 +38,67 @@ class Statements(SparkBench):
 
     def changes(self) -> None:
         """MERGE and DELETE of a hundredth of each kind of table; how many rows there are afterwards is checked."""
+        last = self.source.selectExpr("max(l_orderkey)").collect()[0][0]
+        runs = self.m.runs + 1
+        for share in (*range(runs), *range(2 * runs, 3 * runs)):
+            self._files(share).write.mode("overwrite").parquet(self._hundredth(share))
         for kind, (options, keys) in TABLES.items():
             name = f"t{list(TABLES).index(kind)}"
             self._fresh(name, options, keys=keys)
             self._load(name)
-            shares = count()
-            rows = self.source.count()
-            self.m.measure(f"MERGE of 1 %, {kind}", self._merging(name, shares), floor="W", mark=0.25, warm=1)
-            added = self.lake.table(f"bench.{name}").read().count() - rows
-            self.m.note(f"MERGE of 1 %, {kind}", added=added, of=rows)
-            self.m.measure(f"DELETE of 1 %, {kind}", self._deleting(name, shares), floor="W", mark=0.25, warm=1)
-            left = self.lake.table(f"bench.{name}").read().count()
-            self.m.note(f"DELETE of 1 %, {kind}", deleted=rows + added - left)
-            if not 0 < added < rows // 50 or not 0 < rows + added - left < rows // 10:
-                raise SystemExit(f"wrong rows of {kind}: {rows}, {added} added, {left} left")
+            self._deleted(f"DELETE of 1 %, neighbours, {kind}", name, self._slice(last, count(10)))
+            self._merged(f"MERGE of 1 %, neighbours, {kind}", name, count(2 * runs))
+            self._merged(f"MERGE of 1 %, {kind}", name, count())
+            self._merged(f"MERGE of 1 %, filtered, {kind}", name, count(runs), filtered=True)
+            self._deleted(f"DELETE of 1 %, {kind}", name, (f"{SHARE} = {50 + share}" for share in count()))
             self.lake.catalog.drop_table(f"bench.{name}")
 
-    def _merging(self, name: str, shares: Iterator[int]) -> Callable[[], Any]:
+    def _files(self, share: int) -> DataFrame:
+        """What a MERGE brings: from the third set on neighbours."""
+        if share < 2 * (self.m.runs + 1):
+            return self._changes(f"{SHARE} = {share}", share)
+        last = self.source.selectExpr("max(l_orderkey)").collect()[0][0]
+        return self._changes(next(self._slice(last, count(share + 20))), share)
+
+    def _changes(self, where: str, share: int) -> DataFrame:
+        new = f"CASE WHEN pmod(l_orderkey, 10) = 0 THEN -l_orderkey - {share} * 1000000000L ELSE l_orderkey END AS k"
+        some = self.source.where(where).selectExpr("*", new)
+        return some.drop("l_orderkey").withColumnRenamed("k", "l_orderkey")
+
+    @staticmethod
+    def _slice(last: int, places: Iterator[int]) -> Iterator[str]:
+        return (f"l_orderkey BETWEEN {last * place // 100} AND {last * (place + 1) // 100 - 1}" for place in places)
+
+    def _hundredth(self, share: int) -> str:
+        return str(self.folder / f"hundredth-{share}")
+
+    def _merged(self, case: str, name: str, shares: Iterator[int], filtered: bool = False) -> None:
+        rows = self.lake.table(f"bench.{name}").read().count()
+
         def merge() -> None:
             share = next(shares)
-            some = self.source.where(f"pmod(hash(l_orderkey, 7), 100) = {share}")
-            some.selectExpr(
-                "*",
-                f"CASE WHEN pmod(l_orderkey, 10) = 0 THEN -l_orderkey - {share} * 1000000000L ELSE l_orderkey END AS k",
-            ).drop("l_orderkey").withColumnRenamed("k", "l_orderkey").createOrReplaceTempView("bench_changes")
+            own = self._files(share) if filtered else self.lake.spark.read.parquet(self._hundredth(share))
+            own.createOrReplaceTempView("bench_changes")
             self.lake.sql(
                 f"MERGE INTO bench.{name} t USING bench_changes s "
                 "ON t.l_orderkey = s.l_orderkey AND t.l_linenumber = s.l_linenumber "
                 "WHEN MATCHED THEN UPDATE SET l_comment = concat(s.l_comment, ' #') WHEN NOT MATCHED THEN INSERT *"
             )
 
-        return merge
+        self.m.measure(case, merge, floor="W", mark=0.25, warm=1)
+        added = self.lake.table(f"bench.{name}").read().count() - rows
+        self.m.note(case, added=added, of=rows)
+        if not 0 < added < rows // 50:
+            raise SystemExit(f"{case}: {added} rows added to {rows}")
 
-    def _deleting(self, name: str, shares: Iterator[int]) -> Callable[[], Any]:
-        def delete() -> None:
-            self.lake.sql(f"DELETE FROM bench.{name} WHERE pmod(hash(l_orderkey, 7), 100) = {50 + next(shares)}")
-
-        return delete
+    def _deleted(self, case: str, name: str, conditions: Iterator[str]) -> None:
+        rows = self.lake.table(f"bench.{name}").read().count()
+        delete = lambda: self.lake.sql(f"DELETE FROM bench.{name} WHERE {next(conditions)}")  # noqa: E731
+        self.m.measure(case, delete, floor="W", mark=0.25, warm=1)
+        gone = rows - self.lake.table(f"bench.{name}").read().count()
+        self.m.note(case, deleted=gone, of=rows)
+        if not 0 < gone < rows // 10:
+            raise SystemExit(f"{case}: {gone} rows deleted of {rows}")
 
     def lookups(self) -> None:
         """One row of a loaded primary-key table by its key, as SQL and as a read."""

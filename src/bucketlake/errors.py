@@ -43,6 +43,13 @@ class BucketlakeError(Exception):
         return (_rebuild, (type(self), self.what, self.remedy, self.details))
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error comes of Ctrl-C: before Python 3.12 one that arrives while a class is made is a RuntimeError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
+
+
 def _rebuild(kind: type[BucketlakeError], what: str, remedy: str | None, details: dict[str, Any]) -> BucketlakeError:
     return kind(what, remedy=remedy, **details)
 

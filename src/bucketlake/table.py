@@ -40,7 +40,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
-from bucketlake.predicate.tree import Predicate, is_exact
+from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced, refuse_change
@@ -246,10 +246,7 @@ class Table(Streams, Frames):
     def predicate(self, where: str | Predicate | None) -> Predicate | None:
         """A SQL condition as a predicate over this table's columns; InvalidError names the column and the place,
         UnsupportedError what only Spark can evaluate."""
-        found = parsing.parse_where(where, self.schema.fields) if isinstance(where, str) else where
-        if found is not None and not is_exact(found):
-            raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
-        return found
+        return None if where is None else parsing.exact_where(where, self.schema.fields)
 
     # ---- write
 

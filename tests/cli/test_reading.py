@@ -79,6 +79,8 @@ def test_rows_as_they_were(run: Run, shared: str) -> None:
         assert cities("db.orders", *words) == first
     assert cities("db.orders$branch_dev") == first
     assert cities("db.orders", "--where", "id > 2") == {3: "Rome", 4: HOSTILE}
+    wrong = run("cat", "db.orders", "--where", "id = 'x' AND city = 'Oslo'", warehouse=shared)
+    assert (wrong.status, "'x' is no" in wrong.err, "Spark" in wrong.err) == (1, True, False)
     assert len(cities("db.orders", "--limit", "2")) == 2
     assert cities("db.orders", "--as-of", "2999-01-01")[1] == "Oslo"
     assert run("cat", "db.orders", "--as-of", "1999-01-01T00:00:00Z", warehouse=shared).status == 1

@@ -86,9 +86,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     paths: list[str] = []
     plain = read.read_recorded
 
-    def told(storage: Any, file: Any, stored: Any, names: Any, condition: Any) -> Any:
+    def told(storage: Any, file: Any, stored: Any, names: Any, *more: Any) -> Any:
         paths.append(f"{file.path}: {','.join(names)}")
-        return plain(storage, file, stored, names, condition)
+        return plain(storage, file, stored, names, *more)
 
     with monkeypatch.context() as patch:
         patch.setattr(read, "read_recorded", told)

@@ -146,6 +146,27 @@ def _tagged(catalog: Catalog) -> None:
     last.write_text(json.dumps({**json.loads(last.read_text()), "statistics": "stat-1"}))
 
 
+def _looked(catalog: Catalog) -> None:
+    options = {"bucket": "1", "num-sorted-run.compaction-trigger": "9", "file.format": "parquet"}
+    table = catalog.create_table("looked", INDEXED, [], ["k"], options)
+    for number, mark in enumerate("ab"):
+        table.write_arrow(rows(number * 10, ROWS, mark, INDEXED))
+
+
+def _blobs(catalog: Catalog) -> None:
+    """Values of a column in several blob files, some of which another file replaces, and rows that are deleted."""
+    options = {
+        **{"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"},
+        **{"blob-field": "pic", "blob.target-file-size": "2kb", "compaction.min.file-num": "100"},
+    }
+    schema = pa.schema([("k", pa.int64()), ("name", pa.string()), ("pic", pa.large_binary())])
+    values = [None if k % 6 == 3 else bytes([k]) * (k * 37 % 400) for k in range(ROWS)]
+    table = catalog.create_table("blobs", schema, [], [], options)
+    table.write_arrow(pa.table([range(ROWS), [f"n{k}" for k in range(ROWS)], values], schema))
+    table.refresh().update({"pic": b"another"}, "k IN (4, 9, 10, 38)")
+    table.refresh().delete("k IN (5, 17)")
+
+
 TABLES: dict[str, Callable[[Catalog], None]] = {
     "keys": _keys,
     "parquet": _appended("parquet", SCHEMA),
@@ -157,6 +178,8 @@ TABLES: dict[str, Callable[[Catalog], None]] = {
     "indexed": _indexed("indexed", "1b"),
     "embedded": _indexed("embedded", "1mb"),
     "tagged": _tagged,
+    "looked": _looked,
+    "blobs": _blobs,
 }
 
 
@@ -226,11 +249,16 @@ def _travel(table: Table) -> dict[str, Rows]:
     return found
 
 
+def _look(table: Table) -> dict[str, Rows]:
+    return {"rows": _listed(table.lookup(pa.table({"k": [*range(0, ROWS, 3), ROWS + 7]})))}
+
+
 ACTIONS: dict[str, Callable[[Table], dict[str, Rows]]] = {
     "indexed": _ask,
     "embedded": _ask,
     "dynamic": _upsert,
     "tagged": _travel,
+    "looked": _look,
 }
 WRITING = ("dynamic", "tagged")
 

@@ -12,7 +12,7 @@ from tests.object_store.conftest import S3, rows
 from tests.profile import first
 
 import bucketlake
-from bucketlake import Catalog, CorruptError, Table
+from bucketlake import Catalog, Table
 from bucketlake.env.object_store import ObjectStorage
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.lsm.key_run import Keys
@@ -227,8 +227,7 @@ def test_branches_keep_what_they_share(catalog: Catalog, s3: S3) -> None:
     store = table.store.on_branch("b")
     first = table.store.snapshot(1)
     store.env.storage.write(store.paths.snapshot(1), encode_snapshot(first))
-    with pytest.raises(CorruptError, match="have no schemas"):
-        remove_orphans(table.store, FUTURE)
+    assert remove_orphans(table.store, FUTURE).count == 0  # nobody can open it yet, and what it names is kept
     store.env.storage.write(store.paths.schema(0), store.env.storage.read(table.store.paths.schema(0)))
     branch = catalog.table("t$branch_b")
     put(branch, ("a", 5, 5))

@@ -1,5 +1,6 @@
-"""One table and everybody at it: writers, compactors, a sorter, a rescaler, an expirer, a tagger, rollbacks and an
-orphan cleaner, interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
+"""One table and everybody at it: writers (appends, deletes, merges, loads of files), compactors, a sorter, a rescaler,
+expirers of snapshots, changelogs and partitions, a tagger, clones, a stream's reader, rollbacks and an orphan cleaner,
+interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
 
 Each snapshot's rows follow from those of the snapshot that it was made on and from what its commit means. Every snapshot
 and tag that is left must hold just these rows, before and after a last compaction and a last cleaning: no row is lost,
@@ -13,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.profile import SOAK, number, often
+from tests.sim.beside import CLONES, MERGED, Follower, clone, load_files, merge_rows
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Local, Scheduler
 from tests.sim.storage import (
@@ -34,15 +36,17 @@ from tests.sim.storage import (
     NotingStorage,
     Raised,
 )
-from tests.sim.tables import create_table, make_store
+from tests.sim.tables import ROOT, create_table, make_store, partition
 
 from bucketlake.env.env import FileInfo
-from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops import progress
 from bucketlake.ops.change.append_rows import delete_rows
-from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_changelogs, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.clean.partitions import expire_partitions
+from bucketlake.ops.clone.clone import CloneRequest
 from bucketlake.ops.cluster.request import OrderRequest, clustering_job, perform
 from bucketlake.ops.commit import publish, units
 from bucketlake.ops.commit.commit import Commit
@@ -54,9 +58,10 @@ from bucketlake.ops.compact.postpone_compact import PendingPlan
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.refs.rollback import find_version, rollback
-from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags
+from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags, plain_snapshot
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
 from bucketlake.ops.table import store as stores
+from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.ops.write.postpone_write import write_counted
 from bucketlake.ops.write.prepare import prepare_write
@@ -65,6 +70,9 @@ from bucketlake.table import Table
 from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema
 
 DAY = 86_400_000
+SLACK = DAY // 2  # by which the clock may jump while a partition is written
+PARTITIONS = {partition(1): 1, partition(2): 2}
+DAYS = {part: 1_699_660_800_000 + (part - 1) * DAY for part in (1, 2)}  # 2023-11-11 and the day after
 FIELDS = (
     DataField(0, "pt", INT.with_nullable(False)),
     DataField(1, "k", BIGINT.with_nullable(False)),
@@ -85,25 +93,30 @@ PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of table. `late`: rows are seen once they are compacted only."""
+    """A kind of table. `late`: rows are seen once they are compacted only; `told`: a stream reads them "at once", or
+    "late"."""
 
     name: str
     bucket: int
     keys: tuple[str, ...] = ("pt", "k")
     options: Mapping[str, str] = field(default_factory=dict)
     late: bool = False
+    told: str = ""
 
     @property
     def engine(self) -> str:
         return self.options.get("merge-engine", "deduplicate") if self.keys else "append"
 
 
+LONG = {"changelog.num-retained.max": "30", "changelog.num-retained.min": "3", "changelog.time-retained": "30 d"}
+TOLD = {**LONG, "streaming-read-overwrite": "true"}
+
 KINDS = (
-    Kind("fixed", 2),
+    Kind("fixed", 2, options=TOLD, told="at once"),
     Kind("fixed, vectors", 2, options=SEEN),
     Kind("fixed, vectors seen late", 1, options=VECTORS, late=True),
-    Kind("fixed, lookup", 2, options={"changelog-producer": "lookup"}),
-    Kind("fixed, full-compaction", 1, options={"changelog-producer": "full-compaction"}),
+    Kind("fixed, lookup", 2, options={"changelog-producer": "lookup", **LONG}, told="late"),
+    Kind("fixed, full-compaction", 1, options={"changelog-producer": "full-compaction", **LONG}, told="late"),
     Kind("fixed, partial-update", 2, options={"merge-engine": "partial-update"}),
     Kind("fixed, aggregation", 2, options=SUMS),
     Kind("fixed, first-row", 2, options={"merge-engine": "first-row"}, late=True),
@@ -183,19 +196,46 @@ class World:
     rows: dict[str, Rows] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
     rolled_back: bool = False
+    moved: bool = False  # rows were given other ids
     doubtful: set[str] = field(
         default_factory=set
     )  # put where a rollback had just freed the name, and what stands on it
+    written: dict[str, Mapping[int, int]] = field(default_factory=dict)  # when each partition got rows
 
-    def note(self, name: Any, base: Snapshot | None, made: Snapshot) -> None:
-        before = {} if base is None else self.rows[base.uuid or ""]
+    def note(self, name: Any, base: Snapshot | None, made: Snapshot, changes: Changes, now: int) -> None:
+        before: Any = {} if base is None else self.rows[base.uuid or ""]
+        times = {} if base is None else self.written[base.uuid or ""]
         self.parents[made.uuid or ""] = None if base is None else base.uuid
         what = getattr(HERE, "what", None)
+        self.moved = self.moved or (what is not None and what[0] == "move")
         if name.kind is not CommitKind.COMPACT and what is not None:
-            before = meaning(self.kind, before, *what)
-        self.rows[made.uuid or ""] = before
+            operation, told = what
+            if operation in ("expire", "clone"):
+                told = self._told(operation, told, {entry.partition for entry in changes.table}, times, made)
+            elif operation in ("append", "replace", "merge"):
+                times = {**times, **{key[0]: now for key in told}}
+            before = self.after(before, operation, told)
+        self.rows[made.uuid or ""], self.written[made.uuid or ""] = before, times
         if base is not None and base.uuid in self.doubtful:
             self.doubtful.add(made.uuid or "")
+
+    def _told(self, operation: str, told: Any, partitions: set[bytes], times: Mapping[int, int], made: Snapshot) -> Any:
+        """What an operation means whose partitions are known with its commit alone."""
+        parts = {PARTITIONS[stored] for stored in partitions}
+        if operation == "expire":
+            oldest, by_values = told
+            late = [part for part in parts if (DAYS[part] if by_values else times.get(part, 0)) > oldest + SLACK]
+            assert not late, f"partitions {late} are not that old"
+            return parts
+        rows = self.rows[told]
+        assert {key[0] for key in rows} <= parts, f"the clone lacks partitions: {parts}"
+        if told in self.doubtful:
+            self.doubtful.add(made.uuid or "")
+        return parts, rows
+
+    def after(self, state: Any, operation: str, what: Any) -> Any:
+        """The rows after a commit."""
+        return meaning(self.kind, state, operation, what)
 
     def check(self, store: Store, found: Snapshot, where: str, **travel: Any) -> None:
         if found.uuid in self.doubtful:
@@ -233,6 +273,13 @@ def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
         return {key: row for key, row in state.items() if key[0] not in parts} | what
     if operation == "drop":
         return {key: row for key, row in state.items() if key[0] != what}
+    if operation == "expire":
+        return {key: row for key, row in state.items() if key[0] not in what}
+    if operation == "clone":
+        parts, rows = what
+        return {**{key: row for key, row in state.items() if key[0] not in parts}, **rows}
+    if operation == "merge":
+        return {**state, **what}
     if operation != "append":
         return state
     if kind.keys == ("k",):  # a key has one row, wherever it was
@@ -266,6 +313,7 @@ class Actor:
     done: Counter[str] = field(default_factory=Counter)
     acknowledged: list[Snapshot] = field(default_factory=list)
     coordinator: Coordinator | None = None
+    follower: Follower | None = None
 
     def loop(self, actions: tuple[str, ...], times: int) -> None:
         for step in range(times):
@@ -329,11 +377,47 @@ class Actor:
             self.acknowledged.append(done)
 
     def drop(self, user: str) -> None:
+        if self.world.kind.told == "late":
+            return  # streams that are told by changelogs are not told of it
         part = self.random.randint(1, 2)
         HERE.what = ("drop", part)
         Commit(self.store, user).drop_partitions([{"pt": part}])
 
+    def merge(self, user: str) -> None:
+        """A MERGE into an append table: rows of few keys are updated where they are there, and else added."""
+        if self.world.kind.engine != "append":
+            return
+        part, value = self.random.randint(1, 2), self.random.randint(0, 99)
+        keys = {MERGED + number for number in self.random.sample(range(4), 2)}
+        merge_rows(self.store, part, keys, value, lambda rows: setattr(HERE, "what", ("merge", rows)))
+
+    def load(self, user: str) -> None:
+        """COPY INTO of two files of few, a row each, loaded once at most while nothing is rolled back."""
+        if self.world.kind.engine == "append":
+            wanted = self.random.sample(range(4), 2)
+            load_files(self.store, wanted, lambda rows: setattr(HERE, "what", ("append", rows)))
+
     # ---- maintenance
+
+    def age(self, user: str) -> None:
+        """Partitions that are too old by the time that they stand for, or by their last write."""
+        if self.world.kind.told == "late":
+            return
+        by_values = self.random.random() < 0.5
+        keep = self.random.choice([1, 3]) if by_values else 1
+        oldest = self.store.env.clock.now_millis() - keep * DAY
+        HERE.what = ("expire", (oldest, by_values))
+        expire_partitions(
+            self.store.with_options(
+                {
+                    "partition.expiration-time": f"{keep} d",
+                    "partition.expiration-strategy": "values-time" if by_values else "update-time",
+                    "partition.timestamp-pattern": "2023-11-1$pt",
+                    "partition.timestamp-formatter": "yyyy-MM-dd",
+                    "partition.expiration-batch-size": self.random.choice(["1", "10"]),
+                }
+            )
+        )
 
     def compact(self, user: str) -> None:
         """A job, often with a commit for each unit, sometimes with a Ctrl-C after some."""
@@ -388,7 +472,10 @@ class Actor:
     def expire(self, user: str) -> None:
         """Pending rows whose snapshots have expired go by the time of their files, which jumps: these are kept."""
         most, least = (self.random.randint(2, 5), 1) if self.world.kind.bucket != -2 else (200, 200)
-        expire_snapshots(self.store, ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=least)))
+        config = ExpireConfig.of(self.store, Limits(retain_max=most, retain_min=least))
+        expire_snapshots(self.store, config)
+        if config.decoupled:
+            expire_changelogs(self.store, config)
 
     def tag(self, user: str) -> None:
         name = f"tag{self.random.randint(0, 2)}"
@@ -397,6 +484,22 @@ class Actor:
         else:
             ids = self.store.snapshot_ids()
             create_tag(self.store, name, self.random.choice(ids) if ids else 1, if_absent=True)
+
+    def copy(self, user: str) -> None:
+        """Clone a snapshot or a tag, to a new table or over the partitions of one that is there."""
+        held = [*self.store.tags().values(), *(one for one in [self.store.latest_snapshot()] if one is not None)]
+        if held:
+            source = plain_snapshot(self.random.choice(held))
+            HERE.what = ("clone", source.uuid)
+            clone(self.store, self.random.choice(CLONES), CloneRequest(source))
+
+    def listen(self, user: str) -> None:
+        """A batch of a stream, of tables that tell their changes."""
+        if self.world.kind.told:
+            self.follower = self.follower or Follower(self.store)
+            read = self.follower.step()
+            if read is not None and not self.world.rolled_back and self.world.kind.told == "at once":
+                assert self.follower.state == self.world.rows[read], f"a stream has not what {read} has"
 
     def back(self, user: str) -> None:
         tagged = [tag.id for tag in self.store.tags().values()]
@@ -412,13 +515,14 @@ class Actor:
 
 WRITES = ("append", "append", "append", "delete")
 ROLES: dict[str, tuple[tuple[str, ...], int]] = {
-    "w0": (WRITES, 5),
-    "w1": ((*WRITES, "drop"), 5),
+    "w0": ((*WRITES, "merge", "load"), 5),
+    "w1": ((*WRITES, "drop", "age", "merge", "load"), 5),
     "c0": (("compact",), 4),
     "c1": (("follow", "compact"), 4),
     "x": (("rescale", "sort", "cluster"), 4),
     "e": (("expire",), 3),
-    "t": (("tag",), 4),
+    "t": (("tag", "tag", "copy"), 4),
+    "s": (("listen",), 3),
     "o": (("clean",), 2),
 }
 
@@ -453,7 +557,7 @@ def watched(world: World) -> Iterator[None]:
 
     def spy(self: Any, request: Any, name: Any, base: Any, *rest: Any) -> Snapshot:
         made = real(self, request, name, base, *rest)
-        world.note(name, base, made)
+        world.note(name, base, made, rest[0], self._store.env.clock.millis)
         return made
 
     with pytest.MonkeyPatch.context() as patch:
@@ -508,6 +612,8 @@ class Run:
 
     def published(self, path: str, data: bytes) -> None:
         """A snapshot was put; its name may have been free again, after an expiry or a rollback."""
+        if not path.startswith(f"{ROOT}/snapshot/"):
+            return
         wanted = int(path.rsplit("-", 1)[1])
         if wanted <= self.highest:
             self.revived.add(wanted)
@@ -557,13 +663,29 @@ class Run:
                 read(store.snapshot(found), f"snapshot {found}", scan_snapshot_id=found)
         for name, tag in store.tags().items() if not self.kind.late else ():
             read(tag, f"tag {name}", scan_tag_name=name)
+        self.check_clones(where)
         if not self.world.rolled_back:
             line = self.world.line(store.latest_snapshot())
             lost = [one.id for actor in self.team for one in actor.acknowledged if one.uuid not in line]
             assert not lost, f"{where}: acknowledged commits are gone: {lost}"
 
-    def settle(self) -> None:
-        """Before the last cleaning."""
+    def check_clones(self, where: str) -> None:
+        """The newest snapshot of each clone."""
+        for root in CLONES if not self.kind.late else ():
+            own = make_store(self.inner, self.clock, self.store.schema, root)
+            if self.inner.list(own.paths.schema_dir) and (newest := own.latest_snapshot()) is not None:
+                self.world.check(own.with_schema(own.latest_schema()), newest, f"{where}, {root}")
+
+    def check_followers(self) -> None:
+        """What streams' readers have in the end, of tables that were never rolled back."""
+        newest = make_store(self.inner, self.clock, self.store.schema).latest_snapshot()
+        for actor in self.team:
+            if actor.follower is not None and newest is not None:
+                actor.follower.store = make_store(self.inner, self.clock, self.store.schema)
+                with suppress(NotFoundError, InvalidError):
+                    actor.follower.step()
+                    wanted = self.world.rows[newest.uuid or ""]
+                    assert actor.follower.state == wanted, f"{actor.name} has read {actor.follower.state}, not {wanted}"
 
     def go(self) -> Counter[str]:
         HERE.what = None
@@ -579,10 +701,11 @@ class Run:
             kept = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
             Table(store, "t").compact(bucket_auto=False, **(kept if self.kind.bucket == -2 else {}))  # see Actor.expire
             self.check("compacted")
-            self.clock.millis += 3 * DAY
+            if self.kind.told and not self.world.rolled_back:
+                self.check_followers()
+            self.clock.millis += 9 * DAY
             expire_tags(store)  # what rollbacks that died left
             assert all(name.startswith("tag") for name in store.tags()), f"tags that nobody made: {store.tag_names()}"
-            self.settle()
             if not self.revived:
                 remove_orphans(store, 1 << 60, threads=1)
                 self.check("cleaned")

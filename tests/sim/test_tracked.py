@@ -1,5 +1,5 @@
 """As test_maintenance, tables whose rows have ids, and whose columns may lie in several files: besides, no id is given out
-twice, and a row keeps the one it has got."""
+twice, and a row keeps the one it has got, unless ids are given out anew."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from tests.sim.test_maintenance import FIELDS, HERE, ROLES, Actor, Key, Kind, Ru
 
 from bucketlake.catalog import open_named
 from bucketlake.errors import BucketlakeError
+from bucketlake.ops.compact.compaction import Compaction, compaction_job
+from bucketlake.ops.compact.job import run_job
+from bucketlake.ops.compact.reassign import reassign_row_ids
+from bucketlake.ops.compact.running import inline
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.table import Table
 from bucketlake.types.model import arrow_schema
@@ -29,7 +33,13 @@ KINDS = (
     Kind("evolving", -1, (), EVOLVING),
 )
 WRITES = ("append", "append", "delete", "update", "update")
-MORE = {**ROLES, "w0": (WRITES, 5), "w1": ((*WRITES, "drop", "replace"), 5), "u": (("update",), 5)}
+MORE = {
+    **ROLES,
+    "w0": (WRITES, 5),
+    "w1": ((*WRITES, "drop", "age", "replace"), 5),
+    "u": (("update",), 5),
+    "x": (("sort", "cluster", "materialize", "renumber"), 4),
+}
 
 
 class Changer(Actor):
@@ -59,6 +69,22 @@ class Changer(Actor):
         arrays = [pa.array(list(column), item.type) for column, item in zip(columns, schema, strict=True)]
         Table(self.store, "t").write_arrow(pa.Table.from_arrays(arrays, schema=schema), mode="overwrite")
 
+    def materialize(self, user: str) -> None:
+        """Deleted rows go for good, those beside them get new ids."""
+        if self._moves("evolving, vectors"):
+            run_job(compaction_job(self.store, Compaction(deleted=True)), inline)
+
+    def renumber(self, user: str) -> None:
+        """The ids of each partition come to lie side by side."""
+        if self._moves("evolving"):
+            reassign_row_ids(self.store)
+
+    def _moves(self, kind: str) -> bool:
+        if not self.world.kind.name.startswith(kind) or self.store.latest_snapshot() is None:
+            return False
+        HERE.what = ("move", None)
+        return True
+
     def _some(self, most: int) -> list[int]:
         newest = self.store.latest_snapshot()
         known = sorted(key for _, key in self.world.rows[newest.uuid or ""]) if newest is not None else []
@@ -67,9 +93,10 @@ class Changer(Actor):
 
 @dataclass
 class TrackedRun(Run):
-    """One seed. `ids`: of the rows seen so far."""
+    """One seed. `ids`: of the rows seen so far; `owners`: of the ids."""
 
     ids: dict[Key, int] = field(default_factory=dict)
+    owners: dict[int, Key] = field(default_factory=dict)
 
     def check(self, where: str) -> None:
         super().check(where)
@@ -80,9 +107,11 @@ class TrackedRun(Run):
             return
         found = open_named(f"{ROOT}$row_tracking", store.env).to_arrow().to_pylist()
         assert len({row["_ROW_ID"] for row in found}) == len(found), f"{where}: an id twice"
-        for row in found:
-            known = self.ids.setdefault((row["pt"], row["k"]), row["_ROW_ID"])
-            assert known == row["_ROW_ID"] or self.world.rolled_back, f"{where}: {row} had the id {known}"
+        for row in found if not self.world.rolled_back else ():
+            key, number = (row["pt"], row["k"]), row["_ROW_ID"]
+            known, owner = self.ids.setdefault(key, number), self.owners.setdefault(number, key)
+            assert known == number or self.world.moved, f"{where}: {row} had the id {known}"
+            assert owner == key, f"{where}: {row} has the id that {owner} had"
 
 
 def run(seed: int) -> Counter[str]:

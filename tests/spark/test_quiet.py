@@ -85,6 +85,21 @@ def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             run = subprocess.run([home / "bin" / "java", "a b", "c"], capture_output=True, text=True, check=False)
         assert (run.returncode, run.stdout, run.stderr) == (3, "out\n", "a b c\nlast")
         assert environment == given
+    trace = (
+        'Traceback (most recent call last):\n  File "/a/pyspark/daemon.py", line 264, in manager\n    code = worker()\n'
+    )
+    other = trace + "OSError: 28\n"
+    kept = f"    x\n{other}Traceback (most recent call last):\nBrokenPipeError: mine\n".replace(
+        "\nBroken", "\n  File mine\nBroken"
+    )
+    java.write_text(
+        f"#!/bin/sh\ncat >&2 <<'.'\n{kept}{trace}BrokenPipeError: [Errno 32] Broken pipe\nend\n{trace}.\nprintf '  Fi' >&2\n"
+    )
+    with quiet.quiet_java(environment):
+        run = subprocess.run(
+            [Path(environment["JAVA_HOME"]) / "bin" / "java"], capture_output=True, text=True, check=False
+        )
+    assert run.stderr == kept + "end\n"
     environment = {"PATH": str(tmp_path / "nothing")}
     with quiet.quiet_java(environment):
         assert "JAVA_HOME" not in environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bucketlake import Lake
-from bucketlake.spark.merge import held
+from bucketlake.spark.merge import held, pruning
 from bucketlake.spark.read import reader
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -58,3 +58,15 @@ def test_both_zeros_are_keys_of_their_own(classic: Lake, few: bool, monkeypatch:
     new = """(VALUES (CAST('-0.0' AS DOUBLE), 'z', 'none'), (9.0D, 'y', 'a')) s(k, v, w) ON t.v = s.w
         WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"""
     assert left("beside", new) == [("-0.0", "z"), ("1.0", "c")]
+
+
+@pytest.mark.parametrize("most", [200, 1], ids=["list", "range"])
+def test_a_source_may_have_wider_integers(classic: Lake, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "MOST_VALUES", most)
+    classic.sql("CREATE TABLE db.t (k SMALLINT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')")
+    classic.sql("INSERT INTO db.t VALUES (1, 1), (32767, 2)")
+    source = "VALUES (1L, 10), (2147483648L, 20), (-40000L, 30)"
+    changed = "WHEN MATCHED THEN UPDATE SET v = s.v"
+    classic.sql(f"MERGE INTO db.t t USING ({source}) s(k, v) ON t.k = s.k {changed}")
+    classic.sql(f"MERGE INTO db.t t USING (SELECT 40000 k, 9 v) s ON t.k = s.k {changed}")
+    assert sorted(tuple(row) for row in classic.sql("SELECT * FROM db.t").collect()) == [(1, 10), (32767, 2)]

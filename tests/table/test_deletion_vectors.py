@@ -465,3 +465,33 @@ def test_files_are_rewritten_in_as_many_parts_as_run_at_once(catalog: Catalog, m
     assert len(asked[1]) == 2
     assert sum(asked[1]) == 5
     assert keys(made) == [k for k in range(1000) if k not in (7, 107, 207, 307, 407, 507, 8, 608, 708, 808, 908)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc"])
+@pytest.mark.parametrize("tracks", [False, True])
+def test_one_large_file_is_rewritten_in_stretches(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, form: str, tracks: bool
+) -> None:
+    options = {"file.format": form, "file.block-size": "1 kb", "row-tracking.enabled": str(tracks).lower()}
+    catalog.create_database("db")
+    made = catalog.create_table("db.t", SCHEMA, options=options)
+    for start in range(0, 40_000, 4000):
+        made.write_arrow(data(start, start + 4000))
+    made.compact(full=True)
+    assert len(made.files()) == 1
+    view = catalog.table("db.t$row_tracking") if tracks else made
+    before = {row["k"]: row for row in view.to_arrow().to_pylist()}
+    parts: list[Any] = []
+
+    def rewrite(store: Any, given: Any) -> Any:
+        parts.extend(given)
+        return delete_module.rewritten_here(store, given)
+
+    monkeypatch.setattr(delete_module, "LEAST_PART", 1)
+    where = parse_where("k >= 10 AND k < 12 OR k > 25000", made.schema.fields)  # the last stretch goes as a whole
+    find = delete_module.found_here(where)
+    delete_module.change_rows(made.store, where, delete_module.Means(find, rewrite=rewrite, width=3), "DELETE")
+    assert len(parts) == (3 if form == "parquet" else 1)
+    assert len(made.files()) == (2 if form == "parquet" else 1)
+    assert keys(made) == [k for k in range(25_001) if k not in (10, 11)]
+    assert {row["k"]: row for row in view.to_arrow().to_pylist()} == {k: before[k] for k in keys(made)}

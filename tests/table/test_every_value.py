@@ -66,7 +66,9 @@ KINDS = {
     "timestamp(9)": Kind("TIMESTAMP_NTZ(9)", [-(1 << 62), -1, 0, 1_704_067_200_000_000_000, 1 << 62], 3,
                          "'2024-01-01'", pa.timestamp("ns"), pa.int64()),
 }  # fmt: skip
-every_kind = pytest.mark.parametrize("name", KINDS)
+every_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "long string" else name for name in KINDS]
+)
 
 
 def made(folder: Path, kind: Kind, keys: Sequence[str], partitions: Sequence[str] = (), **options: str) -> Table:

@@ -16,6 +16,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, MapStorage,
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
 from bucketlake.errors import InvalidError
+from bucketlake.maintenance import service
 from bucketlake.maintenance.lease import FOLDER, Lease
 from bucketlake.maintenance.rules import DEFAULT_RULES, Event, Rule, rules_of
 from bucketlake.maintenance.service import Service, maintain
@@ -103,6 +104,18 @@ def test_what_fails_stops_nothing_else() -> None:
     events = maintain(catalog, Service((Rule("compact", full=True),)), once=True)
     assert ran(events, "failed") == [("compact", "default.a")] and ran(events) == [("compact", "default.b")]
     assert len(good.files()) == 1
+
+
+def test_ctrl_c_while_a_class_is_made_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = catalog_on(MapStorage(), FakeClock(1))
+    filled(catalog, "a")
+
+    def interrupted(*given: Any) -> None:
+        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+
+    monkeypatch.setattr(service, "run_job", interrupted)
+    events = maintain(catalog, Service((Rule("compact", full=True),)), once=True)
+    assert [event.kind for event in events] == ["leads", "stopped"]
 
 
 def test_small_files_are_followed_from_turn_to_turn() -> None:

@@ -197,9 +197,8 @@ class Decoding:
 def _texts(messages: pa.Array, known: Mapping[int, Known], shown: Callable[[Any, Known], pa.Array]) -> pa.Array:
     """Messages as texts; null for null, "" is none, what cannot be decoded becomes base64, which is no JSON."""
     messages = messages.cast(pa.large_binary())
-    series = pl.Series("m", messages)
-    heads = series.bin.slice(0, HEAD).to_arrow().cast(pa.large_binary())
-    raw = series.bin.encode("base64").to_arrow().cast(pa.large_string())
+    heads = pc.binary_slice(messages, 0, HEAD)
+    raw = pl.Series("m", messages).bin.encode("base64").to_arrow().cast(pa.large_string())
     for number, schema in known.items():
         chosen = pc.equal(heads, pa.scalar(bytes([MAGIC]) + number.to_bytes(4, "big"), pa.large_binary()))
         chosen = pc.fill_null(chosen, False)
@@ -212,7 +211,7 @@ def _texts(messages: pa.Array, known: Mapping[int, Known], shown: Callable[[Any,
 
 def _decoded(messages: pa.Array, schema: Known, shown: Callable[[Any, Known], pa.Array], raw: pa.Array) -> pa.Array:
     """The texts of messages of one schema. Those among which one is damaged are halved until it stands alone."""
-    bodies = pl.Series("m", messages).bin.slice(HEAD).to_arrow().cast(pa.large_binary())
+    bodies = pc.binary_slice(messages, HEAD, 2**31 - 1)  # without an end Arrow fails on short ones
     bodies = pc.binary_join_element_wise(
         bodies, pa.scalar(encode_long(END), pa.large_binary()), pa.scalar(b"", pa.large_binary())
     )

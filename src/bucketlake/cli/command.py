@@ -22,7 +22,7 @@ from bucketlake.cli import grammar
 from bucketlake.cli.answer import Answer, Column, UsageError
 from bucketlake.cli.grammar import Abort, Exit, Option, get_current_context
 from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
-from bucketlake.errors import BucketlakeError
+from bucketlake.errors import is_interrupt
 from bucketlake.values import dataclass
 
 __all__ = [
@@ -181,12 +181,10 @@ def perform(command: Command, given: Arguments) -> int:
         return _nobody_reads()
     except KeyboardInterrupt:
         return _interrupted(given)
-    except BucketlakeError as error:
-        return _failed(console, error)
     except (Exit, Abort):
         raise
     except Exception as error:
-        return _failed(console, error)
+        return _interrupted(given) if is_interrupt(error) else _failed(console, error)
 
 
 def _failed(console: Console, error: Exception) -> int:

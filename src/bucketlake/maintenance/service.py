@@ -19,7 +19,7 @@ from dataclasses import field
 from typing import Any
 
 from bucketlake.catalog import Catalog
-from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.errors import BucketlakeError, NotFoundError, is_interrupt
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.lease import Alone, Lease
 from bucketlake.maintenance.rules import DEFAULT_RULES, Event, Rule, Tell
@@ -178,6 +178,8 @@ class _Loop:
                 what = _ACTIONS[rule.action](found, self._progress)
             self.tell(Event("nothing" if not what else "did", name, rule.action, what or None))
         except Exception as error:  # one that fails stops no other
+            if is_interrupt(error):
+                raise KeyboardInterrupt from error
             self.tell(Event("failed", name, rule.action, error=error, seconds=(clock.now_millis() - started) / 1000))
         self.done[place, name] = clock.now_millis()
 

@@ -217,6 +217,13 @@ class TableOptions:
         return TableOptions({k: v for k, v in merged.items() if not (k in extra and extra[k] is None)})
 
 
+def written_formats(options: TableOptions) -> frozenset[str]:
+    """The names of all formats that the options name for new files, of whatever level, and of changelogs."""
+    names = {options.get("file.format"), *(options.get("file.format.per.level") or {}).values()}
+    names.add(options.get("changelog-file.format") or options.get("file.format"))
+    return frozenset(name.strip().lower() for name in names)
+
+
 def option_text(value: Any) -> str:
     """The text of an option's value as it stands in a schema file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lazy import exp, sqlglot, sqlglot_errors
 from bucketlake.predicate.numbers import (
     WHOLE,
@@ -75,6 +75,19 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     return _Reader(Words(sql_text), fields, home).condition()
 
 
+def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicate:
+    """A condition that is evaluated without Spark. InvalidError as `parse_where`, and where a text is no value of the
+    column beside it; UnsupportedError for what only Spark can evaluate."""
+    found = parse_where(where, fields) if isinstance(where, str) else where
+    if is_exact(found):
+        return found
+    parts = (found, *(found.children if isinstance(found, And) else ()))
+    why = next((item.why for item in parts if isinstance(item, Opaque) and item.why), "")
+    if why:
+        raise InvalidError(why, where=where, remedy="give a value of the column's type")
+    raise UnsupportedError("this condition needs Spark", where=where, remedy="use lake.sql or a simpler one")
+
+
 @dataclass
 class _Reader:
     words: Words
@@ -99,7 +112,8 @@ class _Reader:
             inner = [self.part(item) for item in part.parts]
             if not all(is_exact(item) for item in inner):
                 names = (name for item in inner for name in sorted(columns_of(item)))
-                found = Opaque(self.words.original(part.first, part.last), tuple(dict.fromkeys(names)))
+                why = next((item.why for item in inner if isinstance(item, Opaque) and item.why), "")
+                found = Opaque(self.words.original(part.first, part.last), tuple(dict.fromkeys(names)), why)
             else:
                 found = joined(And if part.kind == "and" else Or, inner)
         return negate(found) if part.negated else found
@@ -108,9 +122,9 @@ class _Reader:
         tree = self.parse(part)
         try:
             return self.predicate(tree)
-        except Beyond:
+        except Beyond as error:
             names = dict.fromkeys(item.name for item in self.known_columns(tree))
-            return Opaque(self.words.original(part.first, part.last), tuple(names))
+            return Opaque(self.words.original(part.first, part.last), tuple(names), str(error))
 
     def comparison(self, part: Part) -> exp.Expression | None:
         """`column op number` and `column op 'text'` without a parser; None for anything else."""
@@ -370,6 +384,8 @@ class _Reader:
         if value is None:
             return IsNull(field.name) if op == "<=>" else Constant(None)
         t = field.type
+        if isinstance(value, str) and is_no_value(value, t):
+            raise Beyond(f"{value!r} is no {t.root.name}")
         if t.root is Root.BOOLEAN and isinstance(value, bool):
             return Compare(field.name, op, value)
         if isinstance(value, bool):
@@ -420,6 +436,8 @@ class _Reader:
             return value
         if not isinstance(value, str):
             raise Beyond
+        if is_no_value(value, t):
+            raise Beyond(f"{value!r} is no {t.root.name}")
         text = value.strip(" \t\r\n")
         if t.root in WHOLE:
             found = int(text) if _WHOLE_TEXT.fullmatch(text) else None
@@ -463,6 +481,9 @@ _DATE_TYPES = ("DATE",)
 _ZONELESS = ("TIMESTAMPNTZ",)
 _STAMP_TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
 _TEXT_TYPES = ("TEXT", "VARCHAR")
+_LETTER = re.compile("[A-Za-z]")
+_NO_NUMBER = re.compile("[g-oq-wyz]|^[^0-9]*$")  # 1e5, 1.5d and 0x1p3 are some
+_DIGIT = re.compile("[0-9]")
 _WHOLE_TEXT = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
 
@@ -475,6 +496,17 @@ def _bare(node: exp.Expression) -> exp.Expression:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def is_no_value(text: str, t: DataType) -> bool:
+    """Whether a text beside a column of this type is certain not to be one of its values: with ANSI mode Spark refuses
+    it, without it is NULL. False where nobody has to know."""
+    if t.root in WHOLE:
+        return _LETTER.search(text) is not None
+    if t.root in (Root.DECIMAL, Root.FLOAT, Root.DOUBLE):
+        word = text.strip().lstrip("+-").lower()
+        return _NO_NUMBER.search(word) is not None and word not in ("inf", "infinity", "nan")
+    return t.root in (Root.DATE, Root.TIME, *_STAMPS) and _DIGIT.search(text) is None
 
 
 def like(column: str, pattern: str) -> Predicate:

@@ -12,6 +12,7 @@ import datetime as dt
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -119,10 +120,12 @@ class Constant(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class Opaque(Predicate):
-    """SQL that only Spark evaluates: `sql` as the user wrote it, `columns` as far as they are known. Prunes nothing."""
+    """SQL that only Spark evaluates: `sql` as the user wrote it, `columns` as far as they are known, `why`: what is
+    wrong with it, where that is certain. Prunes nothing."""
 
     sql: str
     columns: tuple[str, ...] = ()
+    why: str = field(default="", compare=False)
 
 
 def conjunction(predicates: Iterable[Predicate | None]) -> Predicate | None:
@@ -162,7 +165,7 @@ def negate(predicate: Predicate) -> Predicate:
     if isinstance(predicate, Constant):
         return Constant(None if predicate.value is None else not predicate.value)
     if isinstance(predicate, Opaque):
-        return Opaque(f"NOT ({predicate.sql})", predicate.columns)
+        return Opaque(f"NOT ({predicate.sql})", predicate.columns, predicate.why)
     if isinstance(predicate, Compare) and predicate.op in _OPPOSITE:
         return Compare(predicate.column, _OPPOSITE[predicate.op], predicate.literal)
     return Not(predicate)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options.options import TableOptions, refuse_options
+from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
@@ -461,8 +461,7 @@ def _check_clustering(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _check_formats(schema: TableSchema, options: TableOptions) -> None:
-    formats = {options.get("file.format"), *(options.get("file.format.per.level") or {}).values()}
-    formats |= {options.get("changelog-file.format") or options.get("file.format")}
+    formats = written_formats(options)
     for item in schema.fields:
         precise = item.type.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ) and (item.type.precision or 0) > 6
         _need(

@@ -48,7 +48,7 @@ from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
 from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import quoted, same_key, spark_schema
+from bucketlake.spark.types import char_columns, quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -128,7 +128,7 @@ def partitions_frame(spark: SparkSession, table: Table) -> DataFrame:
     """The live partitions as rows of their columns: what a condition over these alone is decided on."""
     fields = table.schema.partition_fields
     rows = [tuple(found[item.name] for item in fields) for found in live_partitions(table.store)]
-    return spark.createDataFrame(rows, spark_schema(fields))
+    return char_columns(spark.createDataFrame(rows, spark_schema(fields)), fields)
 
 
 def delete_places(

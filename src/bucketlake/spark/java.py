@@ -40,16 +40,23 @@ while [ "$n" -gt 0 ]; do
 done
 exec {java} "$@"
 """
-# The arguments stay as they are: of what the JVM says first, the line on the incubator module is left out.
+# The arguments stay as they are. Of what the JVM says, the line on the incubator module is left out, and the trace of a
+# process of PySpark's that has an answer for a JVM that has ended, or as much of it as the JVM passed on before that.
 _QUIET = """#!/usr/bin/env bash
 exec {java} "$@" 2> >(
-    if IFS= read -r line; then
+    held=
+    told() {{ printf '%s' "$held$1" >&2; held=; }}
+    while IFS= read -r line || {{ [ -n "$held" ] || told "$line"; false; }}; do
         case $line in
             "WARNING: Using incubator modules"*) ;;
-            *) printf '%s\\n' "$line" >&2 ;;
+            "Traceback (most recent call last):") told; held=$line$'\\n' ;;
+            "  File "*/pyspark/daemon.py*|"    "*)
+                if [ -n "$held" ]; then held+=$line$'\\n'; else told "$line"$'\\n'; fi ;;
+            "BrokenPipeError: "*|"ConnectionResetError: "*)
+                if [ -n "$held" ]; then held=; else told "$line"$'\\n'; fi ;;
+            *) told "$line"$'\\n' ;;
         esac
-    fi
-    exec cat >&2
+    done
 )
 """
 OLDEST = 17  # that Spark runs on

@@ -225,7 +225,8 @@ def new_session(verbose: bool = False, /, **settings: str) -> SparkSession:
     here = re.fullmatch(r"local(\[.*\])?", chosen["spark.master"])
     for key, value in {**(daemon_settings() if here else {}), **chosen}.items():
         builder = builder.config(key, value)
-    if verbose or not here:
+    # What looks at the JVM's lines would keep a bar, which is none, until it ends.
+    if verbose or not here or chosen["spark.ui.showConsoleProgress"] == "true":
         return builder.getOrCreate()
     quiet_queries()
     with quiet_java():

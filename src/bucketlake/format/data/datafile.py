@@ -20,7 +20,7 @@ from bucketlake.format.data.avro import AvroSink, AvroSource
 from bucketlake.format.data.blob import BLOB, read_values
 from bucketlake.format.data.file_format import FORMATS, BatchSize, FileFormat, file_format, format_of
 from bucketlake.format.data.orc import OrcSink, OrcSource
-from bucketlake.format.data.parquet import ParquetSink, ParquetSource, footer_stats
+from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, footer_stats
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate.tree import Predicate
@@ -296,9 +296,10 @@ def read_recorded(
     fields: Sequence[DataField],
     columns: Sequence[str] | None = None,
     row_filter: Predicate | None = None,
+    left_out: Mask | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As `read_numbered`. CorruptError where the file is not as long as recorded or has other rows: before the first
-    batch, of avro files after the last."""
+    """As `read_numbered`; of rows `left_out` some may be missing. CorruptError where the file is not as long as
+    recorded or has other rows: before the first batch, of avro files after the last."""
     by_name = {item.name: item for item in fields}
     wanted = [by_name[name] for name in columns] if columns is not None else list(fields)
     read = wanted or list(fields[:1])
@@ -314,11 +315,16 @@ def read_recorded(
             )
         return
     with decoding(BROKEN, file.path), storage.open_input(file.path) as opened:
-        if file.size is not None and file.size > 0:
-            check_size(file.path, opened.seek(0, 2), file.size)
-            opened.seek(0)
-        for first, batch in _numbered(opened, file, read, fields, row_filter):
+        check_length(opened, file)
+        for first, batch in _numbered(opened, file, read, fields, row_filter, left_out):
             yield first, batch if wanted else batch.select([])
+
+
+def check_length(opened: BinaryIO, file: Recorded) -> None:
+    """CorruptError where an open file is not as long as recorded."""
+    if file.size is not None and file.size > 0:
+        check_size(file.path, opened.seek(0, 2), file.size)
+        opened.seek(0)
 
 
 def _numbered(
@@ -327,11 +333,12 @@ def _numbered(
     read: Sequence[DataField],
     fields: Sequence[DataField],
     row_filter: Predicate | None,
+    left_out: Mask | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     if file.format == "parquet":
         parquet = ParquetSource(opened, read, remote="://" in file.path)
         _check_rows(file, parquet.metadata.num_rows)
-        yield from parquet.numbered(DEFAULT_BATCH, row_filter, fields)
+        yield from parquet.numbered(DEFAULT_BATCH, row_filter, fields, left_out)
     elif file.format == "orc":
         orc = OrcSource(opened, read)
         _check_rows(file, orc.rows)

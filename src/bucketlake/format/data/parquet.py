@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import CorruptError, UnsupportedError
@@ -23,8 +24,8 @@ from bucketlake.format.data.parquet_footer import annotate_timestamps, int96_as_
 from bucketlake.format.metadata.stats import ColumnStats
 from bucketlake.format.row.binary_row import typed_value
 from bucketlake.lazy import pc, pq
-from bucketlake.predicate.evaluate import Bounds, may_match_all
-from bucketlake.predicate.tree import Predicate, columns_of
+from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
+from bucketlake.predicate.tree import Predicate, columns_of, is_exact
 from bucketlake.types.arrow import filled_table
 from bucketlake.types.model import BYTES, DataField, DataType, Root, arrow_type, canonical_batch
 
@@ -40,8 +41,10 @@ CODECS = {
 }
 PAGE_BYTES = 1 << 20
 PAGE_ROWS = 100_000  # more than parquet-mr's 20,000: every page costs a reader as much as thousands of rows
+Mask = npt.NDArray[np.bool_]
 _STREAM_BUFFER = 1 << 20
 _THREADED = 1 << 20  # bytes of a row group from which its columns are decoded by several threads
+_FIRST = 3  # how many times the columns of a filter must go into all that are read to be looked at first
 _WIDE = Context(prec=76)
 
 
@@ -238,9 +241,8 @@ class ParquetSource:
         options = {"pre_buffer": True} if remote else streamed
         self._file = pq.ParquetFile(file, **options)
         self.fields = tuple(fields)
-        tops = _tops(self._file.schema_arrow)
-        chosen = {item.name for item in fields}
-        self._leaves = [number for number, name in enumerate(tops) if name in chosen]
+        tops = self._tops = _tops(self._file.schema_arrow)
+        self._leaves = self._leaves_of(fields)
         schema = self._file.schema
         self._int96 = {tops[number] for number in self._leaves if schema.column(number).physical_type == "INT96"}
         if self._int96:
@@ -263,9 +265,17 @@ class ParquetSource:
         return (batch for _, batch in self.numbered(size, row_filter, known))
 
     def numbered(
-        self, size: BatchSize, row_filter: Predicate | None = None, known: Sequence[DataField] = ()
+        self,
+        size: BatchSize,
+        row_filter: Predicate | None = None,
+        known: Sequence[DataField] = (),
+        left_out: Mask | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """As `batches`, each with the position in the file of its first row."""
+        """As `batches`, each with the position in the file of its first row. `left_out`: rows of the file that are not
+        wanted; row groups of such rows alone are left out.
+
+        Columns of the filter that are a small part of what is read are looked at first: other columns of a row group
+        are decoded up to the last row that it is true for. Where most groups have such rows, this is given up."""
         rows = self._group_rows
         kept = np.ones(len(rows), np.bool_)
         if row_filter is not None and len(rows):
@@ -273,24 +283,52 @@ class ParquetSource:
             bounds = self.bounds([item for item in known if item.name in named])
             kept = may_match_all(row_filter, bounds, rows)
         starts = np.cumsum(rows) - rows
-        for number in np.flatnonzero(kept):
-            at = int(starts[number])
-            for batch in self.group(int(number), size):
+        if left_out is not None:
+            kept &= [not left_out[at : at + count].all() for at, count in zip(starts, rows, strict=True)]
+        met = missed = 0
+        for number in map(int, np.flatnonzero(kept)):
+            at, end = int(starts[number]), int(rows[number])
+            if row_filter is not None and met <= missed + 1 and (own := self._looked_at_first(number, row_filter)):
+                end = _end([mask(row_filter, batch) for batch in self.group(number, size, own)])
+                met, missed = (met + 1, missed) if end else (met, missed + 1)
+            for batch in self.group(number, BatchSize(min(size.rows, end), size.bytes)) if end else ():
                 yield at, batch
                 at += batch.num_rows
+                if at >= starts[number] + end:
+                    break
 
-    def group(self, number: int, size: BatchSize) -> Iterator[pa.RecordBatch]:
-        """The rows of one row group, canonical."""
+    def _looked_at_first(self, number: int, row_filter: Predicate) -> list[DataField]:
+        """The columns of a filter; none where these alone do not decide it, or are much of what is read."""
+        named = columns_of(row_filter)
+        own = [item for item in self.fields if item.name in named]
+        if not own or len(own) < len(named) or not is_exact(row_filter):
+            return []
         self._check(number, self._leaves)
+        return own if self._width(number, self._leaves_of(own)) * _FIRST <= self._width(number, self._leaves) else []
+
+    def _leaves_of(self, fields: Sequence[DataField]) -> list[int]:
+        chosen = {item.name for item in fields}
+        return [number for number, name in enumerate(self._tops) if name in chosen]
+
+    def _width(self, number: int, leaves: Sequence[int]) -> int:
+        """Bytes of some columns of a row group that has been checked."""
         group = self.metadata.row_group(number)
-        wide = sum(group.column(leaf).total_uncompressed_size for leaf in self._leaves)
+        return sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
+
+    def group(
+        self, number: int, size: BatchSize, fields: Sequence[DataField] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one row group, canonical, of all columns wanted or these of them."""
+        fields, leaves = (self.fields, self._leaves) if fields is None else (fields, self._leaves_of(fields))
+        self._check(number, leaves)
+        group, wide = self.metadata.row_group(number), self._width(number, leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
-        names = [item.name for item in self.fields]
+        names = [item.name for item in fields]
         found = 0
         threads = wide >= _THREADED  # else to start them takes longer than to decode
         for batch in self._file.iter_batches(rows, row_groups=[number], columns=names, use_threads=threads):
             found += batch.num_rows
-            yield self._canonical(batch)
+            yield self._canonical(batch, fields)
         if found != group.num_rows:
             raise CorruptError(
                 "a row group has another number of rows than it says", rows=found, recorded=group.num_rows
@@ -315,14 +353,20 @@ class ParquetSource:
             if group.column(leaf).physical_type != schema.column(leaf).physical_type:
                 raise CorruptError("a column chunk is of another type than its column", column=schema.column(leaf).path)
 
-    def _canonical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _canonical(self, batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
         if self._int96:
             columns = {name: batch.column(name) for name in batch.schema.names}
-            for item in self.fields:
+            for item in fields:
                 if item.name in self._int96:
                     columns[item.name] = map_leaves(columns[item.name], item.type, _from_int96)
             batch = pa.RecordBatch.from_pydict(columns)
-        return canonical_batch(batch, self.fields, trusted=True)
+        return canonical_batch(batch, fields, trusted=True)
+
+
+def _end(masks: Sequence[pa.BooleanArray]) -> int:
+    """How many rows there are up to the last that is true."""
+    found = np.flatnonzero(pa.chunked_array(masks, pa.bool_()).fill_null(False).to_numpy())
+    return int(found[-1]) + 1 if len(found) else 0
 
 
 def _tops(schema: pa.Schema) -> list[str]:

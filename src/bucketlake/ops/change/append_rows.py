@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.format.data.file_format import format_of
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileSource
@@ -80,17 +82,45 @@ Assign = Callable[[pa.RecordBatch], pa.RecordBatch]
 @dataclass(frozen=True, slots=True)
 class Touched:
     """One file with rows to delete, small enough to travel. `dead`: all its deleted rows then; `hits`: those that live
-    until now. `split` has no other file."""
+    until now. `split` has no other file. `first`, `end`: the stretch of the file's rows that is meant."""
 
     split: Split
     file: DataFile
     hits: Vector
     dead: Vector
+    first: int = 0
+    end: int | None = None
 
     @property
     def survives(self) -> bool:
         """Whether a row is left."""
         return len(self.dead) < self.file.row_count
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the stretch."""
+        return (self.file.row_count if self.end is None else self.end) - self.first
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stretch, about."""
+        return self.file.file_size * self.row_count // max(self.file.row_count, 1)
+
+    @property
+    def left_out(self) -> Mask:
+        """The file's rows that are not in the stretch, or deleted."""
+        mask = _mask(self.file, self.dead)
+        mask[: self.first] = True
+        mask[self.first + self.row_count :] = True
+        return mask
+
+    def cut(self, size: int) -> list[Touched]:
+        """Stretches of about so many bytes, where row groups of other stretches need not be read."""
+        count = round(self.file.file_size / max(size, 1)) if format_of(self.file.file_name) == "parquet" else 1
+        if count < 2:
+            return [self]
+        ends = [self.file.row_count * place // count for place in range(count + 1)]
+        return [replace(self, first=first, end=end) for first, end in pairwise(ends)]
 
 
 Write = Callable[[Store, "Snapshot | None", Sequence[Touched]], Iterable[CommitMessage]]
@@ -379,12 +409,14 @@ def replaced_vectors(
 
 def _parts(store: Store, group: Sequence[Touched], share: int) -> list[list[Touched]]:
     """The files of a bucket to rewrite, in groups of which each becomes new files: in bucketed tables every file by
-    itself, else neighbours, of about `share` bytes or what a file may have, all groups of much the same size."""
+    itself, else neighbours, of about `share` bytes or what a file may have, all groups of much the same size; of larger
+    files stretches."""
     group = [touched for touched in group if touched.survives]
     if store.schema.bucket_mode is not BucketMode.UNAWARE:
         return [[touched] for touched in group]
-    sizes = np.array([touched.file.file_size for touched in group], np.int64)
     size = min(share, store.options.get("target-file-size") or TARGET_APPEND)
+    group = [stretch for touched in group for stretch in touched.cut(max(size, LEAST_PART))]
+    sizes = np.array([touched.size for touched in group], np.int64)
     count = max(1, round(int(sizes.sum()) / size))
     middle = np.cumsum(sizes) - sizes / 2
     places = np.minimum(middle * count // max(int(sizes.sum()), 1), count - 1).astype(np.int64)
@@ -417,7 +449,7 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
     roller = Roller(store, part[0].split.partition, part[0].split.bucket)
     try:
         for touched in part:
-            for batch in read_rows(store, touched.split, touched.file, _mask(touched.file, touched.dead)):
+            for batch in read_rows(store, touched.split, touched.file, touched.left_out):
                 roller.write(batch)
         files = roller.close()
     except BaseException:

@@ -72,7 +72,10 @@ class Retention:
         if self.fewest < 1:
             raise InvalidError("retainMin must be at least 1.", given=self.fewest, remedy="keep one snapshot")
         if self.most < self.fewest:
-            raise InvalidError(f"retainMax ({self.most}) must not be less than retainMin ({self.fewest}).")
+            raise InvalidError(
+                f"retainMax ({self.most}) must not be less than retainMin ({self.fewest}).",
+                remedy="keep fewer at least (retain_min, else snapshot.num-retained.min), or more at most",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +196,32 @@ def _followed(store: Store, rounds: Iterator[ExpireResult], meter: Meter) -> Exp
         for one in rounds:
             done = done + one
             meter.add(one.snapshots + one.changelogs)
+    except NotFoundError as error:
+        dead = _dead_tag(store)
+        if dead is None:
+            raise
+        raise NotFoundError(
+            f"Tag '{dead}' leads to files that are not there: what it needs cannot be told, and nothing expires",
+            table=store.paths.root,
+            reason=str(error),
+            remedy="CALL sys.delete_tag, unless somebody brings the files back; its maker may have died while its "
+            "snapshot expired",
+        ) from error
     finally:
         tell_expired(store, done.snapshots, done.changelogs, done.files)
     return done
+
+
+def _dead_tag(store: Store) -> str | None:
+    """The name of a tag whose manifests are gone, None without one."""
+    for name, tag in store.tags().items():
+        try:
+            store.data_manifests(tag)
+            store.index_manifest(tag)
+        except NotFoundError:
+            if store.find_tag(name) is not None:
+                return name
+    return None
 
 
 def _rounds(limit: int, once: Callable[[int], tuple[ExpireResult, int] | None]) -> Iterator[ExpireResult]:

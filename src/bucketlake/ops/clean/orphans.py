@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import partial
 from hashlib import blake2b
@@ -96,8 +96,8 @@ def remove_orphans(
     `before`: epoch milliseconds; a write that takes longer than from then till now is in danger. `run`: how tasks are
     run, None for this process. `on_progress` is told of snapshots (tags, changelogs) read and folders looked through as
     units, and of the bytes of orphans; what it raises leaves the rest. Memory: some bytes for each file that is
-    referred to, and the orphans' paths. Errors: CorruptError where files of what is there are missing, or a branch has
-    no schema; StorageError. What was removed until then were orphans.
+    referred to, and the orphans' paths. Errors: CorruptError where files of what is there are missing;
+    StorageError. What was removed until then were orphans.
     """
     meter = Meter.of_table("remove orphans", store.paths.root, store.env.clock, on_progress)
     with meter.ending():
@@ -312,24 +312,21 @@ class _References:
     def refresh(self) -> None:
         """Add what there is that was not there before; where nothing is new it costs a look at the folders.
 
-        Raises CorruptError where something exists and its files do not: nothing can be told then.
+        Raises CorruptError where something exists and its files do not: nothing can be told then. Of a branch without
+        schemas, which nobody can open (half made, half deleted, or written to as it was deleted), what is left is kept.
         """
         branches = [MAIN, *self.store.branches()]
         stores = [self.store.on_branch(name) for name in branches]
-        empty = [n for n, s in zip(branches, stores, strict=True) if not s.env.storage.list(s.paths.schema_dir)]
-        if empty:
-            raise CorruptError(
-                f"Branches {empty} have no schemas. Orphan files cleaning aborted.",
-                path=self.store.paths.root,
-                remedy="check these branches",
-            )
+        shut = {n for n, s in zip(branches, stores, strict=True) if not s.env.storage.list(s.paths.schema_dir)}
+        if MAIN in shut:
+            raise CorruptError("a table without schemas", path=self.store.paths.root, remedy="CALL sys.fsck")
         for name, store in zip(branches, stores, strict=True):
             snapshots = _existing(store.snapshot_ids(), store.find_snapshot, store)
             for path, snapshot in self._new({store.paths.snapshot(found.id): found for found in snapshots}):
-                self._add(store, snapshot, path, strict=name == MAIN)
+                self._add_rest(store, snapshot) if name in shut else self._add(store, snapshot, path, name == MAIN)
             tags = store.tags().items()  # and changelogs: looked for once the snapshots are read, which become these
             for path, tag in self._new({store.paths.tag(called): tag for called, tag in tags}):
-                self._add(store, tag, path, strict=False)
+                self._add_rest(store, tag) if name in shut else self._add(store, tag, path, strict=False)
             changelogs = _existing(store.changelog_ids(), store.find_changelog, store)
             for _, changelog in self._new(
                 {store.paths.changelog(found.id): found for found in changelogs}, "changelog"
@@ -373,6 +370,14 @@ class _References:
         self.roots.append(tuple(m.file_name for m in data))
         self._name([snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest])
         self._name([snapshot.statistics, *indexes, *(m.file_name for m in data)])
+
+    def _add_rest(self, store: Store, snapshot: Snapshot) -> None:
+        """What is left of the files that a snapshot names, whatever became of them later."""
+        for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list):
+            self._add_changes(store, name, strict=False)
+        with suppress(NotFoundError):
+            self._name(entry.file.file_name for entry in store.index_manifest(snapshot))
+        self._name([snapshot.index_manifest, snapshot.statistics])
 
     def _add_changelog(self, store: Store, changelog: Snapshot) -> None:
         """What is left of a changelog that outlives its snapshot."""

@@ -42,13 +42,13 @@ from bucketlake.ops.commit.manifests import (
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
-from bucketlake.ops.commit.strays import Standing, remove_stray, standing
+from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
-from bucketlake.ops.table.publishing import is_managed, publish
+from bucketlake.ops.table.publishing import branch_of, is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 from bucketlake.schema.schema import BucketMode, TableSchema, is_replaced
 from bucketlake.values import dataclass
@@ -153,6 +153,7 @@ class Publisher:
                 if not is_managed(self._store):
                     self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
                     self._hint(snapshot)
+                    self._stay_on_branch(snapshot, request.name)
                 self._delete(scratch.stale)
                 tell_committed(self._store, snapshot, scratch.changes or Changes(), started, retries)
                 return snapshot
@@ -467,6 +468,26 @@ class Publisher:
                 remove_stray(self._store, snapshot)
             break
         raise _unknown(snapshot, name)
+
+    def _stay_on_branch(self, snapshot: Snapshot, name: CommitName) -> None:
+        """A branch that was deleted meanwhile is not brought back: what was put there is taken away. Its schemas go
+        first: where there are some, what deletes them comes by the snapshot, too. Raises CommitUnknownError alone."""
+        for tried in range(self._store.options.get("commit.max-retries") + 1):
+            try:
+                if is_open(self._store):
+                    return
+            except StorageError:
+                self._pause(tried)
+                continue
+            remove_from_gone(self._store, snapshot)
+            break
+        raise CommitUnknownError(
+            "the branch was deleted while the snapshot was published",
+            commit=replace(name, snapshot=snapshot.id),
+            uuid=snapshot.uuid,
+            branch=branch_of(self._store),
+            remedy="look whether the branch is there, made anew, before committing again; no file was removed",
+        )
 
     def _is_there(self, base: Snapshot) -> bool:
         """Whether the table still has a snapshot, and not another one of its id: a rollback frees ids for others."""

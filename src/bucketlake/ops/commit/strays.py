@@ -9,6 +9,8 @@ its beginning without anything standing on it. No reader of the newest snapshot 
     strays(store, ids)                     ids below the history
     unsettled(store)                       where writers are about to take back what they put above a rollback
     remove_stray(store, snapshot)          take one's name away, if it is still that one
+    is_open(store)                         whether the branch of a store was not deleted
+    remove_from_gone(store, snapshot)      take what was put into a branch that was deleted away
 
 Spec: docs/spec/expiry.md#strays
 """
@@ -25,7 +27,8 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, Manifes
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.publishing import branch_of
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, MAIN, Store
 
 _LOOKED_AT = 8  # pairs of snapshots below a gap
 SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
@@ -149,3 +152,22 @@ def remove_stray(store: Store, snapshot: Snapshot) -> None:
             return
         if found is not None and found.uuid == snapshot.uuid:
             store.env.storage.delete(store.paths.snapshot(snapshot.id))
+
+
+def is_open(store: Store) -> bool:
+    """Whether a branch has schemas, which are the first to go with it; of the main one nothing is asked."""
+    return branch_of(store) == MAIN or bool(store.env.storage.list(store.paths.schema_dir))
+
+
+def remove_from_gone(store: Store, snapshot: Snapshot) -> None:
+    """Take a snapshot's name and its hints away from a branch that was deleted, and the folders if nothing else is in
+    them; best effort. Its files are orphans."""
+    remove_stray(store, snapshot)
+    paths, storage = store.paths, store.env.storage
+    hints = [paths.latest_hint, *([paths.earliest_hint] if snapshot.id == FIRST_SNAPSHOT_ID else [])]
+    for path in hints:
+        with suppress(BucketlakeError):
+            storage.delete(path)
+    for folder in (paths.snapshot(snapshot.id).rpartition("/")[0], paths.meta_root):
+        with suppress(BucketlakeError):
+            storage.delete_empty(folder)

@@ -200,8 +200,6 @@ def _opened(store: Store, split: Split, file: DataFile, fields: Sequence[DataFie
     known = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
     constants = {name: one[0] for name, one in zip(store.schema.partition_keys, known, strict=True)}
     layout = file_layout(store, file, [item for item in fields if item.name not in constants])
-    by_name = {item.name: item for item in layout.stored}
-    stored = [by_name[name] for name in layout.names]
-    path = store.paths.file_path(split.bucket_path, file)
-    with open_chunks(store.env.storage, path, stored, file.row_count) as opened:
+    recorded = layout.recorded(store.paths.file_path(split.bucket_path, file))
+    with open_chunks(store.env.storage, recorded, layout.stored_columns) as opened:
         yield _Columns(opened, layout, arrow_schema(fields), constants)

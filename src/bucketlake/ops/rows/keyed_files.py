@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.format.data.chunks import open_chunks
+from bucketlake.format.data.chunks import ChunkedFile, open_chunks
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.binary_rows import decode_columns
 from bucketlake.lazy import pc
@@ -138,7 +139,7 @@ class KeyedFiles:
 
     def _read_parts(self, file: DataFile) -> list[Part]:
         layout = file_layout(self._store, file, self._store.schema.key_fields)
-        with open_chunks(self._store.env.storage, self.path(file), _stored(layout), file.row_count) as source:
+        with self._opened(file, layout) as source:
             starts = source.starts.tolist()
             first = layout.columns[0]
             exact = first.source is not None and not first.cast
@@ -170,13 +171,11 @@ class KeyedFiles:
         return found
 
     def _open(self, file: DataFile, layout: FileLayout, part: int) -> Iterator[pa.RecordBatch]:
-        with open_chunks(self._store.env.storage, self.path(file), _stored(layout), file.row_count) as source:
+        with self._opened(file, layout) as source:
             yield from source.rows(part)
 
-
-def _stored(layout: FileLayout) -> list[DataField]:
-    by_name = {item.name: item for item in layout.stored}
-    return [by_name[name] for name in layout.names]
+    def _opened(self, file: DataFile, layout: FileLayout) -> AbstractContextManager[ChunkedFile]:
+        return open_chunks(self._store.env.storage, layout.recorded(self.path(file)), layout.stored_columns)
 
 
 class _Firsts(Sequence[Any]):

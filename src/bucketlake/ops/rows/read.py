@@ -168,6 +168,16 @@ class FileLayout:
     row_count: int | None = None
     ids: RowIds | None = None
 
+    @property
+    def stored_columns(self) -> list[DataField]:
+        """The columns to read."""
+        by_name = {item.name: item for item in self.stored}
+        return [by_name[name] for name in self.names]
+
+    def recorded(self, path: str) -> Recorded:
+        """The file at a path with what its manifest says of it."""
+        return Recorded(path, format_of(path), self.size, self.row_count)
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
         if not self.columns:
@@ -510,19 +520,19 @@ def read_file(
     store: Store, path: str, layout: FileLayout, condition: Predicate | None, deleted: Mask | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The stored columns of one file, less the rows `deleted`; rows outside of `condition` may be missing."""
-    numbered = read_numbered_file(store, path, layout, condition)
+    numbered = read_numbered_file(store, path, layout, condition, deleted)
     if deleted is None:
         return (batch for _, batch in numbered)
     return (without_deleted(batch, first, deleted) for first, batch in numbered)
 
 
 def read_numbered_file(
-    store: Store, path: str, layout: FileLayout, condition: Predicate | None
+    store: Store, path: str, layout: FileLayout, condition: Predicate | None, left_out: Mask | None = None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
-    `condition` may be missing."""
-    file = Recorded(path, format_of(path), layout.size, layout.row_count)
-    found = read_recorded(store.env.storage, file, layout.stored, layout.names, condition)
+    `condition`, and rows `left_out`, may be missing."""
+    recorded = layout.recorded(path)
+    found = read_recorded(store.env.storage, recorded, layout.stored, layout.names, condition, left_out)
     return found if layout.ids is None else layout.ids.filled(found)
 
 

@@ -224,6 +224,17 @@ def free_of_zeros_and_nan(store: Store, schema_id: int, files: Sequence[DataFile
     return proved & np.array([[is_own(file.file_name)] for file in files], np.bool_).reshape(-1, 1)
 
 
+def dates_from(store: Store, file: DataFile, number: int, day: int) -> bool:
+    """Whether a file's statistics show that no value of a DATE column (by field id) is before a day."""
+    fields = store.schema_of(file.schema_id).stats_fields(file.stats_columns)
+    place = next((place for place, item in enumerate(fields) if item.id == number), None)
+    stats = file.value_stats
+    if place is None or any(_arity(one) != len(fields) for one in (stats.min_values, stats.max_values)):
+        return False
+    least = _bounds([stats], fields, place).mins[0]
+    return bool(least.is_valid and least.cast(pa.int32()).as_py() >= day)
+
+
 _Source = Callable[
     [TableSchema, "tuple[str, ...] | None", Sequence[ManifestEntry]],
     "tuple[Sequence[DataField], Sequence[SimpleStats]]",

@@ -44,7 +44,7 @@ from bucketlake.spark.read.row_places import (
     positions_of_rows,
     rows_with_places,
 )
-from bucketlake.spark.types import framed, quoted
+from bucketlake.spark.types import char_columns, framed, quoted
 from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -119,7 +119,7 @@ class AppendedMerge:
         rows = with_places(self.spark, store, files, known, fields)
         if rows is None:
             return rows_with_places(self.spark, store, files, extra), small
-        return framed(self.spark, rows, placed_schema(fields)), True
+        return char_columns(framed(self.spark, rows, placed_schema(fields)), fields), True
 
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
         """New rows get ids by their commit, changed ones bring theirs: they do not share files."""

@@ -19,7 +19,7 @@ from bucketlake.spark.merge.clauses import DELETE, UPDATE, Clause, Equality, Mer
 from bucketlake.spark.merge.held import Held
 from bucketlake.spark.read.hidden import offered
 from bucketlake.spark.types import spark_type
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField, Root, arrow_type
 
 Prune = Callable[[Held], "Predicate | None"]
 """What is known of the rows of the target that matter, given the source; None: nothing."""
@@ -97,7 +97,7 @@ def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predi
     field = schema.field(item.column)
     if len(places) != 1 or not _alike(field, data.schema.types[places[0]]):
         return None
-    values = data.column(places[0]).drop_null()
+    values = _held_by(field, data.column(places[0]).drop_null())
     if not len(values):
         return Constant(False)
     if len(few := values.unique()) <= MOST_VALUES:
@@ -105,6 +105,15 @@ def _of_key(item: Equality, schema: TableSchema, data: pa.Table | None) -> Predi
     found = pc.min_max(values)
     least, most = found["min"].as_py(), found["max"].as_py()
     return conjunction([Compare(field.name, ">=", least), Compare(field.name, "<=", most)])
+
+
+def _held_by(field: DataField, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values that a column can hold: integers of the source may be wider, and equal none of the column's then."""
+    if field.type.root not in _INTEGERS:
+        return values
+    most = (1 << (arrow_type(field.type).bit_width - 1)) - 1
+    wide = values.cast(pa.int64())
+    return wide.filter(pc.and_(pc.less_equal(wide, most), pc.greater_equal(wide, -most - 1)))
 
 
 def _alike(field: DataField, kind: pa.DataType) -> bool:

@@ -32,7 +32,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -93,7 +93,7 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
     """
     parts = plan.parts(table.store)
     frames = [_of_branch(spark, replace(table, store=place), part, wanted) for place, part in parts]
-    return reduce(DataFrame.union, frames)
+    return char_columns(reduce(DataFrame.union, frames), table.schema.fields)
 
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:

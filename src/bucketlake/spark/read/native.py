@@ -20,7 +20,7 @@ from bucketlake.env.env import refuse_links
 from bucketlake.errors import NotFoundError
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.ops.scan.pruning import free_of_zeros_and_nan
+from bucketlake.ops.scan.pruning import dates_from, free_of_zeros_and_nan
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
@@ -45,6 +45,7 @@ _OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+_GREGORIAN = -141_427  # 1582-10-15, days: Spark takes earlier dates in ORC files for Julian ones, and Paimon does not
 _EVERYWHERE = {
     Root.BOOLEAN,
     Root.TINYINT,
@@ -93,7 +94,10 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     if any(item.id == ROW_ID_FIELD.id or item.id == SEQUENCE_FIELD.id for item in fields):
         return False
     columns = read_mapping(store.schema_of(found.file.schema_id).fields, fields)
-    return all(_column_is_native(column, found.format) for column in columns)
+    if not all(_column_is_native(column, found.format) for column in columns):
+        return False
+    dates = [c.source.id for c in columns if c.source is not None and c.source.type.root is Root.DATE]
+    return found.format == "parquet" or all(dates_from(store, found.file, number, _GREGORIAN) for number in dates)
 
 
 def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:

@@ -31,7 +31,7 @@ from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spr
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -156,11 +156,11 @@ def joined(left: Vector, right: Vector) -> Vector:
 def rows_with_places(
     spark: SparkSession, store: Store, files: Sequence[Chosen], extra: Sequence[str] = ()
 ) -> DataFrame:
-    """The rows chosen, with the file's number (its place in `files`), the position in the file, and the metadata
-    columns `extra`."""
+    """The rows chosen as a read shows them, with the file's number (its place in `files`), the position in the file,
+    and the metadata columns `extra`."""
     if any(name in TRACKING for name in extra):
         store, extra = tracked(store), [name for name in extra if name not in TRACKING]
-    frame = _placed_rows(spark, store, files)
+    frame = char_columns(_placed_rows(spark, store, files), store.schema.fields)
     if not extra:
         return frame
     columns = {FILE: pa.array(range(len(files)), pa.int64())}

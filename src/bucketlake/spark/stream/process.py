@@ -33,7 +33,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.read.reader import Need, are_few, of_splits
-from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, char_columns, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -254,7 +254,7 @@ def _in_order(
     splits = [split for group in groups for split in group]
     if are_few(splits):
         rows = pa.Table.from_batches(reading.rows(splits), arrow_layout(fields))
-        return framed(spark, rows, spark_schema(fields)).coalesce(1)
+        return char_columns(framed(spark, rows, spark_schema(fields)), fields).coalesce(1)
     ensure_package(spark)
     shares = pack([_Group(group) for group in groups], parallelism(spark))
-    return spread(spark, shares).mapInArrow(reading, spark_schema(fields))
+    return char_columns(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields)

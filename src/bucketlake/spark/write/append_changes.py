@@ -42,12 +42,12 @@ class Part:
     @property
     def size(self) -> int:
         """Bytes to read."""
-        return sum(touched.file.file_size for touched in self.files)
+        return sum(touched.size for touched in self.files)
 
     @property
     def row_count(self) -> int:
         """Rows to read."""
-        return sum(touched.file.row_count for touched in self.files)
+        return sum(touched.row_count for touched in self.files)
 
 
 @dataclass(frozen=True)

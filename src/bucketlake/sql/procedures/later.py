@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, Argument, Procedure
 
-_METASTORE = "the catalog is a file system: it holds no {}"
+_FUNCTIONS = "functions are kept by no catalog here; CREATE TEMPORARY FUNCTION makes one for the session"
+_DIALECTS = "a file-system catalog holds no views; in SQL and REST catalogs CREATE OR REPLACE VIEW makes one anew"
 _FEATURE = "tables with {} are not supported"
 _INDEXES = "global indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
@@ -27,13 +28,13 @@ PROCEDURES = (
         "alter_function",
         "Changes a function.",
         (_FUNCTION, Argument("change", "", required=True)),
-        _METASTORE.format("functions"),
+        _FUNCTIONS,
     ),
     _later(
         "alter_view_dialect",
         "Changes a dialect of a view.",
         (_VIEW, Argument("action", "", required=True), *_named("engine", "query")),
-        _METASTORE.format("views"),
+        _DIALECTS,
     ),
     _later(
         "compact_chain_table",
@@ -50,7 +51,7 @@ PROCEDURES = (
             Argument("deterministic", "", "boolean"),
             *_named("comment", "options"),
         ),
-        _METASTORE.format("functions"),
+        _FUNCTIONS,
     ),
     _later(
         "create_global_index",
@@ -58,7 +59,7 @@ PROCEDURES = (
         (TABLE, _COLUMN, _KIND, PARTITIONS, OPTIONS),
         _INDEXES,
     ),
-    _later("drop_function", "Drops a function.", (_FUNCTION,), _METASTORE.format("functions")),
+    _later("drop_function", "Drops a function.", (_FUNCTION,), _FUNCTIONS),
     _later(
         "drop_global_index",
         "Drops a global index.",

@@ -16,7 +16,7 @@ from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.partitions import partition_columns
-from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema, spark_type
+from bucketlake.spark.types import arrow_layout, char_columns, quoted, spark_batch, spark_schema, spark_type
 from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
@@ -124,7 +124,7 @@ def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec)
     batch = spark_batch(pa.RecordBatch.from_arrays(columns, names=[f.name for f in fields]), fields)
     layout = arrow_layout(fields).append(pa.field(_PLACE, pa.int64()))
     rows = pa.Table.from_arrays([*batch.columns, pa.array(range(len(partitions)), pa.int64())], schema=layout)
-    frame = lake.spark.createDataFrame(rows, spark_schema(fields).add(_PLACE, "long"))
+    frame = char_columns(lake.spark.createDataFrame(rows, spark_schema(fields).add(_PLACE, "long")), fields)
     for name, value in spec.items():
         literal = F.lit(value).cast(spark_type(table.schema.field(name).type))
         frame = frame.where(F.col(quoted(name)).eqNullSafe(literal))

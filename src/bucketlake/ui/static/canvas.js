@@ -88,17 +88,19 @@ export function chart(draw) {
   return box;
 }
 
+// What is too long loses its end, or its beginning where it stands to the right: partitions differ in their ends.
 export function text(context, label, x, y, most, colours, align = "left") {
   context.textAlign = align;
   let shown = plain(label);
   if (most !== undefined && context.measureText(shown).width > most) {
+    const cut = (kept) => (align === "right" ? `…${shown.slice(shown.length - kept)}` : `${shown.slice(0, kept)}…`);
     let low = 0;
     let high = shown.length;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (context.measureText(`${shown.slice(0, middle)}…`).width <= most) low = middle; else high = middle - 1;
+      if (context.measureText(cut(middle)).width <= most) low = middle; else high = middle - 1;
     }
-    shown = low ? `${shown.slice(0, low)}…` : "";
+    shown = low ? cut(low) : "";
   }
   context.fillStyle = colours;
   context.fillText(shown, x, y);

@@ -96,7 +96,7 @@ function drawn(table, data, measure) {
   const shade = (value) => { let n = 0; while (n < steps.length && value > steps[n]) n += 1; return n; };
 
   function size(width) {
-    labels = Math.min(Math.max(64, longest * 6.4 + 18), Math.max(90, width * 0.3), 260);
+    labels = Math.min(Math.max(64, longest * 6.4 + 18), Math.max(110, width * 0.3), 260);
     wide = Math.max(18, Math.min(84, (width - labels - 4) / columns));
   }
 

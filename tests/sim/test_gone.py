@@ -1,0 +1,153 @@
+"""What a death, or a delete beside, leaves behind: commits into a branch that is deleted, tags whose maker died while
+their snapshot expired. It costs nothing that lives, and maintenance gets past it or says by name what is in its way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from tests.sim.clock import FakeClock
+from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
+from tests.sim.tables import (
+    check_table,
+    commit_of,
+    create_table,
+    data_file,
+    live_names,
+    make_store,
+    message,
+    table_schema,
+)
+
+from bucketlake.errors import BucketlakeError, NotFoundError
+from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
+from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.refs.branches import create_branch, delete_branch
+from bucketlake.ops.refs.tags import create_tag, delete_tag
+from bucketlake.ops.table.store import Store, clear_cache
+
+SCHEMA = table_schema(options={"commit.max-retries": "4"})
+
+
+def branched(tag: bool) -> tuple[MapStorage, Store]:
+    """A table with a snapshot, and a branch b from it, or an empty one."""
+    clear_cache()
+    storage = MapStorage()
+    store = create_table(storage, FakeClock(), SCHEMA)
+    put(store, "base")
+    create_tag(store, "one", 1)
+    create_branch(store, "b", "one" if tag else None)
+    return storage, store
+
+
+def put(store: Store, name: str, first: int = 0) -> None:
+    file = data_file(name, sequences=(first, first + 9))
+    store.env.storage.write(store.paths.file_path(store.paths.bucket_dir(message().partition, 0), file), b"rows")
+    commit_of(store, name).commit([message(file)])
+
+
+def calls(tag: bool) -> list[tuple[str, str]]:
+    storage, _ = branched(tag)
+    counted = FaultStorage(storage)
+    put(make_store(counted, FakeClock(1), SCHEMA).on_branch("b"), "new", 20)
+    return counted.calls
+
+
+@pytest.mark.parametrize("tag", [True, False])
+def test_a_commit_does_not_bring_a_deleted_branch_back(tag: bool) -> None:
+    """Deleted before each call of the commit: it is refused, or it went with the branch."""
+    refused = 0
+    for place in range(len(calls(tag))):
+        storage, store = branched(tag)
+
+        def plan(k: int, operation: str, path: str, at: int = place, own: Store = store) -> None:
+            if k == at:
+                delete_branch(own, "b")
+
+        broken = make_store(FaultStorage(storage, plan), FakeClock(1), SCHEMA).on_branch("b")
+        clear_cache()
+        try:
+            put(broken, "new", 20)
+        except BucketlakeError:
+            refused += 1
+        left = [path for path in storage.files if "/branch/" in path]
+        assert not left, f"at call {place}: {left}"
+        assert store.branches() == [] and live_names(store) == {"base"}
+        check_table(store)
+    assert refused
+
+
+@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])
+def test_cleaning_gets_past_what_a_dead_writer_left_of_a_branch(fault: str) -> None:
+    """The branch is deleted, and the writer dies, at each call after its put: nothing else that lives goes."""
+    made = calls(True)
+    first = next(at for at, (called, path) in enumerate(made) if called == "put_if_absent" and "/snapshot-" in path)
+    seen = 0
+    for place in range(first, len(made) + 2):
+        storage, store = branched(True)
+
+        def plan(k: int, operation: str, path: str, at: int = place, own: Store = store) -> str | None:
+            if k == first:
+                delete_branch(own, "b")
+            return fault if k == at else None
+
+        with suppress(Killed, BucketlakeError):
+            put(make_store(FaultStorage(storage, plan), FakeClock(1), SCHEMA).on_branch("b"), "new", 20)
+        seen += bool(store.branches())
+        stray = f"{store.paths.bucket_dir(message().partition, 0)}/data-stray-0.parquet"
+        for _ in ("whole", "in part"):
+            storage.write(stray, b"1")
+            clear_cache()
+            assert stray in remove_orphans(store, 1 << 60, threads=1).paths
+            assert live_names(store) == {"base"}
+            for snapshot in store.on_branch("b").snapshots():
+                storage.delete(store.paths.manifest(snapshot.base_manifest_list))
+    assert seen
+
+
+def test_a_branch_without_schemas_keeps_its_files() -> None:
+    """As one that is being made has, whose tag is deleted meanwhile."""
+    storage, store = branched(True)
+    branch = store.on_branch("b")
+    put(branch, "new", 20)
+    held = storage.read(store.paths.schema(0))
+    storage.delete(branch.paths.schema(0))
+    clear_cache()
+    remove_orphans(store, 1 << 60, threads=1)
+    storage.write(branch.paths.schema(0), held)
+    clear_cache()
+    assert live_names(branch) == {"base", "new"}
+    folder = store.paths.bucket_dir(message().partition, 0)
+    assert {f"{folder}/base", f"{folder}/new"} <= storage.files.keys()
+
+
+def test_an_expiry_names_the_tag_that_is_in_its_way() -> None:
+    """Its maker died after the put; its snapshot had expired since it was looked up."""
+    clear_cache()
+    storage = MapStorage()
+    store = create_table(storage, FakeClock(), SCHEMA)
+
+    def expire() -> int:
+        clear_cache()
+        return expire_snapshots(store, ExpireConfig.of(store, Limits(retain_max=1, retain_min=1))).snapshots
+
+    for number in range(3):
+        put(store, f"f{number}", 10 * number)
+
+    def plan(k: int, operation: str, path: str) -> str | None:
+        if operation != "put_if_absent":
+            return None
+        assert expire() == 2
+        return KILL_AFTER
+
+    with pytest.raises(Killed):
+        create_tag(make_store(FaultStorage(storage, plan), FakeClock(1), SCHEMA), "dead", 1)
+    put(store, "f3", 30)
+    with pytest.raises(NotFoundError, match="Tag 'dead' leads to files that are not there") as caught:
+        expire()
+    assert "sys.delete_tag" in str(caught.value)
+    assert live_names(store) == {"f0", "f1", "f2", "f3"}
+    assert delete_tag(store, "dead")
+    assert store.snapshot_ids() == [4] or expire() == 1
+    remove_orphans(store, 1 << 60, threads=1)
+    assert live_names(store) == {"f0", "f1", "f2", "f3"}
