@@ -529,7 +529,7 @@ class Machine:
                 self.value(named(final)[0], env)
 
     def do_for_expression(self, node: Node, env: Env) -> Any:
-        steps = named(node.child_by_field_name("enumerators"))  # type: ignore[arg-type]
+        steps = [step for one in node.children_by_field_name("enumerators") for step in named(one)]
         body = node.child_by_field_name("body")
         gives = any(one.type == "yield" for one in node.children)
         results: list[Any] = []
