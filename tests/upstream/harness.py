@@ -33,7 +33,7 @@ from bucketlake.errors import BucketlakeError
 
 from .scala import Env, Function, Instance, Machine, Returned, Thunk
 from .source import Checkout, Template, text
-from .tables import CatalogWords, FileIO, Identifier, Place, TableWords
+from .tables import CatalogWords, ColumnWords, FileIO, Identifier, Place, TableWords
 from .values import Byte, Float, Long, Option, Small, Thrown, Typed, Unknown, equal, shown
 from .words import JavaMap, native, of_all
 
@@ -70,6 +70,20 @@ def is_products(error: BaseException) -> bool:
         and any("/src/bucketlake/" in one.filename for one in frames)
         and "/tests/upstream/" not in frames[-1].filename
     )
+
+
+class Pattern:
+    """java.time.format.DateTimeFormatter."""
+
+    PARTS = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"), ("SSS", "%f"))
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        for word, ours in self.PARTS:
+            self.pattern = self.pattern.replace(word, ours)
+
+    def format(self, value: Any) -> str:
+        return str(value.strftime(self.pattern))
 
 
 class SparkConf(dict[str, str]):
@@ -786,7 +800,9 @@ class Bench:
                 singleton=lambda one: {one},
             ),
             "BigDecimal": Made(lambda value, *_: Decimal(shown(value))),
-            "Decimal": Made(lambda value, *_: Decimal(shown(value))),
+            "Decimal": Made(
+                lambda value, *_: Decimal(shown(value)), fromBigDecimal=lambda value, *_: Decimal(shown(value))
+            ),
             "Timestamp": SimpleNamespace(valueOf=timestamp, fromLocalDateTime=lambda one: one),
             "Date": SimpleNamespace(valueOf=lambda word: date.fromisoformat(word) if isinstance(word, str) else word),
             "LocalDateTime": SimpleNamespace(
@@ -794,6 +810,8 @@ class Bench:
                 parse=timestamp,
                 now=lambda *_: datetime.now(),
             ),
+            "ColStats": SimpleNamespace(newColStats=ColumnWords),
+            "DateTimeFormatter": SimpleNamespace(ofPattern=Pattern, ISO_LOCAL_DATE=Pattern("yyyy-MM-dd")),
             "LocalDate": SimpleNamespace(
                 of=date,
                 parse=date.fromisoformat,
@@ -814,6 +832,7 @@ class Bench:
                     one.strftime("%Y-%m-%d %H:%M:%S") + (f".{one.microsecond:06d}"[: digits + 1] if digits else "")
                 ),
                 timestamp=timestamp,
+                parseTimestampData=lambda word, *_: str(timestamp(word)),
             ),
             "System": SimpleNamespace(
                 currentTimeMillis=clock,

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from bucketlake.ops.commit.analyze import statistics_of
+
 from .values import Long, Option, Unknown
 from .words import JavaMap
 
@@ -277,6 +279,42 @@ class Managed:
         return list(self.table.now().branches())
 
 
+class ColumnWords:
+    """ColStats; its ends as texts or numbers."""
+
+    def __init__(self, number: Any, distinct: Any, low: Any, high: Any, *rest: Any) -> None:
+        self.said = (number, distinct, self.end(low), self.end(high), *rest)
+
+    @staticmethod
+    def stored(one: Any) -> ColumnWords:
+        return ColumnWords(
+            *(one.column_id, one.distinct_count, one.minimum, one.maximum),
+            *(one.null_count, one.average_length, one.maximum_length),
+        )
+
+    @staticmethod
+    def end(value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            return None if value is None else str(value).lower()
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return str(value).removesuffix(".000000")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ColumnWords) and self.said == other.said
+
+    def __hash__(self) -> int:
+        return hash(self.said)
+
+    def __repr__(self) -> str:
+        return f"ColStats{self.said}"
+
+
+def counted(number: int | None) -> Option:
+    return Option() if number is None else Option(Long(number))
+
+
 class TableWords:
     """`loadTable(name)`."""
 
@@ -342,6 +380,37 @@ class TableWords:
 
     def snapshot(self, at: int) -> SnapshotWords:
         return Managed(self).snapshot(at)
+
+    def statistics(self) -> Option:
+        store = self.now().store
+        found = statistics_of(store, self.now().snapshots()[-1])
+        if found is None:
+            return Option()
+        columns = JavaMap({name: ColumnWords.stored(one) for name, one in found.columns.items()})
+        return Option(
+            SimpleNamespace(
+                mergedRecordCount=lambda: counted(found.merged_record_count),
+                mergedRecordSize=lambda: counted(found.merged_record_size),
+                colStats=lambda: columns,
+            )
+        )
+
+    def newSnapshotReader(self) -> Any:
+        """One split a bucket."""
+        held: dict[tuple[tuple[str, ...], int], list[Any]] = {}
+        for one in self.now().files():
+            held.setdefault((tuple(one.partition.values()), one.bucket), []).append(one.file)
+        splits = [
+            SimpleNamespace(
+                bucket=lambda at=bucket: at,
+                partition=lambda row=partition: SimpleNamespace(
+                    getString=lambda at: row[at], getInt=lambda at: int(row[at])
+                ),
+                dataFiles=lambda files=files: files,
+            )
+            for (partition, bucket), files in held.items()
+        ]
+        return SimpleNamespace(read=lambda: SimpleNamespace(dataSplits=lambda: splits, splits=lambda: splits))
 
     def createTag(self, name: str, *at: Any) -> None:
         self.now().create_tag(name, *at[:1])
