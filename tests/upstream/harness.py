@@ -799,7 +799,9 @@ class Bench:
                 emptyMap=JavaMap,
                 singleton=lambda one: {one},
             ),
-            "BigDecimal": Made(lambda value, *_: Decimal(shown(value))),
+            "BigDecimal": Made(
+                lambda value, *_: Decimal(shown(value)), decimal=lambda value, *_: Decimal(shown(value))
+            ),
             "Decimal": Made(
                 lambda value, *_: Decimal(shown(value)), fromBigDecimal=lambda value, *_: Decimal(shown(value))
             ),
