@@ -845,6 +845,13 @@ class Bench:
             "Thread": SimpleNamespace(sleep=lambda millis: time.sleep(min(millis, 15_000) / 1000)),
             "UUID": SimpleNamespace(randomUUID=lambda: str(uuid.uuid4())),
             "Random": Randoms(),
+            "ThreadLocalRandom": SimpleNamespace(current=Randoms),
+            "PartitionStatistics": SimpleNamespace(
+                FIELD_RECORD_COUNT="recordCount",
+                FIELD_FILE_SIZE_IN_BYTES="fileSizeInBytes",
+                FIELD_FILE_COUNT="fileCount",
+                FIELD_LAST_FILE_CREATION_TIME="lastFileCreationTime",
+            ),
             "Math": SimpleNamespace(abs=abs, max=max, min=min),
             "Integer": SimpleNamespace(valueOf=int, parseInt=int, MAX_VALUE=2**31 - 1),
             "Int": SimpleNamespace(MaxValue=2**31 - 1, MinValue=-(2**31), box=int),
@@ -1218,6 +1225,9 @@ class That:
 
     def isGreaterThanOrEqualTo(self, other: Any) -> That:
         return self._must(self.value >= other, "isGreaterThanOrEqualTo", other)
+
+    def isLessThanOrEqualTo(self, other: Any) -> That:
+        return self._must(self.value <= other, "isLessThanOrEqualTo", other)
 
     def isLessThan(self, other: Any) -> That:
         return self._must(self.value < other, "isLessThan", other)
