@@ -470,9 +470,9 @@ class Bench:
     def undo(self, before: dict[str, str], zone: str | None) -> None:
         while bucketlake.detach(self.session):
             pass
-        for one in self.session.catalog.listTables():
-            if one.isTemporary:
-                self.session.catalog.dropTempView(one.name)
+        for one in self.session.sql("SHOW VIEWS").collect():  # `listTables` analyses each, and so fails where one does
+            if one["isTemporary"]:
+                self.session.catalog.dropTempView(one["viewName"])
         self.session.catalog.clearCache()
         for key, value in dict(self.session.conf.getAll).items():
             if key not in before:
