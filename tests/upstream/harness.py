@@ -34,7 +34,7 @@ from bucketlake.errors import BucketlakeError
 from .scala import Env, Function, Instance, Machine, Returned, Thunk
 from .source import Checkout, Template, text
 from .tables import CatalogWords, ColumnWords, FileIO, Identifier, Place, TableWords
-from .values import Byte, Float, Long, Option, Small, Thrown, Typed, Unknown, equal, shown
+from .values import Byte, Float, JavaList, Long, Option, Small, Thrown, Typed, Unknown, equal, shown
 from .words import JavaMap, native, of_all
 
 PRODUCT = (BucketlakeError, PySparkException, Py4JError, Thrown)
@@ -323,8 +323,8 @@ def frame_words(bench: Bench) -> dict[str, Callable[..., Any]]:
 
     return {
         "collect": lambda a: a.collect(),
-        "collectAsList": lambda a: a.collect(),
-        "takeAsList": lambda a, n: a.take(n),
+        "collectAsList": lambda a: JavaList(a.collect()),
+        "takeAsList": lambda a, n: JavaList(a.take(n)),
         "show": lambda a, *b: a.collect() and None,
         "as": as_values,
         "map": mapped,
@@ -344,7 +344,7 @@ def frame_words(bench: Bench) -> dict[str, Callable[..., Any]]:
 
 LOCAL = {
     "collect": lambda a: a.values,
-    "collectAsList": lambda a: a.values,
+    "collectAsList": lambda a: JavaList(a.values),
     "head": lambda a: a.values[0],
     "first": lambda a: a.values[0],
     "count": lambda a: len(a.values),

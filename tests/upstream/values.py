@@ -127,6 +127,10 @@ def raw(value: Any) -> bytes | None:
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
 
+class JavaList(list[Any]):
+    """A list that prints as Java's do."""
+
+
 def shown(value: Any) -> str:
     """Scala's toString."""
     if value is None:
@@ -143,6 +147,8 @@ def shown(value: Any) -> str:
         return str(int(value))
     if isinstance(value, tuple):
         return "(" + ",".join(shown(one) for one in value) + ")"
+    if isinstance(value, JavaList):
+        return "[" + ", ".join(shown(one) for one in value) + "]"
     if isinstance(value, list):
         return "List(" + ", ".join(shown(one) for one in value) + ")"
     if isinstance(value, set | frozenset):
