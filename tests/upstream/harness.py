@@ -679,7 +679,8 @@ class Bench:
 
         @by_name
         def answer(frame: Any, expected: Any) -> None:
-            self.answer(frame(), expected() if isinstance(expected, Thunk) else expected)
+            wanted = expected() if isinstance(expected, Thunk) else expected  # before the frame, which is by name
+            self.answer(frame(), wanted)
 
         def eventually(*_: Any) -> Any:
             @by_name
