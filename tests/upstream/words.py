@@ -158,7 +158,7 @@ SEQUENCE: Words = {
     "subsetOf": lambda a, b: all(one in b for one in a),
     "partition": lambda a, f: ([one for one in a if f(one)], [one for one in a if not f(one)]),
     "indices": lambda a: list(range(len(a))),
-    "add": lambda a, b: a.append(b) if isinstance(a, list) else a.add(b),
+    "add": lambda a, *b: a.insert(*b) if len(b) > 1 else a.append(*b) if isinstance(a, list) else a.add(*b),
     "append": lambda a, b: a.append(b),
     "addAll": lambda a, b: extend(a, b),
     "clear": lambda a: a.clear(),
