@@ -33,7 +33,7 @@ from bucketlake.errors import BucketlakeError
 
 from .scala import Env, Function, Instance, Machine, Returned, Thunk
 from .source import Checkout, Template, text
-from .tables import CatalogWords, ColumnWords, FileIO, Identifier, Place, TableWords
+from .tables import CatalogWords, ColumnWords, FileIO, Identifier, Place, PrintWriter, TableWords
 from .values import Byte, Float, JavaList, Long, Option, Small, Thrown, Typed, Unknown, equal, shown
 from .words import JavaMap, native, of_all
 
@@ -127,6 +127,7 @@ class Session:
         )
 
     def createDataFrame(self, rows: Any, *schema: Any) -> DataFrame:
+        rows = rows.collect() if hasattr(rows, "getNumPartitions") else rows
         if schema and isinstance(schema[0], T.StructType):
             return self.session.createDataFrame([tuple(one) for one in rows], schema[0])
         return to_frame(self.session, rows, None)
@@ -776,6 +777,7 @@ class Bench:
             "File": Place,
             "Paths": SimpleNamespace(get=Place),
             "Files": FileIO(),
+            "PrintWriter": PrintWriter,
             "Row": Rows(),
             "Nil": [],
             "Seq": Sequence(list),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,10 @@ class Place(os.PathLike[str]):
     def list(self) -> list[str]:
         return sorted(os.listdir(self.path))
 
+    def renameTo(self, other: Any) -> bool:
+        os.rename(self.path, strip(other))
+        return True
+
     def delete(self) -> bool:
         shutil.rmtree(self.path) if os.path.isdir(self.path) else os.remove(self.path)
         return True
@@ -104,7 +109,28 @@ class Status:
         return Long(os.path.getmtime(self.place) * 1000)
 
 
+class PrintWriter:
+    """java.io.PrintWriter into a file."""
+
+    def __init__(self, place: Any, *_: Any) -> None:
+        self.file = open(Place(place), "w", encoding="utf-8", newline="")  # noqa: SIM115 - closed by the test
+
+    def write(self, content: Any) -> None:
+        self.file.write(str(content))
+
+    def println(self, content: Any = "") -> None:
+        self.file.write(f"{content}\n")
+
+    def close(self) -> None:
+        self.file.close()
+
+    print = write
+
+
 class FileIO:
+    def createTempDirectory(self, prefix: str) -> Place:
+        return Place(tempfile.mkdtemp(prefix=prefix))
+
     def exists(self, place: Any) -> bool:
         return Place(place).exists()
 
