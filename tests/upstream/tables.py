@@ -39,7 +39,10 @@ class Place(os.PathLike[str]):
     def toString(self) -> str:
         return self.path
 
-    getAbsolutePath = getCanonicalPath = toAbsolutePath = getPath = toURI = toUri = toPath = toFile = toString
+    getAbsolutePath = getCanonicalPath = toAbsolutePath = getPath = toURI = toUri = toPath = toString
+
+    def toFile(self) -> Place:
+        return self
 
     def getName(self) -> str:
         return os.path.basename(self.path)
