@@ -97,7 +97,8 @@ class _Unqualified:
         try:
             return query.run(lake, self.text)
         except AnalysisException as error:
-            if "ROUTINE" not in (error.getCondition() or ""):
+            condition = error.getCondition() or ""  # Spark 4.1 speaks of procedures, later ones of routines
+            if "ROUTINE" not in condition and "PROCEDURE" not in condition:
                 raise
             remedy = f"CALL sys.{self.procedure}(…)"
             raise InvalidError("procedures of the lake are in sys", procedure=self.procedure, remedy=remedy) from error
