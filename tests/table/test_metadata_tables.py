@@ -386,5 +386,5 @@ def test_refusals(catalog: Catalog) -> None:
         files.to_arrow(columns=["buckets"])
     with pytest.raises(UnsupportedError, match="one snapshot"):
         files.to_arrow(incremental_between="1,2")
-    with pytest.raises(NotFoundError, match="out of available snapshotId range"):
+    with pytest.raises(NotFoundError, match="There is currently no snapshot"):
         files.to_arrow(scan_snapshot_id=9)
