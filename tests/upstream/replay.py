@@ -23,7 +23,8 @@ from tests.quick import INTERPRETED, SETTINGS, folders_in_memory, quick_look_ups
 
 from bucketlake.spark.session import new_session
 
-from .harness import Bench, Skipped, TooLong, is_products
+from .harness import Bench
+from .judged import Skipped, TooLong, is_products
 from .source import Checkout
 from .values import Unknown
 

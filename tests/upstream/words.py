@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from .scala import NoMatch, Thunk, extend, is_of, operate, without
+from .functions import Thunk, is_of
+from .operators import NoMatch, extend, operate, without
 from .values import Byte, Float, Long, Option, Small, Typed, Unknown, equal, shown
 
 Words = dict[str, Callable[..., Any]]
