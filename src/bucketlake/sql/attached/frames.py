@@ -146,12 +146,19 @@ def _load(
     **options: Any,
 ) -> Any:
     told = {**said.options, **options}
-    of_source = any(key.lower() in _OF_SOURCE for key in told)
-    found = None if schema is not None or of_source else said.at(path, format)
+    found = _to_load(said, path, format, schema, told)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
         return lake.read_table(found[1].full, **told)
+
+
+def _to_load(
+    said: Said, path: Any, format: str | None, schema: Any, told: dict[str, Any]
+) -> tuple[Layer, LakeName] | None:
+    """The lake and the table that are loaded; None for what is Spark's or the data source's."""
+    of_source = any(key.lower() in _OF_SOURCE for key in told)
+    return None if schema is not None or of_source else said.at(path, format)
 
 
 def _store(
@@ -192,8 +199,7 @@ def _load_stream(
     told = {**said.options, **options}
     kind = str(format or said.calls.get("format")).lower()
     # The data source reads streams by its own name, into checkpoints of its own; the lake's other name is nobody's.
-    of_source = kind == "bucketlake" or any(key.lower() in _OF_SOURCE for key in told)
-    found = None if schema is not None or of_source else said.at(path, format)
+    found = None if kind == "bucketlake" else _to_load(said, path, format, schema, told)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
