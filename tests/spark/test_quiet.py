@@ -92,6 +92,13 @@ def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept = f"    x\n{other}Traceback (most recent call last):\nBrokenPipeError: mine\n".replace(
         "\nBroken", "\n  File mine\nBroken"
     )
+    runner = trace.replace("daemon.py", "sql/streaming/python_streaming_source_runner.py")
+    runner = runner.replace(":\n", ':\n  File "<frozen runpy>", line 88, in _run_code\n', 1)
+    during = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    cause = f"{trace}FileNotFoundError: [Errno 2] No such file or directory\n{during}"
+    refused = "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] x\n"
+    kept += f"{cause}{runner}ValueError: 1\n"
+    trace = f"{cause}{runner}{refused}{runner}{refused}{trace}"
     java.write_text(
         f"#!/bin/sh\ncat >&2 <<'.'\n{kept}{trace}BrokenPipeError: [Errno 32] Broken pipe\nend\n{trace}.\nprintf '  Fi' >&2\n"
     )

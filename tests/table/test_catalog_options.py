@@ -81,6 +81,7 @@ def test_what_changes_nothing_is_accepted_without_a_word(tmp_path: Path, options
         ("metastor", "did you mean 'metastore'"),
         ("lock.enable", r"did you mean 'lock\.enabled'"),
         ("s3-endpoint", r"did you mean 's3\.endpoint'"),
+        ("sprak", r"did you mean 'spark'"),
         ("merge-engine", "write 'table-default.merge-engine'"),
         ("bukcet-key", "write 'table-default.bucket-key'"),
         ("something-else", "no effect$"),

@@ -89,6 +89,7 @@ _CONNECTION = ("jdbc.user", "jdbc.password", "token.provider", "data-token.enabl
 _STORAGE = ("s3.endpoint", "s3.access-key", "s3.secret-key", "s3.session-token", "s3.region", "s3.path.style.access")
 ALLOWED_EXTERNAL = "allowed-external-paths"  # an option of catalogs and reads, never of a table
 CATALOG_KEYS = ("warehouse", ALLOWED_EXTERNAL, *_REFUSED, *_KEPT, *_OF_REST, *_CONNECTION[:2])
+_OF_CONNECT = ("spark", "options", "verbose", "settings", "current")  # arguments of `connect` and `attach`
 _SPELLINGS = {key.replace(".", "_").replace("-", "_").lower(): key for key in (*CATALOG_KEYS, *_STORAGE, *_CONNECTION)}
 
 
@@ -144,8 +145,9 @@ def _true_key(key: str) -> str:
 
 
 def _advice(key: str) -> str:
-    near = get_close_matches(key.replace(".", "_").replace("-", "_").lower(), _SPELLINGS, n=1, cutoff=0.75)
+    known = {**_SPELLINGS, **{name: name for name in _OF_CONNECT}}
+    near = get_close_matches(key.replace(".", "_").replace("-", "_").lower(), known, n=1, cutoff=0.75)
     if near:
-        return f"; did you mean '{_SPELLINGS[near[0]]}'?"
+        return f"; did you mean '{known[near[0]]}'?"
     table = near_key(key)
     return f"; for new tables, write '{TABLE_DEFAULT}{table}'" if table else ""

@@ -41,7 +41,8 @@ done
 exec {java} "$@"
 """
 # The arguments stay as they are. Of what the JVM says, the line on the incubator module is left out, and the trace of a
-# process of PySpark's that has an answer for a JVM that has ended, or as much of it as the JVM passed on before that.
+# process of PySpark's that has an answer for a JVM that has ended, or wants to call it, or as much of the trace as the
+# JVM passed on before that.
 _QUIET = """#!/usr/bin/env bash
 exec {java} "$@" 2> >(
     held=
@@ -49,10 +50,12 @@ exec {java} "$@" 2> >(
     while IFS= read -r line || {{ [ -n "$held" ] || told "$line"; false; }}; do
         case $line in
             "WARNING: Using incubator modules"*) ;;
-            "Traceback (most recent call last):") told; held=$line$'\\n' ;;
-            "  File "*/pyspark/daemon.py*|"    "*)
+            "Traceback (most recent call last):")
+                [[ $held == *"{during}"* ]] || told
+                held+=$line$'\\n' ;;
+            "  File "*/pyspark/*|'  File "<frozen runpy>'*|"    "*|""|"{during}"*|FileNotFoundError:*|ConnectionRefusedError:*)
                 if [ -n "$held" ]; then held+=$line$'\\n'; else told "$line"$'\\n'; fi ;;
-            "BrokenPipeError: "*|"ConnectionResetError: "*)
+            "BrokenPipeError: "*|"ConnectionResetError: "*|*"PySparkRuntimeError: [CANNOT_OPEN_SOCKET]"*)
                 if [ -n "$held" ]; then held=; else told "$line"$'\\n'; fi ;;
             *) told "$line"$'\\n' ;;
         esac
@@ -103,7 +106,7 @@ def bundled_java_home() -> str:
 def quiet_java_home(java: str) -> str | None:
     """A folder to point JAVA_HOME to, over a Java of this machine, that starts it without a word about incubator
     modules; None where there is no place for one, or no bash."""
-    text = _QUIET.format(java=shlex.quote(java))
+    text = _QUIET.format(java=shlex.quote(java), during="During handling of the above exception")
     folder = _cache_folder(f"quiet-{zlib.crc32(text.encode()):08x}") if shutil.which("bash") else None
     if folder is not None:
         _make_java(folder, text)
