@@ -53,7 +53,8 @@ exec {java} "$@" 2> >(
             "Traceback (most recent call last):")
                 [[ $held == *"{during}"* ]] || told
                 held+=$line$'\\n' ;;
-            "  File "*/pyspark/*|'  File "<frozen runpy>'*|"    "*|""|"{during}"*|FileNotFoundError:*|ConnectionRefusedError:*)
+            "  File "*/pyspark/*|'  File "<frozen runpy>'*|"    "*|""|"{during}"*|FileNotFoundError:*|\\
+            ConnectionRefusedError:*)
                 if [ -n "$held" ]; then held+=$line$'\\n'; else told "$line"$'\\n'; fi ;;
             "BrokenPipeError: "*|"ConnectionResetError: "*|*"PySparkRuntimeError: [CANNOT_OPEN_SOCKET]"*)
                 if [ -n "$held" ]; then held=; else told "$line"$'\\n'; fi ;;
