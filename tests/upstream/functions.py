@@ -142,7 +142,7 @@ class Instance:
                 value = node.child_by_field_name("value")
                 scope = Env(env)
                 result = self.machine.value(value, scope) if value is not None else None
-                self.machine.bind(node.child_by_field_name("pattern"), result, scope)
+                self.machine.define(node.child_by_field_name("pattern"), result, scope)
                 self.fields.update({each: scope.names[each] for each in scope.names if isinstance(each, str)})
                 return Single(self.fields[name])
             if name in one.types:

@@ -520,8 +520,10 @@ class Bench:
                     one.strftime("%Y-%m-%d %H:%M:%S") + (f".{one.microsecond:06d}"[: digits + 1] if digits else "")
                 ),
                 timestamp=timestamp,
+                toLocalDateTime=lambda n: datetime.fromtimestamp(n / 1000),
                 parseTimestampData=lambda word, *_: str(timestamp(word)),
             ),
+            "TimeUnit": SimpleNamespace(SECONDS=SimpleNamespace(toMillis=lambda n: Long(n * 1000))),
             "System": SimpleNamespace(
                 currentTimeMillis=clock,
                 nanoTime=lambda: Long(time.time_ns()),

@@ -537,8 +537,15 @@ class Machine:
                 env.names[name] = thunk
             return
         value = self.argument(given, env)
-        if not self.bind(pattern, value, env):
+        if not self.define(pattern, value, env):
             raise NoMatch(shown(value))
+
+    def define(self, pattern: Node, value: Any, env: Env) -> bool:
+        """As `bind`, but a single name is always a new one, whatever its case."""
+        if pattern.type == "identifier":
+            env.names[text(pattern)] = value
+            return True
+        return self.bind(pattern, value, env)
 
     do_var_definition = do_val_definition
 
