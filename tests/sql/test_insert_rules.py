@@ -272,3 +272,20 @@ def test_char_is_padded_as_the_session_says(classic: Lake) -> None:
     assert rows(lake) == [(1, "xy   "), (2, "xy   ")]
     with session(lake, spark__sql__readSideCharPadding="false"):
         assert rows(lake) == [(1, "xy"), (2, "xy   ")]
+
+
+def test_a_char_partition_is_overwritten_by_its_text_without_spaces(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, p CHAR(3), q CHAR(2)) PARTITIONED BY (p, q)")
+    lake.sql("INSERT INTO db.t VALUES (1, '2', 'a'), (2, '33', 'a'), (3, '2', 'b')")
+    lake.sql("INSERT OVERWRITE db.t PARTITION (p = '2', q = 'a') VALUES (4)")
+    assert rows(lake) == [(2, "33 ", "a "), (3, "2  ", "b "), (4, "2  ", "a ")]
+    lake.sql("INSERT OVERWRITE db.t PARTITION (p = '2     ', q) VALUES (5, 'c')")
+    assert rows(lake) == [(2, "33 ", "a "), (5, "2  ", "c ")]
+    lake.sql("INSERT INTO db.t REPLACE WHERE p = '33' VALUES (6, '33', 'a')")
+    assert rows(lake) == [(5, "2  ", "c "), (6, "33 ", "a ")]
+    lake.table("db.t").write(lake.spark.sql("SELECT 7 AS id, 'z' AS q"), mode="overwrite", partition={"p": "2"})
+    assert rows(lake) == [(6, "33 ", "a "), (7, "2  ", "z ")]
+    with session(lake, spark__sql__legacy__charVarcharAsString="true"):
+        lake.sql("INSERT OVERWRITE db.t PARTITION (p = '2', q = 'z') VALUES (8)")
+        assert rows(lake) == [(6, "33 ", "a "), (7, "2  ", "z "), (8, "2", "z")]

@@ -36,10 +36,11 @@ from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema, apply
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import collected, conform, field_types, spark_type
+from bucketlake.spark.types import chars_are_text, collected, conform, field_types, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.placement import Given, indexed
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def write(spark: SparkSession, table: Table, frame: DataFrame | pa.Table, reques
     if request.mode not in ("append", "overwrite"):
         raise InvalidError("unknown write mode", mode=request.mode, remedy="use 'append' or 'overwrite'")
     table = table.for_writing()
+    request = replace(request, partition=_padded(spark, request.partition, table.schema))
     if isinstance(frame, pa.Table):
         rows, local, kinds = frame, True, request.kinds
     else:
@@ -206,6 +208,17 @@ def _written(
         return tasks.write_in_driver(store, batches, template, request.kinds, overwrite)
     how = Given(request.kinds, overwrite, once=request.batch is not None)
     return tasks.write_in_tasks(spark, store, rows, template, how)
+
+
+def _padded(spark: SparkSession, partition: Mapping[str, Any] | None, schema: TableSchema) -> Mapping[str, Any] | None:
+    """The values of CHAR(n) columns as `conform` stores them: those name the partition that the rows come to."""
+    lengths = {item.name: item.type.length or 0 for item in schema.fields if item.type.root is Root.CHAR}
+    if not lengths.keys() & set(partition or ()) or chars_are_text(spark):
+        return partition
+    return {
+        name: value.rstrip(" ").ljust(lengths[name]) if name in lengths and isinstance(value, str) else value
+        for name, value in (partition or {}).items()
+    }
 
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
