@@ -70,7 +70,7 @@ def live(table: Table) -> list[tuple[str, int, int, str]]:
 # ---- rules
 
 
-def test_pending_files_are_ordered_by_snapshot_then_writer_then_creation_then_counter() -> None:
+def test_pending_files_are_ordered_by_snapshot_then_creation_then_writer_then_counter() -> None:
     def file(name: str, created: int) -> Any:
         return data_file(name, creation_time=created)
 
@@ -78,7 +78,7 @@ def test_pending_files_are_ordered_by_snapshot_then_writer_then_creation_then_co
     b = "data--u-b-s-0-w-22222222-2222-4222-8222-222222222222-"
     files = [file(f"{b}10.avro", 5), file(f"{b}9.avro", 5), file(f"{a}0.avro", 9), file(f"{a}1.avro", 3)]
     order = in_order(files, {f.file_name: 7 for f in files})
-    assert [f.file_name for f in order] == [f"{a}1.avro", f"{a}0.avro", f"{b}9.avro", f"{b}10.avro"]
+    assert [f.file_name for f in order] == [f"{a}1.avro", f"{b}9.avro", f"{b}10.avro", f"{a}0.avro"]
     later = in_order(files, {f"{a}1.avro": 8, f"{a}0.avro": 8, f"{b}9.avro": 7, f"{b}10.avro": 7})
     assert [f.file_name for f in later] == [f"{b}9.avro", f"{b}10.avro", f"{a}1.avro", f"{a}0.avro"]
     expired = in_order(files, {f"{a}1.avro": 8})
@@ -246,6 +246,43 @@ def test_reads_of_what_was_compacted_see_real_rows(tmp_path: Path) -> None:
     table.write_arrow(data((1, 1, 11)))
     assert rows_of(table) == [(1, 1, 11)]
     assert rows_of(table, scan_mode="compacted-full") == [(1, 1, 10)]
+
+
+@pytest.mark.parametrize("forgotten", ["not", "expired", "cloned", "branched"])
+@pytest.mark.parametrize("drift", [1, -1], ids=["slow to commit", "clock goes back"])
+def test_what_a_slow_writer_commits_last_is_the_newest(drift: int, forgotten: str) -> None:
+    """Whoever reads it, with all snapshots or without: others go by creation time alone."""
+    storage, clock = MapStorage(), FakeClock()
+    catalog = Catalog(Env(storage, clock), "memory://wh")
+    options = {"bucket": "-2", "scan.manifest.parallelism": "1", "target-file-size": "1 b", **SEEING}
+    table = catalog.create_table("default.t", FIELDS, ["pt"], primary_keys=["pt", "k"], options=options)
+    table.write_arrow(data((1, 0, 0)))
+    written = []
+    for value in (3, 2, 1) if drift > 0 else (1, 2, 3):
+        clock.millis += 60_000 * drift
+        task = prepare_write(table.store, None, commit_user=f"u{value}")
+        batches = [data((1, 7, value), (1, value, value)), data((1, 8, value))]
+        written.append(
+            (f"u{value}", write_counted(table.store, [b for each in batches for b in each.to_batches()], task))
+        )
+    for user, messages in sorted(written):
+        clock.millis += 60_000 * max(drift, 0)
+        table.commit(messages, user)
+    wanted = [(1, 0, 0), (1, 1, 1), (1, 2, 2), (1, 3, 3), (1, 7, 3), (1, 8, 3)]
+    if forgotten == "expired":
+        table.expire_snapshots(1, 1)
+    elif forgotten == "cloned":
+        catalog.clone_table(table, "default.c")
+        table = catalog.table("default.c")
+    elif forgotten == "branched":
+        table.create_tag("all")
+        table.create_branch("b", "all")
+        table = catalog.table("default.t$branch_b")
+    clear_cache()
+    if drift > 0 or forgotten in ("not", "cloned"):
+        assert rows_of(table) == wanted
+        times = [(e.file.creation_time, e.file.min_key) for e in live_entries(table.store, table.latest_snapshot())]
+        assert len(set(times)) == len(times)
 
 
 def test_snapshots_expire_after_compactions_only(tmp_path: Path) -> None:

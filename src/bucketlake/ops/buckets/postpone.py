@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, ManifestFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.rows.assign import partition_codes
+from bucketlake.ops.rows.roll import local_from_epoch
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
@@ -57,20 +59,49 @@ def pending_store(store: Store) -> Store:
 def in_order(files: Iterable[DataFile], committed: Mapping[str, float]) -> list[DataFile]:
     """Pending files of one partition in the order in which their rows apply.
 
-    By the snapshot that committed them, then by writer, creation time and the writer's counter. `committed`: snapshot
+    By the snapshot that committed them, then by creation time, writer and the writer's counter. `committed`: snapshot
     by file name, or a half more than the snapshot that a gap comes after; files without one are older than all others.
-    What came from several snapshots that are gone goes by creation time first.
     Spec: docs/spec/postpone.md#order
     """
 
-    def place(file: DataFile) -> tuple[float, int, str, int, int, str]:
+    def place(file: DataFile) -> tuple[float, int, str, int, str]:
         found = _NAME.fullmatch(file.file_name)
         writer, counter = (found["writer"], int(found["counter"])) if found else (file.file_name, 0)
-        snapshot, created = committed.get(file.file_name, 0), file.creation_time or 0
-        is_known = snapshot and snapshot == int(snapshot)
-        return snapshot, 0 if is_known else created, writer, created, counter, file.file_name
+        return committed.get(file.file_name, 0), file.creation_time or 0, writer, counter, file.file_name
 
     return sorted(files, key=place)
+
+
+def after(base: Snapshot | None, entries: Sequence[ManifestEntry], now: int) -> tuple[ManifestEntry, ...]:
+    """A commit's entries, its pending files as if made after the snapshot that it stands on: who has no snapshots to
+    ask goes by creation time, and a writer that was slow to commit made its files before that. `now`: epoch
+    milliseconds, later than which nothing is made: the clock may have gone back."""
+    pending = [entry.file for entry in entries if _is_pending(entry)]
+    if base is None or not pending:
+        return tuple(entries)
+    least = min(local_from_epoch(base.time_millis) + 1, local_from_epoch(now))
+    made = {file.file_name: max(file.creation_time or 0, least + n) for n, file in enumerate(in_order(pending, {}))}
+    return tuple(made_at(entry, made[entry.file.file_name]) if _is_pending(entry) else entry for entry in entries)
+
+
+def as_made_in_order(files: Sequence[DataFile]) -> dict[str, int]:
+    """By name of files that are in their order: creation times that tell it, none later than it was."""
+    found: dict[str, int] = {}
+    latest: int | None = None
+    for file in reversed(files):
+        made = file.creation_time or 0
+        latest = made if latest is None else min(made, latest - 1)
+        found[file.file_name] = latest
+    return found
+
+
+def made_at(entry: ManifestEntry, millis: int) -> ManifestEntry:
+    """The entry with another creation time of its file, in milliseconds of the local wall clock."""
+    return replace(entry, file=replace(entry.file, creation_time=millis))
+
+
+def _is_pending(entry: ManifestEntry) -> bool:
+    return entry.kind == FileKind.ADD and entry.bucket == POSTPONE_BUCKET
 
 
 def committed_in(

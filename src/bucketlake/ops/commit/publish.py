@@ -30,6 +30,7 @@ from bucketlake.format.metadata.manifest import FileKind, FileSource, ManifestEn
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
 from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.buckets.postpone import after
 from bucketlake.ops.commit.conflicts import Base, CommitName, Rules, check, name_of
 from bucketlake.ops.commit.manifests import (
     WrittenList,
@@ -229,7 +230,10 @@ class Publisher:
 
     def _stamped(self, changes: Changes, name: CommitName, base: Snapshot | None) -> Changes:
         """With `sequence.snapshot-ordering`, files of a write carry the snapshot's id as their sequence range; those
-        of rows that a rescale moved keep theirs. With `row-tracking.enabled`, new rows get their ids."""
+        of rows that a rescale moved keep theirs. With `row-tracking.enabled`, new rows get their ids. Pending files
+        of postpone tables come after those of the snapshots before."""
+        if self._store.schema.bucket_mode is BucketMode.POSTPONE:
+            return replace(changes, table=after(base, changes.table, self._store.env.clock.now_millis()))
         if self._tracked:
             grouped = bool(self._store.options.get("row-tracking.partition-group-on-commit"))
             return replace(changes, table=with_row_ids(changes.table, name.snapshot, base, grouped))
