@@ -28,7 +28,7 @@ from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import LATER, left_out
 from .profile import SLOW, SOAK, examples
-from .quick import INTERPRETED, SETTINGS, folders_in_memory, quick_look_ups
+from .quick import INTERPRETED, SETTINGS, few_collections, folders_in_memory, quick_look_ups
 from .shares import place_of, scheduler
 
 MASTER = os.environ.get("BUCKETLAKE_TEST_MASTER", "local[2,4]")
@@ -61,6 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left if remote and left_out(item.nodeid.partition("[")[0], seen) else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+def pytest_collection_finish() -> None:
+    few_collections()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,6 +5,7 @@ What a JVM compiles at length, and the code that Spark generates, would be throw
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from pathlib import Path
@@ -44,6 +45,14 @@ def path_without_java(folder: Path) -> str:
             if program.name != "java" and not link.is_symlink():
                 link.symlink_to(program)
     return str(programs)
+
+
+def few_collections() -> None:
+    """Have Python's search for cycles leave alone what is loaded by now, and come less often: it would walk through
+    all modules and tests thousands of times."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 GIB = 1 << 30
