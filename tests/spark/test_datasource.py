@@ -55,9 +55,10 @@ def test_overwrite_replaces(lake: Lake, table) -> None:
 def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
     with pytest.raises(Exception, match=r"missing=\['id'\]"):
         _frame(lake, 0, 1).drop("id").write.format("bucketlake").mode("append").save(table.path)
-    with pytest.raises(Exception, match="no table"):
+    with pytest.raises(Exception, match="no table") as caught:
         lake.spark.read.format("bucketlake").load(table.path + "x").count()
     assert table.snapshots() == []
+    assert "newest_schema" not in str(caught.value), "frames inside are no business of the user's"
 
 
 @pytest.mark.spark

@@ -10,10 +10,11 @@ Spec: docs/spec/reading.md#data-source, docs/dataframes.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from pyspark.sql.datasource import (
 
 from bucketlake.catalog import DEFAULT_DATABASE, open_catalog, open_named, parse_name
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env
-from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.buckets.postpone import counts_rows
 from bucketlake.ops.cluster.order import write_order
 from bucketlake.ops.cluster.rows import incoming_in_order
@@ -58,6 +59,9 @@ from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
 OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database", READ_CHANGELOG)
@@ -83,6 +87,19 @@ def source_of(spark: SparkSession, table: Table) -> str:
     return name
 
 
+def _brief(method: Callable[P, R]) -> Callable[P, R]:
+    """The method, whose errors for users come without the frames that they passed: Spark puts them into its message."""
+
+    @wraps(method)
+    def called(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(*args, **named)
+        except BucketlakeError as error:
+            raise error.with_traceback(None) from None
+
+    return called
+
+
 class BucketlakeSource(DataSource):  # type: ignore[misc]
     """Spark's view of one table folder."""
 
@@ -96,6 +113,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         """The name of the format."""
         return FORMAT
 
+    @_brief
     def schema(self) -> T.StructType:
         """The table's columns, or those that option `columns` names, as of the snapshot that is read."""
         handle = self._table()
@@ -105,6 +123,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
             table = handle  # a stream may start where a batch cannot read, which `reader` refuses
         return spark_schema(self._fields(table))
 
+    @_brief
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """A batch read of one snapshot."""
         handle = self._table()
@@ -125,6 +144,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         view = table.view if isinstance(table.view, RowView) else None
         return SplitReader([(Rows(store, view, tuple(fields), where), part.splits) for store, part in parts])
 
+    @_brief
     def streamReader(self, schema: T.StructType) -> StreamReader:
         """A stream of the table's rows, or of its changes where a view of them is read."""
         handle = self._table()
@@ -140,6 +160,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
         view = handle.view if isinstance(handle.view, RowView) else None
         return StreamReader(Rows(handle.store, view, fields, self._where(handle)), self.at_once)
 
+    @_brief
     def writer(self, schema: T.StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write as one commit."""
         table = self._table().for_writing()
