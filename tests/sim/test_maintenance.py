@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -40,6 +40,7 @@ from tests.sim.tables import ROOT, create_table, make_store, partition
 
 from bucketlake.env.env import FileInfo
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops import progress
 from bucketlake.ops.change.append_rows import delete_rows
@@ -211,7 +212,7 @@ class World:
         if name.kind is not CommitKind.COMPACT and what is not None:
             operation, told = what
             if operation in ("expire", "clone"):
-                told = self._told(operation, told, {entry.partition for entry in changes.table}, times, made)
+                told = self._told(operation, told, changes.table, times, made)
             elif operation in ("append", "replace", "merge"):
                 times = {**times, **{key[0]: now for key in told}}
             before = self.after(before, operation, told)
@@ -219,9 +220,11 @@ class World:
         if base is not None and base.uuid in self.doubtful:
             self.doubtful.add(made.uuid or "")
 
-    def _told(self, operation: str, told: Any, partitions: set[bytes], times: Mapping[int, int], made: Snapshot) -> Any:
+    def _told(
+        self, operation: str, told: Any, table: Sequence[ManifestEntry], times: Mapping[int, int], made: Snapshot
+    ) -> Any:
         """What an operation means whose partitions are known with its commit alone."""
-        parts = {PARTITIONS[stored] for stored in partitions}
+        parts = {PARTITIONS[entry.partition] for entry in table}
         if operation == "expire":
             oldest, by_values = told
             late = [part for part in parts if (DAYS[part] if by_values else times.get(part, 0)) > oldest + SLACK]
@@ -231,7 +234,8 @@ class World:
         assert {key[0] for key in rows} <= parts, f"the clone lacks partitions: {parts}"
         if told in self.doubtful:
             self.doubtful.add(made.uuid or "")
-        return parts, rows
+        # A partition that only gains files lost the keys that have come to others, or had no rows.
+        return {PARTITIONS[entry.partition] for entry in table if entry.kind == FileKind.DELETE}, rows
 
     def after(self, state: Any, operation: str, what: Any) -> Any:
         """The rows after a commit."""
@@ -277,7 +281,8 @@ def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
         return {key: row for key, row in state.items() if key[0] not in what}
     if operation == "clone":
         parts, rows = what
-        return {**{key: row for key, row in state.items() if key[0] not in parts}, **rows}
+        came = {key[1] for key in rows} if kind.keys == ("k",) else ()
+        return {**{key: row for key, row in state.items() if key[0] not in parts and key[1] not in came}, **rows}
     if operation == "merge":
         return {**state, **what}
     if operation != "append":
