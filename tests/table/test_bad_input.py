@@ -166,6 +166,11 @@ def test_calls_that_cannot_be(table: Table, case: str) -> None:
 def test_path_that_is_no_table(catalog: Catalog, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no table in this folder"):
         open_table(str(tmp_path / "nothing"), catalog.env)
+    catalog.create_table("near", SCHEMA)
+    with pytest.raises(NotFoundError, match="this is a warehouse"):
+        open_table(catalog.warehouse, catalog.env)
+    with pytest.raises(NotFoundError, match=r"this is a database: .* near"):
+        open_table(f"{catalog.warehouse}/default.db", catalog.env)
 
 
 def test_newer_and_broken_schema_files(table: Table, catalog: Catalog) -> None:

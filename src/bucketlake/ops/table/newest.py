@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from bucketlake.env.env import Env
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
 from bucketlake.file_names import check_path_options, number_of
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
+
+_DATABASE = ".db"  # how folders of databases end
 
 
 def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
@@ -16,7 +20,7 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     ids = [number for number in numbers if number is not None]
     if not ids:
         branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
-        remedy = "check the path, or create the table first"
+        remedy = _remedy(env, paths.root)
         what = "no such branch" if branch else "no table in this folder"
         raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
     newest = paths.schema(max(ids))
@@ -27,3 +31,15 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         details = {"value" if key == "path" else key: value for key, value in error.details.items()}
         raise CorruptError(error.what, remedy=error.remedy, path=newest, **details) from error
     return schema
+
+
+def _remedy(env: Env, root: str) -> str:
+    """What to do where a folder is no table: it may hold tables."""
+    names: list[str] = []
+    with suppress(BucketlakeError):
+        names = [info.name.rstrip("/") for info in env.storage.list(root) if info.is_dir]
+    if any(name.endswith(_DATABASE) for name in names):
+        return "this is a warehouse: name the folder of one of its tables, <warehouse>/<database>.db/<table>"
+    if names and root.rstrip("/").endswith(_DATABASE):
+        return f"this is a database: name the folder of one of its tables, {', '.join(sorted(names)[:3])}"
+    return "check the path, or create the table first"
