@@ -265,7 +265,7 @@ class World:
 def meaning(kind: Kind, state: Rows, operation: str, what: Any) -> Rows:
     """The rows after a commit."""
     if operation == "delete":
-        return {key: row for key, row in state.items() if key[1] not in what}
+        return {key: row for key, row in state.items() if key not in what and key[1] not in what}
     if operation == "update":
         keys, column, value = what
         new = {
@@ -352,12 +352,12 @@ class Actor:
     def delete(self, user: str) -> None:
         if self.world.kind.engine == "append":
             newest = self.store.latest_snapshot()
-            known = sorted(key for _, key in self.world.rows[newest.uuid or ""]) if newest is not None else []
-            if known:
+            known = sorted(self.world.rows[newest.uuid or ""]) if newest is not None else []
+            if known:  # rows that are there: those that another puts there meanwhile would stay
                 chosen = self.random.sample(known, min(2, len(known)))
                 HERE.what = ("delete", set(chosen))
-                table = Table(self.store, "t")
-                delete_rows(self.store, table.predicate(f"k IN ({', '.join(map(str, chosen))})"))
+                where = " OR ".join(f"pt = {part} AND k = {key}" for part, key in chosen)
+                delete_rows(self.store, Table(self.store, "t").predicate(where))
         elif self.world.kind.engine == "deduplicate":
             keys = {self.random.randint(0, 15) for _ in range(3)}
             HERE.what = ("delete", keys)
