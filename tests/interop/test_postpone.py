@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.interop.cases import Case, Maker
+from tests.interop.cases import Case, Maker, to_arrow
 from tests.interop.catalogue import KV, kv
 from tests.interop.engines import DATABASE, listed_here, listing, read_by_flink, result_rows
 from tests.interop.values import arrow_rows, canonical
@@ -16,6 +16,8 @@ from tests.profile import first
 
 import bucketlake
 from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.write.postpone_write import write_counted
+from bucketlake.ops.write.prepare import prepare_write
 
 pytestmark = pytest.mark.peer
 PENDING = {"postpone.batch-write-fixed-bucket": "false", "postpone.default-bucket-num": "3"}
@@ -36,6 +38,15 @@ class Turns:
     def ours(self, rows: list[tuple[int, str]], **options: str) -> None:
         self.maker.table = self.maker.table.refresh()
         self.maker.write(*rows, **options)
+
+    def ours_late(self, rows: list[tuple[int, str]], before: list[tuple[int, str]]) -> None:
+        """Rows whose files were made before others were, and which are committed after these."""
+        table = self.maker.table.refresh()
+        task = prepare_write(table.store, table.latest_snapshot(), commit_user="late")
+        messages = write_counted(table.store, to_arrow(table, rows).to_batches(), task)
+        self.ours(before)
+        table.commit(messages, "late")
+        self.maker._put(rows)
 
     def theirs(self, rows: list[tuple[int, str]], hint: str = "") -> None:
         values = ", ".join(f"({key}, '{value}')" for key, value in rows)
@@ -81,7 +92,8 @@ def test_each_compacts_what_the_other_left_pending(flink: FlinkPaimon, tmp_path:
     )
     turns.ours(kv(0, 30, "ours"))
     turns.ours(kv(10, 20, "ours again"))
-    assert len(turns.pending()) == 2 and all(name.endswith(form) for name in turns.pending())
+    turns.ours_late(kv(18, 25, "ours late"), before=kv(16, 22, "ours meanwhile"))
+    assert len(turns.pending()) == 4 and all(name.endswith(form) for name in turns.pending())
     assert turns.maker.table.to_arrow().num_rows == 0
     assert flink.sql(f"SELECT * FROM {turns.name}").rows == []
     turns.agree(merging=True)
