@@ -34,6 +34,7 @@ from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.conflicts import name_of
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.key_index.key_scan import file_rows, key_fields, written_keys
+from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY
@@ -80,10 +81,10 @@ class RowsRead:
             before = self.store.find_snapshot(base.id)
             if newest.id <= base.id or (before is not None and before.uuid != base.uuid):
                 raise self._conflict("the table was rolled back since the rows were read", newest, ())
-        for number in range(base.id + 1 if base is not None else 1, newest.id + 1):
-            step = newest if number == newest.id else self.store.find_snapshot(number)
-            if step is None:
-                raise self._conflict("commits since the rows were read have expired", newest, ())
+        steps = line(self.store, base.id if base is not None else 0, newest)
+        if steps is None:
+            raise self._conflict("commits since the rows were read have expired or were rolled back", newest, ())
+        for step in steps:
             self._check_step(messages, before, step)
             before = step
         self.snapshot = newest

@@ -23,8 +23,9 @@ from enum import Enum
 from itertools import pairwise
 
 from bucketlake.errors import BucketlakeError, CorruptError
-from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan.line import file_place, live_places
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
 from bucketlake.ops.table.publishing import branch_of
@@ -69,8 +70,8 @@ def standing(store: Store, snapshot: Snapshot, delta: Sequence[ManifestEntry]) -
     wanted = EntryFilter(partitions=partitions)
     manifests = wanted.prune(store, store.manifest_list(following.base_manifest_list))
     base = fold(wanted.apply(store, (entry for part in store.manifests(manifests) for entry in part)))
-    live = {_place(entry) for entry in base.values() if entry.kind == FileKind.ADD}
-    fits = all((_place(entry) in live) == (entry.kind == FileKind.ADD) for entry in fold(delta).values())
+    live = {file_place(entry) for entry in base.values() if entry.kind == FileKind.ADD}
+    fits = all((file_place(entry) in live) == (entry.kind == FileKind.ADD) for entry in fold(delta).values())
     return Standing.LIVES if fits else Standing.STRAY
 
 
@@ -97,18 +98,8 @@ def _was_made_on(store: Store, left: Snapshot, right: Snapshot) -> bool:
         return False
     if stands_on(store, left, right):
         return True
-    live = _places(store, store.data_manifests(left))
-    return bool(live) and live == _places(store, store.manifest_list(right.base_manifest_list))
-
-
-def _places(store: Store, manifests: Iterable[ManifestFile]) -> frozenset[tuple[bytes, int, int, str]]:
-    """Where the live files of some manifests are."""
-    entries = fold(entry for part in store.manifests(list(manifests)) for entry in part)
-    return frozenset(_place(entry) for entry in entries.values() if entry.kind == FileKind.ADD)
-
-
-def _place(entry: ManifestEntry) -> tuple[bytes, int, int, str]:
-    return entry.partition, entry.bucket, entry.file.level, entry.file.file_name
+    live = live_places(store, store.data_manifests(left))
+    return bool(live) and live == live_places(store, store.manifest_list(right.base_manifest_list))
 
 
 def stands_on(store: Store, left: Snapshot, right: Snapshot) -> bool:

@@ -29,6 +29,7 @@ from bucketlake.ops.compact.append_compact import (
 )
 from bucketlake.ops.compact.job import Compacting
 from bucketlake.ops.compact.running import Work
+from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import chosen_entries, delta_entries
 from bucketlake.ops.table.entries import BucketKey
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -107,8 +108,8 @@ class Coordinator:
         known = self._store.find_snapshot(seen.id)
         if known is None or known.uuid != seen.uuid or known.time_millis != seen.time_millis:
             return None
-        later = [self._store.find_snapshot(number) for number in range(seen.id + 1, newest.id + 1)]
-        return [delta_entries(self._store, one) for one in later if one is not None] if None not in later else None
+        later = line(self._store, seen.id, newest)
+        return None if later is None else [delta_entries(self._store, one) for one in later]
 
     def _counts(self, entry: ManifestEntry, vectors: Vectors) -> bool:
         chosen = self._filter is None or self._filter(entry.partition)

@@ -18,6 +18,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lazy import pc
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
 from bucketlake.ops.rows.read import file_layout, read_file, read_split
+from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries, local_to_epoch
 from bucketlake.ops.scan.splits import make_splits
@@ -215,22 +216,20 @@ class Delta:
 
 
 def delta_since(store: Store, after: int, snapshot: Snapshot) -> Delta | None:
-    """What was written after snapshot `after` up to this one; None if a snapshot between has expired. Compactions move
-    no key."""
+    """What was written after snapshot `after` up to this one; None where that cannot be told, as `line`. Compactions
+    move no key."""
     delta = Delta(snapshot.id - after)
-    for number in range(after + 1, snapshot.id + 1):
-        step = snapshot if number == snapshot.id else store.find_snapshot(number)
-        if step is None:
-            return None
+    steps = line(store, after, snapshot)
+    for step in steps or ():
         if step.commit_kind in (CommitKind.COMPACT, CommitKind.ANALYZE):
             continue
         for entry in delta_entries(store, step):
             if entry.kind == FileKind.ADD:
                 delta.added.setdefault(bucket_key(entry), []).append(entry.file)
-                delta.committed[bucket_key(entry), entry.file.file_name] = number
+                delta.committed[bucket_key(entry), entry.file.file_name] = step.id
             else:
                 delta.cleared.add(bucket_key(entry))
-    return delta
+    return None if steps is None else delta
 
 
 def file_rows(store: Store, place: BucketKey, file: DataFile) -> Iterator[pa.RecordBatch]:

@@ -37,6 +37,7 @@ from bucketlake.ops.progress import Meter, OnProgress
 from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rescale.advise import numbers_due
 from bucketlake.ops.rewrite.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
+from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
@@ -293,12 +294,12 @@ class _Job:
         before = self._store.find_snapshot(self._seen.id)
         if before is None or before.uuid != self._seen.uuid or newest.id < before.id:
             raise _Overtaken(self.moving)  # rolled back, or expired
+        steps = line(self._store, before.id, newest)
+        if steps is None:
+            raise _Overtaken(self.moving)
         units: list[MoveUnit] = []
         overtaken: set[bytes] = set()
-        for snapshot_id in range(before.id + 1, newest.id + 1):
-            snapshot = newest if snapshot_id == newest.id else self._store.find_snapshot(snapshot_id)
-            if snapshot is None:
-                raise _Overtaken(self.moving)
+        for snapshot in steps:
             entries = delta_entries(self._store, snapshot, EntryFilter(partitions=frozenset(self.moving)))
             overtaken |= self._changed(before, snapshot, entries)
             if snapshot.commit_kind is CommitKind.APPEND:
