@@ -215,6 +215,8 @@ class World:
                 told = self._told(operation, told, changes.table, times, made)
             elif operation in ("append", "replace", "merge"):
                 times = {**times, **{key[0]: now for key in told}}
+            elif operation == "delete":  # a partition is as old as the files that are left
+                times = {**times, **{PARTITIONS[e.partition]: 0 for e in changes.table if e.kind == FileKind.DELETE}}
             before = self.after(before, operation, told)
         self.rows[made.uuid or ""], self.written[made.uuid or ""] = before, times
         if base is not None and base.uuid in self.doubtful:
