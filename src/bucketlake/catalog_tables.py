@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from bucketlake.env.env import Env
 from bucketlake.errors import NotFoundError
-from bucketlake.ops.scan.scan import live_entries, local_to_epoch
+from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.system.history import OPTION_FIELDS, option_rows, stored_schema
 from bucketlake.ops.system.model import FLAG, LONG, TEXT, Ask, SystemTable, columns_table, listed
 from bucketlake.ops.system.summaries import Sums, partition_sums
 from bucketlake.ops.system.texts import hash_order
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.redaction import redact_options
 from bucketlake.schema.schema import TableSchema

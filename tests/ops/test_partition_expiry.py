@@ -14,10 +14,10 @@ from tests.sim.tables import ROOT, check_table, commit_of, create_table, data_fi
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.ops.clean.expire import after_commit
 from bucketlake.ops.clean.partitions import expire_partitions
-from bucketlake.ops.rows.roll import local_from_epoch
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import partition_values
 from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.ops.table.wall_clock import local_from_epoch
 
 WEEK = {"partition.expiration-time": "7 d", "partition.timestamp-formatter": "yyyyMMdd"}
 UPDATED = {"partition.expiration-time": "1 h", "partition.expiration-strategy": "update-time"}

@@ -16,8 +16,9 @@ from bucketlake.format.data.datafile import format_of, read_data_file
 from bucketlake.format.metadata.manifest import DataFile, FileSource
 from bucketlake.format.metadata.stats import EMPTY_STATS, StatsMode, decode_stats
 from bucketlake.format.row.binary_row import EMPTY_ROW, encode_row, with_arity_header
-from bucketlake.ops.rows.roll import Roller, Rolling, local_from_epoch, stats_modes
+from bucketlake.ops.rows.roll import Roller, Rolling, stats_modes
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema

@@ -40,7 +40,7 @@ FIELDS = (
     DataField(1, "k", BIGINT.with_nullable(False)),
     DataField(2, "v", INT),
 )
-SEEDS = seeds(2, 100)
+SEEDS = seeds(3, 100)
 Rows = dict[tuple[int, int], int]
 
 

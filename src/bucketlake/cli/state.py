@@ -14,11 +14,11 @@ from bucketlake.cli.warehouse import OfTable, Travel, Where, partition_text
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
-    from bucketlake.ops.scan import scan
     from bucketlake.ops.scan.scan import Plan
+    from bucketlake.ops.table import wall_clock
     from bucketlake.table import Table
 else:
-    scan = lazy("bucketlake.ops.scan.scan")
+    wall_clock = lazy("bucketlake.ops.table.wall_clock")
 
 
 class Limited(WithFormat):
@@ -39,7 +39,7 @@ def files(given: Files) -> Rows:
     rows = []
     for one in found[: given.limit]:
         file = one.file
-        made = None if file.creation_time is None else scan.local_to_epoch(file.creation_time)
+        made = None if file.creation_time is None else wall_clock.local_to_epoch(file.creation_time)
         place = (partition_text(one.partition), one.bucket, file.level)
         numbers = (file.row_count, file.file_size, file.min_sequence_number, file.max_sequence_number)
         rows.append((*place, *numbers, file.schema_id, made, one.path))

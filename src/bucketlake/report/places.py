@@ -22,9 +22,10 @@ from bucketlake.format.row.binary_rows import check_rows
 from bucketlake.lazy import pc, pl
 from bucketlake.lsm.compaction import CompactionRule
 from bucketlake.ops.rows.roll import TARGET_APPEND, TARGET_KEYED
-from bucketlake.ops.scan.scan import EntryFilter, local_to_epoch
+from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.system.texts import cast_texts
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.report.facts import (
     BucketLevels,

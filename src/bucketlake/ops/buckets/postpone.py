@@ -18,8 +18,8 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import np, pa, pc
 from bucketlake.ops.rows.assign import partition_codes
-from bucketlake.ops.rows.roll import local_from_epoch
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode, TableSchema

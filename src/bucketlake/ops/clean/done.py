@@ -27,10 +27,11 @@ from bucketlake.env import http
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.refs.success import write_success
-from bucketlake.ops.scan.scan import live_entries, local_to_epoch
+from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.options.options import MARK_DONE, TableOptions
 from bucketlake.values import dataclass
 

@@ -21,13 +21,13 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.progress import Meter, OnProgress
-from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion
 from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 

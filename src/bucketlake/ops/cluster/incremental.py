@@ -20,10 +20,10 @@ from bucketlake.lsm.keys import Bound
 from bucketlake.lsm.levels import Levels, SortedRun
 from bucketlake.ops.cluster.order import clustering_columns
 from bucketlake.ops.cluster.plan import Pick, Picked
-from bucketlake.ops.rows.roll import local_from_epoch
-from bucketlake.ops.scan.scan import live_entries, local_to_epoch
+from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_from_epoch, local_to_epoch
 from bucketlake.schema.schema import BucketMode
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bucketlake.format.metadata.manifest import FileKind
-from bucketlake.ops.scan.scan import local_to_epoch
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 
 _SUMS = ("recordCount", "fileSizeInBytes", "fileCount")
 

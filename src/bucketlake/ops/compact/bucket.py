@@ -20,12 +20,12 @@ from bucketlake.ops.buckets.dynamic import hash_files, key_check
 from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
-from bucketlake.ops.rows.roll import local_from_epoch
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 

@@ -20,12 +20,13 @@ from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
 from bucketlake.ops.rows.read import file_layout, read_file, read_split
 from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.pruning import Pruner
-from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries, local_to_epoch
+from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
 from bucketlake.ops.scan.splits import make_splits
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import PartitionFilter, partition_values
 from bucketlake.ops.table.store import Store, parallel
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.predicate.tree import Compare, In, Predicate, conjunction
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.types.model import DataField, Root, arrow_schema

@@ -8,7 +8,6 @@ Spec: docs/spec/datafile.md#rolling
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -28,6 +27,7 @@ from bucketlake.ops.rows.blob_files import BlobFiles
 from bucketlake.ops.rows.places import Place, Places
 from bucketlake.ops.rows.row_ids import is_tracked, of_tracked
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_from_epoch
 from bucketlake.options.options import TableOptions
 from bucketlake.schema.file_indexes import index_specs
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, TableSchema
@@ -322,11 +322,6 @@ def stats_modes(schema: TableSchema, options: TableOptions, rolling: Rolling = N
         modes.append(StatsMode.parse(own) if own is not None else usual if within else StatsMode("none"))
         counted += 1
     return tuple(modes)
-
-
-def local_from_epoch(epoch_millis: int) -> int:
-    """The wall clock of this machine's zone at an instant, as milliseconds; Paimon stores creation times so."""
-    return epoch_millis + time.localtime(epoch_millis // 1000).tm_gmtoff * 1000
 
 
 def _types(fields: Sequence[DataField]) -> list[DataType]:

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from bucketlake.errors import InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lazy import pa
-from bucketlake.ops.scan.scan import live_entries, local_to_epoch
+from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.partitions import PartitionFilter, matching, spec_filter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.predicate.tree import Predicate, columns_of, is_exact
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import STRING

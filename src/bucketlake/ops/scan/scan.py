@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
@@ -22,6 +21,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.partitions import matching
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.tree import Predicate, restrict
 from bucketlake.schema.schema import BucketMode
@@ -240,12 +240,6 @@ def _created_since(store: Store, entries: list[ManifestEntry], selection: Select
 
 def _created_epoch(entry: ManifestEntry) -> int:
     return local_to_epoch(entry.file.creation_time or 0)
-
-
-def local_to_epoch(local_millis: int) -> int:
-    """Epoch milliseconds of a file's creation time, which Paimon stores as local wall clock."""
-    wall = datetime.fromtimestamp(local_millis / 1000, timezone.utc).replace(tzinfo=None)
-    return int(wall.timestamp() * 1000)
 
 
 def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
