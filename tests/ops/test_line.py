@@ -11,6 +11,8 @@ from tests.sim.storage import MapStorage
 
 from bucketlake.catalog import Catalog
 from bucketlake.env.env import Env
+from bucketlake.format.metadata.statistics import TableStatistics
+from bucketlake.ops.commit.analyze import commit_statistics
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.key_index.key_scan import delta_since
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
@@ -33,10 +35,21 @@ def write(table: Table, *rows: tuple[int, int, int]) -> None:
     )
 
 
+def appends(table: Table) -> None:
+    for value in (21, 31):
+        write(table, (1, 2, value), (1, value, value))
+
+
+def replaces(table: Table) -> None:
+    """The second of the two commits adds and removes no file."""
+    table.write_arrow(pa.table({"pt": [1], "k": [9], "v": [9]}, FIELDS), "overwrite")
+    commit_statistics(table.store, "u", TableStatistics(2, 0, merged_record_count=1))
+
+
 class Fork:
     """A table whose snapshots are 1, 2b and 3b, and whose snapshot 4, which stood on 2a and 3a, comes with `back`."""
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, fill: Callable[[Table], None] = appends, **options: str) -> None:
         self.storage = MapStorage()
         catalog = Catalog(Env(self.storage, FakeClock()), "memory://wh")
         chosen = {"bucket": "1", "scan.manifest.parallelism": "1", "write-only": "true", **options}
@@ -50,9 +63,7 @@ class Fork:
         for number in (4, 3, 2):
             self.storage.delete(self.table.store.paths.snapshot(number))
         clear_cache()
-        for value in (21, 31):
-            write(self.table, (1, 2, value), (1, value, value))
-        self.kept = rows_of(self.table)
+        fill(self.table)
 
     def back(self) -> None:
         assert self.storage.put_if_absent(self._path, self._stray)
@@ -107,3 +118,13 @@ def test_a_line_is_what_stands_on_each_other(merges: str) -> None:
     fork.storage.delete(store.paths.snapshot(2))
     clear_cache()
     assert line(store, 1, newest) is None
+
+
+def test_expiry_keeps_the_files_of_a_history_above_a_gap() -> None:
+    fork = Fork(replaces)
+    fork.back()
+    clear_cache()
+    fork.table.expire_snapshots(2, 2)
+    clear_cache()
+    assert [snapshot.id for snapshot in fork.table.snapshots()] == [3, 4]
+    assert rows_of(fork.table) == fork.lost

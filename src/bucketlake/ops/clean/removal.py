@@ -22,7 +22,7 @@ from bucketlake.errors import NotFoundError, StorageError
 from bucketlake.format.index.index_manifest import IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, FileRef, FileSource, ManifestFile
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
-from bucketlake.ops.commit.strays import stands_on
+from bucketlake.ops.scan.line import follows
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
@@ -137,8 +137,8 @@ def tag_removal(store: Store, tag: Snapshot) -> Removal:
 
 
 def _is_line(store: Store, snapshots: Sequence[Snapshot]) -> bool:
-    """Whether each snapshot can be seen to stand on the one before it."""
-    return all(stands_on(store, left, right) for left, right in pairwise(snapshots))
+    """Whether each snapshot was made on the one before it."""
+    return all(follows(store, left, right) for left, right in pairwise(snapshots))
 
 
 def _keep_for_rollbacks(later: Callable[[], Iterable[Snapshot]], going: _Candidates, names: _Names) -> None:
@@ -156,7 +156,7 @@ def _keep_for_forks(store: Store, kept: Snapshot, going: _Candidates, names: _Na
     if not (going.files or names.offered):
         return
     for left, right in pairwise((kept, *store.snapshots_after(kept.id))):
-        if _fits(left, right) or stands_on(store, left, right):
+        if _fits(left, right) or follows(store, left, right):
             continue
         try:
             going.keep_live(store, right)
@@ -214,7 +214,7 @@ def _keep_for_branch(branch: Store, going: _Candidates, names: _Names) -> None:
     previous: Snapshot | None = None
     for snapshot in branch.snapshots():
         names.keep(snapshot, changelog=True)
-        if previous is None or not (_fits(previous, snapshot) or stands_on(branch, previous, snapshot)):
+        if previous is None or not (_fits(previous, snapshot) or follows(branch, previous, snapshot)):
             going.keep_live(branch, snapshot)
         else:
             going.keep_added(snapshot.delta_manifest_list)

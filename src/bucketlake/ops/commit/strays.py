@@ -107,8 +107,8 @@ def stands_on(store: Store, left: Snapshot, right: Snapshot) -> bool:
     if right.id != left.id + 1:
         return False
     named = {manifest.file_name for manifest in store.manifest_list(right.base_manifest_list)}
-    added = {manifest.file_name for manifest in store.manifest_list(left.delta_manifest_list)}
-    return added <= named
+    added = store.manifest_list(left.delta_manifest_list) or store.manifest_list(left.base_manifest_list)
+    return {manifest.file_name for manifest in added} <= named
 
 
 def strays(ids: Iterable[int]) -> list[int]:
