@@ -107,6 +107,13 @@ def test_java_speaks_of_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             [Path(environment["JAVA_HOME"]) / "bin" / "java"], capture_output=True, text=True, check=False
         )
     assert run.stderr == kept + "end\n"
+    alone = cause.partition("\nDuring")[0]
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'.'\n{alone}.\n")
+    with quiet.quiet_java(environment):
+        run = subprocess.run(
+            [Path(environment["JAVA_HOME"]) / "bin" / "java"], capture_output=True, text=True, check=False
+        )
+    assert run.stderr == alone, "a trace that ended with another error is told"
     environment = {"PATH": str(tmp_path / "nothing")}
     with quiet.quiet_java(environment):
         assert "JAVA_HOME" not in environment

@@ -45,9 +45,13 @@ exec {java} "$@"
 # JVM passed on before that.
 _QUIET = """#!/usr/bin/env bash
 exec {java} "$@" 2> >(
-    held=
-    told() {{ printf '%s' "$held$1" >&2; held=; }}
-    while IFS= read -r line || {{ [ -n "$held" ] || told "$line"; false; }}; do
+    held= whole=
+    told() {{ printf '%s' "$held$1" >&2; held= whole=; }}
+    while IFS= read -r line || {{ [ -n "$held" ] && [ -z "$whole" ] || told "$line"; false; }}; do
+        case $line in
+            FileNotFoundError:*|ConnectionRefusedError:*) whole=${{held:+1}} ;;
+            "{during}"*) whole= ;;
+        esac
         case $line in
             "WARNING: Using incubator modules"*) ;;
             "Traceback (most recent call last):")
