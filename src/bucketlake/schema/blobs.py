@@ -105,15 +105,9 @@ def _names(options: Mapping[str, str], key: str) -> list[str]:
     return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
 
 
-def holds_blob(kind: DataType) -> bool:
-    """Whether a type is BLOB or has one inside."""
-    parts = (kind.key, kind.element, *(item.type for item in kind.fields))
-    return kind.root is Root.BLOB or any(holds_blob(part) for part in parts if part is not None)
-
-
 def check_blobs(schema: TableSchema) -> None:
     """InvalidError, in Paimon's words, where a table with such columns cannot be."""
-    blobs = [item.name for item in schema.fields if holds_blob(item.type)]
+    blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
     for name in _names(schema.options, FIELD):
         if name not in blobs:
             raise InvalidError(
@@ -140,7 +134,7 @@ def check_blobs(schema: TableSchema) -> None:
 
 def refuse_blobs(schema: TableSchema) -> None:
     """UnsupportedError for what is not done here: blobs in tables with a primary key."""
-    blobs = [item.name for item in schema.fields if holds_blob(item.type)]
+    blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
     if blobs and schema.primary_keys:
         raise UnsupportedError(
             "BLOB columns in tables with a primary key are not supported",

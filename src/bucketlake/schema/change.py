@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
-from bucketlake.schema.blobs import added, dropped, holds_blob
+from bucketlake.schema.blobs import added, dropped
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
@@ -295,7 +295,7 @@ class _Draft:
             self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
 
         def cast(present: DataType) -> DataType:
-            if holds_blob(present) != holds_blob(wanted):
+            if present.holds(Root.BLOB) != wanted.holds(Root.BLOB):
                 texts = f"{type_text(present)} -> {type_text(wanted)}"
                 raise InvalidError(f"Cannot change column type involving BLOB: [{path[-1]}] {texts}")
             target = wanted.with_nullable(present.nullable) if change.keep_nullability else wanted
@@ -342,7 +342,7 @@ class _Draft:
     # ---- paths
 
     def is_blob(self, path: tuple[str, ...]) -> bool:
-        return any(item.name == path[0] and holds_blob(item.type) for item in self.fields)
+        return any(item.name == path[0] and item.type.holds(Root.BLOB) for item in self.fields)
 
     def refuse_key(self, path: tuple[str, ...], keys: Sequence[str], message: str) -> None:
         if len(path) == 1 and path[0] in keys:

@@ -188,9 +188,8 @@ def _check_members(t: DataType) -> None:
     names = [item.name for item in t.fields]
     repeated = sorted({name for name in names if names.count(name) > 1})
     _need(not repeated, f"Field names must be unique. Found duplicates: {_listed(repeated)}")
-    for part in (t.key, t.element, *(item.type for item in t.fields)):
-        if part is not None:
-            _check_members(part)
+    for part in t.parts:
+        _check_members(part)
 
 
 def _check_field_options(schema: TableSchema) -> None:
@@ -468,13 +467,8 @@ def _check_formats(schema: TableSchema, options: TableOptions) -> None:
             not (precise and "avro" in formats),
             f"Avro supports timestamp precision up to 6, column '{item.name}' has {item.type.precision}.",
         )
-    without = sorted(formats - {"parquet"}) if any(_has_variant(item.type) for item in schema.fields) else []
+    without = sorted(formats - {"parquet"}) if any(item.type.holds(Root.VARIANT) for item in schema.fields) else []
     _need(not without, f"VARIANT is supported by file.format parquet alone, not by {', '.join(without)}.")
-
-
-def _has_variant(t: DataType) -> bool:
-    parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root is Root.VARIANT or any(_has_variant(part) for part in parts if part is not None)
 
 
 # ---------------------------------------------------------------------------------------------- not yet

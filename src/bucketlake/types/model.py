@@ -70,6 +70,15 @@ class DataType:
         """The same type, nullable or not."""
         return self if nullable == self.nullable else replace(self, nullable=nullable)
 
+    @property
+    def parts(self) -> list[DataType]:
+        """The types that an ARRAY, MULTISET, MAP or ROW is made of."""
+        return [part for part in (self.key, self.element) if part is not None] + [item.type for item in self.fields]
+
+    def holds(self, *roots: Root) -> bool:
+        """Whether it, or a part at any depth, is of one of these roots."""
+        return self.root in roots or any(part.holds(*roots) for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class DataField:
@@ -443,10 +452,9 @@ def spark_ddl(t: DataType) -> str:
 
 def refuse_type(t: DataType) -> None:
     """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, an inner BLOB)."""
-    parts = [part for part in (t.key, t.element, *(f.type for f in t.fields)) if part is not None]
-    if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in parts):
+    if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in t.parts):
         raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
-    for part in parts:
+    for part in t.parts:
         refuse_type(part)
 
 

@@ -22,7 +22,6 @@ from bucketlake.format.data.orc_instants import (
     Continued,
     check_held,
     exact_file,
-    has_instants,
     is_plain,
     oldest,
     read_far,
@@ -249,13 +248,13 @@ class OrcSource:
             if not self._is_shifted(number, read, item):
                 return read
         except pa.ArrowInvalid as error:
-            if _FAR not in str(error) or not has_instants(item.type):
+            if _FAR not in str(error) or not item.type.holds(*INSTANTS):
                 raise
         return read_far(self._opened, self._end(), number, item)
 
     def _is_shifted(self, number: int, read: pa.Array, item: DataField) -> bool:
         """Whether these are clocks of another zone than UTC, so old that the library has them otherwise than Java."""
-        if not has_instants(item.type) or oldest(read) >= ZONES_AGREE:
+        if not item.type.holds(*INSTANTS) or oldest(read) >= ZONES_AGREE:
             return False
         return read_stripe(self._opened, self._end(), number, range(0)).zone not in UTC
 

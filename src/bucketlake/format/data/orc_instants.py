@@ -64,12 +64,6 @@ _ZEROS = {0: (130, b"\x7f\x00\x00"), 2: (512, b"\xc1\xff\x00\x00")}  # one run o
 _COUNTS = (1, 10)  # of statistics: number of values, whether there are nulls
 
 
-def has_instants(t: DataType) -> bool:
-    """Whether any part of a type is an instant."""
-    parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root in INSTANTS or any(has_instants(part) for part in parts if part is not None)
-
-
 def is_plain(array: pa.Array) -> bool:
     """Whether the library writes these instants as Java reads them."""
     values = array.cast(pa.int64())
@@ -121,7 +115,7 @@ def exact_file(columns: Sequence[pa.Array], fields: Sequence[DataField], schema:
     behind. `columns`: canonical; `how`: of pyarrow's writer."""
     main, twins = [], []
     for column, item in zip(columns, fields, strict=True):
-        if not has_instants(item.type):
+        if not item.type.holds(*INSTANTS):
             main.append(column)
             continue
         main.append(map_leaves(column, item.type, _nanoseconds))

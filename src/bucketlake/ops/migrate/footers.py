@@ -127,18 +127,13 @@ def check_columns(footer: Footer, file: SourceFile, source: Source, fields: Sequ
         stats = (footer.stats or {}).get(item.name, ColumnStats())
         if not item.type.nullable and stats.null_count != 0:
             raise _wrong("a column of the table is NOT NULL, and a file may hold nulls", file, column=item.name)
-        if footer.legacy and _has_days(item.type) and not _is_recent(stats.min):
+        if footer.legacy and item.type.holds(Root.DATE, *_STAMPS) and not _is_recent(stats.min):
             raise UnsupportedError(
                 "a file was written before Spark 3, or with its calendar, and may hold dates before 1900",
                 path=file.path,
                 column=item.name,
                 remedy="copy the rows: CREATE TABLE … AS SELECT",
             )
-
-
-def _has_days(t: DataType) -> bool:
-    parts = (t.key, t.element, *(item.type for item in t.fields))
-    return t.root in (Root.DATE, *_STAMPS) or any(_has_days(part) for part in parts if part is not None)
 
 
 def _is_recent(value: Any) -> bool:
