@@ -20,7 +20,6 @@ from bucketlake.types.model import (
     parse_type,
     parse_type_text,
     refuse_type,
-    spark_ddl,
     type_text,
 )
 
@@ -106,11 +105,6 @@ def test_dialects(text, spark, flink):
 def test_what_is_no_type_is_refused(text):
     with pytest.raises(InvalidError):
         parse_type_text(text)
-
-
-def test_spark_ddl():
-    t = parse_type_text("ROW<a TIMESTAMP(3), `b c` MAP<CHAR(3), TIME>, d ARRAY<TIMESTAMP_LTZ>, e BYTES>", "flink")
-    assert spark_ddl(t) == "STRUCT<`a`:TIMESTAMP_NTZ,`b c`:MAP<STRING,INT>,`d`:ARRAY<TIMESTAMP>,`e`:BINARY>"
 
 
 @pytest.mark.parametrize("root", [Root.MULTISET, Root.BLOB])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.profile import SOAK
+from tests.profile import SOAK, first
 from tests.sql.merges import KINDS
 
 from bucketlake.spark.read import among, reader
@@ -74,6 +74,66 @@ def test_every_way_gives_the_same_rows(classic: Lake, monkeypatch: pytest.Monkey
     expected = sorted((*key, *row) for key, row in rows.items() if key not in gone)
     assert [row for row in _content(classic) if row[0] is not None] == expected
     assert [row for row in _content(classic) if row[0] is None] == ([] if keyed else [(None, "g0", 9, None)])
+
+
+TYPES = {
+    "k": "DECIMAL(9, 2)",
+    "g": "STRING",
+    "b": "INT",
+    "c": "STRING",
+    "d": "DOUBLE",
+    "z": "TIMESTAMP",
+    "m": "TIMESTAMP_NTZ",
+    "x": "BINARY",
+    "w": "BIGINT NOT NULL",
+}
+ON = "`t`.k = s.k AND s.g = T.G"
+CLAUSES = [
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "WHEN MATCHED THEN UPDATE SET b = s.w, d = s . d, m = `S`.`m` WHEN NOT MATCHED THEN INSERT (k, g, w) VALUES (s.k, s.g, s.w)",
+    "WHEN MATCHED AND s.b < t.b THEN DELETE WHEN MATCHED THEN UPDATE SET c = concat(t.c, s.c), z = s.z",
+    "WHEN MATCHED AND t.d = s.d OR s.x IS NULL THEN UPDATE SET x = s.x, w = t.w + 1 WHEN NOT MATCHED AND s.b > 3 THEN INSERT *",
+    "WHEN MATCHED THEN UPDATE SET k = s.k, c = CASE WHEN t.b > 30 THEN 'c' ELSE extra END",
+    "WHEN NOT MATCHED THEN INSERT (k, g, w, c, b) VALUES (s.k, s.g, s.w, 'new', DEFAULT)",
+    "WHEN MATCHED AND extra = 'y' THEN DELETE",
+    "WHEN MATCHED THEN UPDATE SET k = s.k + 1",
+    "WHEN MATCHED THEN UPDATE SET w = NULL",
+    "WHEN MATCHED THEN UPDATE SET c = b",
+    "WHEN MATCHED THEN UPDATE SET c = s.nothing",
+    "WHEN MATCHED THEN UPDATE SET b = s.c WHEN NOT MATCHED THEN INSERT (k, g, w) VALUES (s.k, s.g, s.w)",
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *",
+]
+
+
+@pytest.mark.parametrize("kind", ["keyed", "marked"] if SOAK else ["keyed"])
+def test_pairs_in_the_driver_become_what_spark_makes_of_them(
+    classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each statement upon two tables: with the rows looked up, and with all of it in Spark."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    options = TABLES[kind].replace("'a'", "'k,g'")
+    values = """CAST(id % 8 AS DECIMAL(9, 2)) AS k, concat('g', id % 3) AS g, CAST(id AS INT) AS b, 'c' AS c,
+        IF(id % 5 = 0, double('NaN'), -0.0D) AS d, timestamp_micros(id - 5) AS z, TIMESTAMP_NTZ'1960-01-01' AS m,
+        X'00ff' AS x, id AS w"""
+    for name in ("db.here", "db.spark"):
+        classic.sql(f"CREATE TABLE {name} ({columns}) TBLPROPERTIES ({options})")
+        classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(0, 18)")
+        classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(40, 42)")
+    most = among.MOST_ROWS
+    for at, clauses in enumerate(first(CLAUSES, 8)):
+        some = "IF(id = 3, NULL, k) AS k, g, b - 3 AS b, concat(c, id) AS c, d, z, IF(id % 2 = 0, m, NULL) AS m, x, w"
+        source = f"(SELECT {some}, 'y' AS extra FROM (SELECT *, {values} FROM range({at}, {at} + 24, 3))) s"
+        found = []
+        for name, rows in (("db.here", most), ("db.spark", 0)):
+            monkeypatch.setattr(among, "MOST_ROWS", rows)
+            try:
+                classic.sql(f"MERGE INTO {name} t USING {source} ON {ON} {clauses}")
+                error = ""
+            except Exception as raised:
+                error = f"{type(raised).__name__}: {raised}".replace(name, "db.t")
+            rows = classic.sql(f"SELECT * FROM {name}").collect()
+            found.append((error, sorted(map(repr, rows))))
+        assert found[0] == found[1], clauses
 
 
 @contextmanager

@@ -378,6 +378,11 @@ def spark_batch(batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.Record
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def spark_table(rows: pa.Table, fields: Sequence[DataField]) -> pa.Table:
+    """A table of these columns from the canonical layout to that of `arrow_layout`."""
+    return pa.Table.from_batches([spark_batch(batch, fields) for batch in rows.to_batches()], arrow_layout(fields))
+
+
 def _in_microseconds(array: pa.Array, t: DataType) -> pa.Array:
     """Nanoseconds rounded down, as Paimon's connector hands them to Spark; a cast would round them towards 1970."""
     return map_leaves(array, t, _rounded_down) if _is_finer(t) else array
@@ -386,7 +391,7 @@ def _in_microseconds(array: pa.Array, t: DataType) -> pa.Array:
 def _is_finer(t: DataType) -> bool:
     if t.root in (Root.TIMESTAMP, Root.TIMESTAMP_LTZ):
         return (t.precision or 0) > MICROSECONDS
-    return any(_is_finer(part) for part in (t.key, t.element, *(item.type for item in t.fields)) if part is not None)
+    return any(map(_is_finer, t.parts))
 
 
 def _rounded_down(array: pa.Array, t: DataType) -> pa.Array:

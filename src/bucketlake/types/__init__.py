@@ -26,7 +26,6 @@ from bucketlake.types.model import (
     parse_type_text,
     quote_identifier,
     refuse_type,
-    spark_ddl,
     type_text,
 )
 
@@ -54,6 +53,5 @@ __all__ = [
     "parse_type_text",
     "quote_identifier",
     "refuse_type",
-    "spark_ddl",
     "type_text",
 ]

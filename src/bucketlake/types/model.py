@@ -424,32 +424,6 @@ def _checked(t: DataType) -> DataType:
     return t
 
 
-_SPARK_NAMES = {Root.TIME: "INT", Root.TIMESTAMP: "TIMESTAMP_NTZ", Root.TIMESTAMP_LTZ: "TIMESTAMP"}
-
-
-def spark_ddl(t: DataType) -> str:
-    """The type that Spark's DataFrames have for it, as Spark DDL without nullability.
-
-    CHAR and VARCHAR are STRING, TIME is INT (milliseconds), TIMESTAMP is TIMESTAMP_NTZ, the local-zoned one TIMESTAMP.
-    Raises: UnsupportedError for MULTISET, VECTOR and a BLOB inside of another type.
-    """
-    refuse_type(t)
-    root = t.root
-    if root in (Root.CHAR, Root.VARCHAR):
-        return "STRING"
-    if root in (Root.BINARY, Root.VARBINARY, Root.BLOB):
-        return "BINARY"
-    if root is Root.DECIMAL:
-        return f"DECIMAL({t.precision},{t.scale})"
-    if root is Root.ARRAY:
-        return f"ARRAY<{spark_ddl(_part(t.element))}>"
-    if root is Root.MAP:
-        return f"MAP<{spark_ddl(_part(t.key))},{spark_ddl(_part(t.element))}>"
-    if root is Root.ROW:
-        return f"STRUCT<{','.join(f'{quote_identifier(f.name)}:{spark_ddl(f.type)}' for f in t.fields)}>"
-    return _SPARK_NAMES.get(root, str(root.value))
-
-
 def refuse_type(t: DataType) -> None:
     """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, an inner BLOB)."""
     if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in t.parts):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 from bucketlake.format.index.deletion_vector import Vector
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -26,7 +26,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
-from bucketlake.spark.merge.held import Held
+from bucketlake.spark.merge.held import Held, Target
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope, is_final
 from bucketlake.spark.merge.pruning import extra_columns, known_values, matching, needed_columns
@@ -44,7 +44,7 @@ from bucketlake.spark.read.row_places import (
     positions_of_rows,
     rows_with_places,
 )
-from bucketlake.spark.types import char_columns, framed, quoted
+from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -90,17 +90,10 @@ class AppendedMerge:
         files = live(store, splits)
         if any(clause.kind == UPDATE for clause in self.merge.clauses):
             store = tracked(store)  # rows that change keep their ids
-        target, small = self._target(store, files, source)
-        scope = Scope(
-            store.schema,
-            self.rules,
-            self.merge.target,
-            {name: F.col(name) for name in (FILE, ROW_INDEX)},
-            False,
-            self.merge.given,
-        )
-        absent = {name: F.lit(None).cast("long") for name in (FILE, ROW_INDEX)}
-        self._rows = rows = Stages(self.spark, self.merge, scope, absent, small).rows(target, source)
+        target = self._target(store, files, source)
+        scope = Scope(store.schema, self.rules, self.merge.target, deletes_rows=False, given=self.merge.given)
+        identity = {name: (name, T.LongType()) for name in (FILE, ROW_INDEX)}
+        self._rows = rows = Stages(self.spark, self.merge, scope, identity).rows(target, source)
         if rows.pairs is not None and self.merge.counts_matches:
             pairs = _pairs(self.spark, rows.pairs)
             if any(count > len(named) for named, count in pairs.values()):
@@ -108,18 +101,18 @@ class AppendedMerge:
         gone = _gone(self.spark, rows)
         return {path_of(store, files[number].split, files[number].file): at for number, (at, _) in gone.items()}
 
-    def _target(self, store: Store, files: Sequence[Chosen], source: Held) -> tuple[DataFrame, bool]:
-        """The rows of files that can matter, with their places, and whether they are few."""
+    def _target(self, store: Store, files: Sequence[Chosen], source: Held) -> Target:
+        """The rows of files that can matter, with their places."""
         extra, small = extra_columns(self.merge, store.schema), is_small(files)
         known = None if small or extra or is_tracked(store) else known_values(self.merge, store.schema, source)
         if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
-            return rows_with_places(self.spark, store, files, extra), small
+            return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
         columns = needed_columns(self.merge, store.schema, whole_deletes=False)
         fields = store.schema.fields if columns is None else store.schema.select(columns)
         rows = with_places(self.spark, store, files, known, fields)
         if rows is None:
-            return rows_with_places(self.spark, store, files, extra), small
-        return char_columns(framed(self.spark, rows, placed_schema(fields)), fields), True
+            return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
+        return Target.here(self.spark, rows, placed_schema(fields), fields)
 
     def _write(self, store: Store, snapshot: Snapshot | None, touched: Sequence[Touched]) -> Iterator[CommitMessage]:
         """New rows get ids by their commit, changed ones bring theirs: they do not share files."""

@@ -64,7 +64,7 @@ class Equality:
 class Merge:
     """A MERGE. `target`, `source`: the names that qualify columns; `equalities`: parts of `on` that must all hold;
     `only`: they are all of it. `words`: what a column may be named by anywhere in the statement, folded;
-    `given`: Columns by the texts that stand for them."""
+    `given`: Columns by the texts that stand for them. `qualified`: the clauses name each column by its table."""
 
     target: str
     source: str
@@ -74,6 +74,7 @@ class Merge:
     only: bool = False
     words: str = ""
     given: Mapping[str, Column] = field(default_factory=dict)
+    qualified: bool = False
 
     def expr(self, text: str) -> Column:
         """A text as a column, or the Column that it stands for."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -31,6 +30,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned
+from bucketlake.spark.merge.held import Target
 from bucketlake.spark.merge.keyed import TakeSource
 from bucketlake.spark.merge.outcome import Scope
 from bucketlake.spark.merge.pruning import extra_columns
@@ -121,9 +121,9 @@ class EvolvingMerge:
             plan = plan_at(self.table, base, prune)
             groups += groups_of(plan.splits)
             target = rows_with_ids(self.spark, self.table, plan, self._needed, extra)
-        more, absent = {MINE: F.col(MINE)}, {MINE: F.lit(None).cast("long")}
-        scope = Scope(schema, self.rules, self.merge.target, more, False, self.merge.given)
-        rows = Stages(self.spark, self.merge, scope, absent, is_small(groups)).rows(target, source)
+        scope = Scope(schema, self.rules, self.merge.target, deletes_rows=False, given=self.merge.given)
+        stages = Stages(self.spark, self.merge, scope, {MINE: (MINE, T.LongType())})
+        rows = stages.rows(Target(lambda: target, is_small(groups)), source)
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, [MINE]):
             raise violation()
         return rows, groups

@@ -17,8 +17,9 @@ from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.lazy import pc
-from bucketlake.spark.types import collected, field_types, framed
+from bucketlake.spark.types import char_columns, collected, field_types, framed
 from bucketlake.spark.write.kept import decided
+from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 FEW_ROWS = 1 << 16
@@ -65,6 +66,31 @@ class Held:
         return F.broadcast(self.frame) if self.few or self.count * width <= BROADCAST_BYTES else self.frame
 
 
+@dataclass(frozen=True)
+class Target:
+    """The rows of the target that can matter. `few`: finding them anew costs little; `data`: the rows themselves, in
+    the layout of frames, where the driver has them; `make`: gives the frame."""
+
+    make: Callable[[], DataFrame]
+    few: bool
+    data: pa.Table | None = None
+
+    @classmethod
+    def here(cls, spark: SparkSession, data: pa.Table, schema: T.StructType, fields: Sequence[DataField]) -> Target:
+        """Rows that the driver has. `fields`: the columns of the table among theirs."""
+        return cls(lambda: char_columns(framed(spark, data, schema), fields), True, data)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The rows as a frame, made when it is first asked for."""
+        return self.make()
+
+
+def held_here(spark: SparkSession, data: pa.Table, schema: T.StructType) -> Held:
+    """Rows that the driver has."""
+    return Held(schema, data, data.num_rows, lambda: _frame(spark, data, schema))
+
+
 def hold(
     spark: SparkSession, frame: DataFrame, numbered: bool = False, small: bool = True, most: int | None = None
 ) -> Held:
@@ -109,8 +135,7 @@ def _local(spark: SparkSession, data: pa.Table, names: list[str], schema: T.Stru
         data = data.append_column(NUMBER, pa.array(range(data.num_rows), pa.int64()))
         schema, names = schema.add(NUMBER, T.LongType(), True), [*names, NUMBER]
     schema = T.StructType([T.StructField(name, f.dataType, True) for name, f in zip(names, schema.fields, strict=True)])
-    found = data.rename_columns(names)
-    return Held(schema, found, data.num_rows, lambda: _frame(spark, found, schema))
+    return held_here(spark, data.rename_columns(names), schema)
 
 
 def _frame(spark: SparkSession, data: pa.Table, schema: T.StructType) -> DataFrame:

@@ -11,7 +11,6 @@ Spec: docs/spec/row_changes.md#merge
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +30,12 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_short_keys, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
-from bucketlake.spark.merge.held import NUMBER, Held
+from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
 from bucketlake.spark.merge.pruning import Prune, extra_columns, known_values, needed_columns
 from bucketlake.spark.merge.stages import Rows, Stages, has_nulls, repeats, violation
 from bucketlake.spark.read import among, hidden, reader
-from bucketlake.spark.types import as_key, quoted, spark_schema, spark_type
+from bucketlake.spark.types import as_key, quoted, spark_schema, spark_table, spark_type
 from bucketlake.spark.write import writer
 from bucketlake.table import Table
 from bucketlake.types.model import DataField, Root
@@ -78,13 +77,12 @@ class KeyedMerge:
     # ---- rows looked up
 
     def _merge(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> Snapshot | None:
-        target, small = self._target(base, source, prune)
+        target = self._target(base, source, prune)
         moving = moves(self.schema, list(assigned(self.merge.clauses)))
         identity = self.schema.field_names if moving else self.schema.primary_keys
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
-        more = {OLD + name: scope.old(name) for name in identity}
-        absent = {OLD + name: F.lit(None).cast(spark_type(self.schema.field(name).type)) for name in identity}
-        stages = Stages(self.spark, self.merge, replace(scope, more=more), absent, small, self._names_key(source))
+        old = {OLD + name: (name, spark_type(self.schema.field(name).type)) for name in identity}
+        stages = Stages(self.spark, self.merge, scope, old, self._names_key(source))
         rows = stages.rows(target, source)
         keys = [OLD + key for key in self.schema.primary_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
@@ -155,34 +153,34 @@ class KeyedMerge:
         arrived = frame.where(F.col(KIND) != DELETE)
         return frame.select(*columns).union(left_behind(updated, self.schema, arrived))
 
-    def _target(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> tuple[DataFrame, bool]:
-        """The rows of the table that can matter, and whether they are few."""
+    def _target(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> Target:
+        """The rows of the table that can matter."""
         moving = moves(self.schema, list(assigned(self.merge.clauses)))  # old rows are written, too
         columns = None if moving else needed_columns(self.merge, self.schema)
         extra = extra_columns(self.merge, self.schema)
         fields = self.schema.fields if columns is None else self.schema.select(columns)
         if base is None:
             given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
-            return self.spark.createDataFrame([], T.StructType(given)), True
+            return Target(lambda: self.spark.createDataFrame([], T.StructType(given)), True)
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
         small = plan.row_count <= reader.SMALL_ROWS and plan.size <= reader.SMALL_BYTES
         if extra:
-            frame = hidden.frame(self.spark, self.table, plan, hidden.Wanted(columns, extra, prune))
-            return frame, small
+            wanted = hidden.Wanted(columns, extra, prune)
+            return Target(lambda: hidden.frame(self.spark, self.table, plan, wanted), small)
         found = None if small else self._looked_up(plan, source, fields)
         if found is not None:
-            return found, True
-        return reader.pruned(self.spark, self.table, selection, reader.Need(columns, prune)), small
+            return Target.here(self.spark, spark_table(found, fields), spark_schema(fields), fields)
+        need = reader.Need(columns, prune)
+        return Target(lambda: reader.pruned(self.spark, self.table, selection, need), small)
 
-    def _looked_up(self, plan: Plan, source: Held, fields: Sequence[DataField]) -> DataFrame | None:
+    def _looked_up(self, plan: Plan, source: Held, fields: Sequence[DataField]) -> pa.Table | None:
         """The rows of the target under the keys of a few source rows; None where these do not say all that matter."""
         known = known_values(self.merge, self.schema, source)
         if known is None or not set(self.schema.primary_keys) <= {item.name for item in known.fields}:
             return None
         values = known.only(self.schema.primary_keys)
-        rows = among.of_keys(self.spark, self.table.store, plan, values, [item.name for item in fields])
-        return None if rows is None else reader.given(self.spark, rows, fields)
+        return among.of_keys(self.spark, self.table.store, plan, values, [item.name for item in fields])
 
     def _write(self, frame: DataFrame, base: Snapshot | None, local: bool) -> Snapshot | None:
         rows = frame.select(*map(quoted, self.schema.field_names), KIND)
@@ -243,7 +241,7 @@ class KeyedMerge:
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         if not source.count:
             return None
-        rows = Stages(self.spark, self.merge, scope, {}, source.few).inserted(own)
+        rows = Stages(self.spark, self.merge, scope, {}).inserted(own)
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="MERGE", local=source.few)
         return writer.write(self.spark, self.table, rows, request)
 

@@ -37,7 +37,8 @@ _MOVED = "Can't update the primary key column: a row's new value differs from it
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`target`: the name of the target's columns in the frame; `more`: further columns to keep, name → column.
-    `deletes_rows`: a deleted row is written with all its values; else these are null. `given`: as `Merge.given`."""
+    `deletes_rows`: a deleted row is written with all its values; else these are null. `given`: as `Merge.given`.
+    `fields`: the columns that are asked for, where these are not all."""
 
     schema: TableSchema
     rules: Rules
@@ -45,6 +46,7 @@ class Scope:
     more: Mapping[str, Column] = field(default_factory=dict)
     deletes_rows: bool = True
     given: Mapping[str, Column] = field(default_factory=dict)
+    fields: tuple[DataField, ...] | None = None
 
     def expr(self, text: str) -> Column:
         """A text of the statement as a column."""
@@ -65,7 +67,7 @@ def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFr
     if not certain:
         frame = frame.withColumn(_WHICH, _which(clauses, scope))
     columns = []
-    for item in scope.schema.fields:
+    for item in scope.schema.fields if scope.fields is None else scope.fields:
         values = [_value(clause, item, scope, types) for clause in clauses]
         plain = certain and item.type.root in _FINAL and not has_length(item.type)
         columns.append((values[0] if plain else _chosen(values, item, certain)).alias(item.name))

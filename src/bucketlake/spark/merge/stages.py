@@ -10,7 +10,7 @@ and these stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -24,7 +24,8 @@ from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import Merge, Side
-from bucketlake.spark.merge.held import NUMBER, Held, hold
+from bucketlake.spark.merge.held import NUMBER, Held, Target, hold
+from bucketlake.spark.merge.joined import Identity, Joined
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import extra_columns
 from bucketlake.spark.read.hidden import hidden_fields
@@ -65,43 +66,53 @@ class Rows:
 
 @dataclass(frozen=True)
 class Stages:
-    """A MERGE over frames. `scope.more`: further columns of the target that identify its rows, name → column; `absent`:
-    these for rows that are not in the target. `small`: the driver has the target; `single`: no row of the source
+    """A MERGE over frames, or in the driver where that is all it takes (`Joined`). `identity`: further columns of the
+    target that say which of its rows it is; null for rows that are not in the target. `single`: no row of the source
     matches two of the target, for certain."""
 
     spark: SparkSession
     merge: Merge
     scope: Scope
-    absent: Mapping[str, Column]
-    small: bool
+    identity: Identity
     single: bool = False
 
-    def rows(self, target: DataFrame, source: Held) -> Rows:
+    def rows(self, target: Target, source: Held) -> Rows:
         """Evaluate every clause, each row once."""
-        left, right = target.alias(self.merge.target), source.for_join().alias(self.merge.source)
+        merge = self.merge
+        scope = replace(self.scope, more={name: self.scope.old(own) for name, (own, _) in self.identity.items()})
+        joined = Joined.of(merge, scope, self.identity, target, source)
         parts: list[Held] = []
         pairs: Held | None = None
-        if self.merge.of(Side.MATCHED):
-            both = left.join(right, self.merge.expr(self.merge.on), "inner")
-            scope = replace(self.scope, more={**self.scope.more, NUMBER: F.col(NUMBER)})
-            # Few rows match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
-            found = outcome(both, self.merge.of(Side.MATCHED), scope)
-            pairs = hold(self.spark, found, small=source.few, most=source.count if self.single else None)
+        if merge.of(Side.MATCHED):
+            pairs = joined.matched(self.spark) if joined is not None else None
+            if pairs is None:
+                both = self._both(target, source, "inner")
+                more = {**scope.more, NUMBER: F.col(NUMBER)}
+                # Few match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
+                found = outcome(both, merge.of(Side.MATCHED), replace(scope, more=more))
+                pairs = hold(self.spark, found, small=source.few, most=source.count if self.single else None)
             parts.append(pairs.without(NUMBER))
-        if self.merge.of(Side.NOT_MATCHED):
-            few = source.few and (self.small if pairs is None else pairs.few)
-            parts.append(hold(self.spark, self.inserted(self._unmatched(left, source, pairs)), small=few))
-        if self.merge.of(Side.NOT_MATCHED_BY_SOURCE):
-            alone = left.join(right, self.merge.expr(self.merge.on), "left_anti")
-            clauses = self.merge.of(Side.NOT_MATCHED_BY_SOURCE)
-            parts.append(hold(self.spark, _taken(outcome(alone, clauses, self.scope)), small=self.small))
+        if merge.of(Side.NOT_MATCHED):
+            part = joined.inserted(self.spark) if joined is not None else None
+            if part is None:
+                few = source.few and (target.few if pairs is None else pairs.few)
+                part = hold(self.spark, self.inserted(self._unmatched(target, source, pairs)), small=few)
+            parts.append(part)
+        if merge.of(Side.NOT_MATCHED_BY_SOURCE):
+            alone = self._both(target, source, "left_anti")
+            clauses = merge.of(Side.NOT_MATCHED_BY_SOURCE)
+            parts.append(hold(self.spark, _taken(outcome(alone, clauses, scope)), small=target.few))
         return Rows(tuple(parts), pairs)
 
-    def _unmatched(self, target: DataFrame, source: Held, pairs: Held | None) -> DataFrame:
+    def _both(self, target: Target, source: Held, how: str) -> DataFrame:
+        left, right = target.frame.alias(self.merge.target), source.for_join().alias(self.merge.source)
+        return left.join(right, self.merge.expr(self.merge.on), how)
+
+    def _unmatched(self, target: Target, source: Held, pairs: Held | None) -> DataFrame:
         """The rows of the source that match none."""
         own = source.frame.alias(self.merge.source)
         if pairs is None:
-            return own.join(target, self.merge.expr(self.merge.on), "left_anti")
+            return own.join(target.frame.alias(self.merge.target), self.merge.expr(self.merge.on), "left_anti")
         if source.data is not None and pairs.data is not None:
             return source.less(self.spark, pairs.data.column(NUMBER)).alias(self.merge.source)
         numbers = pairs.frame.select(F.col(NUMBER).alias(_MATCHED))
@@ -110,7 +121,8 @@ class Stages:
     def inserted(self, source: DataFrame) -> DataFrame:
         """What the NOT MATCHED clauses make of rows of the source."""
         clauses = self.merge.of(Side.NOT_MATCHED)
-        rows = outcome(source, clauses, replace(self.scope, more=self.absent))
+        absent = {name: F.lit(None).cast(kind) for name, (_, kind) in self.identity.items()}
+        rows = outcome(source, clauses, replace(self.scope, more=absent))
         return rows if clauses[-1].condition is None else _taken(rows)
 
 

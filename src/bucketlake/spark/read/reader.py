@@ -141,13 +141,6 @@ def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
     return _frame(spark, _Scan(store, tuple(store.schema.field_names), None), found)
 
 
-def given(spark: SparkSession, rows: pa.Table, fields: Sequence[DataField]) -> DataFrame:
-    """Rows in the driver, in the table's layout, as a read gives them."""
-    batches = [spark_batch(batch, fields) for batch in rows.to_batches()]
-    frame = framed(spark, pa.Table.from_batches(batches, arrow_layout(fields)), spark_schema(fields))
-    return char_columns(frame, fields)
-
-
 def of_splits(spark: SparkSession, table: Table, splits: Sequence[Split], need: Need) -> DataFrame:
     """The rows of some splits, in any order, with the columns needed: Spark's own scan where files need no merge."""
     names = tuple(need.columns or table.schema.field_names)

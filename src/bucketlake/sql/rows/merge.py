@@ -257,6 +257,7 @@ class MergeInto:
             )
         equalities, only = self._equalities(schema, target, columns, rules)
         texts = [self.on, *(text for clause in self.clauses for text in (clause.condition, *clause.values) if text)]
+        sides = {target: schema.field_names, self.source.name: columns}
         words = [text.text for text in texts] + (list(schema.field_names) if self.given else [])
         return Merge(
             target,
@@ -267,6 +268,7 @@ class MergeInto:
             only,
             " ".join(words).lower(),
             self.given,
+            all(_is_qualified(text.text, sides) for text in texts[1:]),
         )
 
     def _clause(self, clause: When, schema: TableSchema) -> Clause:
@@ -561,3 +563,23 @@ def _all_qualified(text: str, columns: set[str]) -> bool:
         token.kind in ("word", "quoted") and token.value.lower() in columns and not (at and tokens[at - 1].value == ".")
         for at, token in enumerate(tokens)
     )
+
+
+def _is_qualified(text: str, tables: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a text names columns as `table.column` alone, of these tables, and no star stands for columns."""
+    columns = {name.lower(): {column.lower() for column in own} for name, own in tables.items()}
+    known = columns.keys() | set().union(*columns.values())
+    tokens = Cursor(text).tokens
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1].value if at else ""
+        if token.value == "*" and before in ("", "(", ",", "."):
+            return False
+        if token.kind not in ("word", "quoted", "string") or before == ".":
+            continue
+        name, dotted = token.value.lower(), [part.value.lower() for part in tokens[at + 1 : at + 3]]
+        if len(dotted) == 2 and dotted[0] == ".":
+            if dotted[1] not in columns.get(name, ()):
+                return False
+        elif name in known:
+            return False
+    return True

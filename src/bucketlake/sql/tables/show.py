@@ -24,7 +24,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, spark_ddl, type_text
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _spark_words(t: DataType) -> str:
         return f"MAP<{_spark_words(t.key)}, {_spark_words(t.element)}>"
     if t.root is Root.ROW:
         return f"STRUCT<{', '.join(_member(item) for item in t.fields)}>"
-    return shown_type(t).upper() if t.root in (Root.CHAR, Root.VARCHAR) else spark_ddl(t)
+    return shown_type(t).upper() if t.root in (Root.CHAR, Root.VARCHAR) else spark_type(t).simpleString().upper()
 
 
 def _member(item: DataField) -> str:
