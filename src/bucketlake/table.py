@@ -24,6 +24,7 @@ from bucketlake.lazy import lazy, pa
 from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
+from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
@@ -207,6 +208,7 @@ class Table(Streams, Frames):
                 path = store.paths.file_path(store.paths.bucket_dir(entry.partition, entry.bucket), entry.file)
                 texts = store.paths.partition_texts(entry.partition)
                 found.append(TableFile(texts, entry.bucket, entry.total_buckets, path, entry.file))
+        read_tags.release(self.store, planned)
         return sorted(found, key=lambda f: (*f.partition.values(), f.bucket, f.file.min_sequence_number, f.path))
 
     def _planned(
@@ -228,9 +230,11 @@ class Table(Streams, Frames):
         return fallback.plan_branches(self.store, scan, self.view)
 
     def scanned(self, predicate: Predicate | None, selection: Selection) -> Plan:
-        """As `planned`, of a read that `read.allow.fullScan` may refuse."""
+        """As `planned`, of a read that `read.allow.fullScan` may refuse and a tag may protect."""
         found = self.planned(predicate, selection)
         fallback.forbid_full_scan(self.store, found)
+        if selection.span is None:
+            read_tags.protect(self.store, found)
         return found
 
     def partitions(self) -> list[dict[str, str]]:

@@ -72,7 +72,6 @@ CUSTOM_DONE = upkeep("mark partitions done by success-file or http-report")
 TAG_IDLE = upkeep("let the job that writes move the watermark on")
 LOOKUP_FILES = upkeep("leave it out: lookups build their files where they run")
 LOOKUP_FILES_PART = upkeep("leave it out: lookups build their files where they run", "lookup.remote-file.enabled")
-PLAN_TAG = call("keep snapshots longer than reads take: snapshot.time-retained")
 AUTO_CREATE = call("create the table first")
 
 

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#options
 
 from __future__ import annotations
 
-from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, PLAN_TAG, READS, SPEED, Option, of
+from bucketlake.options.model import ENGINE, EXACT, FAILS, HONOURED, INTERNAL, READS, SPEED, Option, of
 
 ROWS = (
     Option("batch-scan-mode", "string", "none", READS, "Internal: how a batch plan starts."),
@@ -98,7 +98,11 @@ ROWS = (
         fallback=("log.scan",),
     ),
     Option(
-        "scan.plan-auto-tag-for-read.time-retained", "duration", None, PLAN_TAG, "Life of the tag that protects a plan."
+        "scan.plan-auto-tag-for-read.time-retained",
+        "duration",
+        None,
+        HONOURED,
+        "Tag what a batch read reads; the life of the tag.",
     ),
     Option("scan.plan-sort-partition", "bool", "false", SPEED, "Order of splits by partition."),
     Option("scan.primary-branch", "string", None, HONOURED, "Branch whose partitions come first."),

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.ops.refs import read_tags
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.scan.scan import Plan
@@ -175,9 +176,10 @@ def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataF
     exact = None if need.predicate is None else exact_part(need.predicate)
     asked = frozenset(wanted) if exact is None else columns_of(exact).union(wanted)
     needed = tuple(name for name in table.schema.field_names if name in asked)
-    parts = found.parts(table.store)
-    frames = [_frame(spark, _Scan(store, needed, exact, row_view), part) for store, part in parts]
-    frame = reduce(DataFrame.union, frames)
+    scans = [(_Scan(store, needed, exact, row_view), part) for store, part in found.parts(table.store)]
+    frame = reduce(DataFrame.union, [_frame(spark, scan, part) for scan, part in scans])
+    if all(_is_small(scan, part) for scan, part in scans):
+        read_tags.release(table.store, found)  # the rows are here
     return frame if list(needed) == wanted else frame.select(*[quoted(name) for name in wanted])
 
 
