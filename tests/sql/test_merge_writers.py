@@ -6,12 +6,16 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
+from tests.catalogs.servers import sqlite
 from tests.profile import SOAK, first
 from tests.sql.merges import ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
 
+import bucketlake
 from bucketlake.errors import ConflictError
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.spark.session import Lake
+from bucketlake.sql.rows.merge import Source
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +58,30 @@ def test_a_table_that_was_empty_is_merged_into_twice(classic: Lake, kind: str, m
     monkeypatch.setattr(Commit, "commit", late)
     classic.sql(statement)
     assert content(classic) == [(1, 101, "c11"), (3, 301, "c33")]
+
+
+@pytest.mark.parametrize("source", ["db.items", "db.v"])
+def test_a_source_that_reads_the_target_sees_the_same_rows(
+    classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Rows that come between looking at the target and at the source match themselves: none is there twice."""
+    lake = bucketlake.connect(str(tmp_path / "w"), spark=classic.spark, options=sqlite(tmp_path))
+    lake.sql("CREATE DATABASE db")
+    made(lake, "append", TWO, name="db.items")
+    lake.sql("CREATE VIEW db.v AS SELECT * FROM db.items")
+    evaluate, calls = Source.frame, []
+
+    def late(self: Source, given: Lake) -> DataFrame:
+        calls.append(True)
+        if len(calls) == 2:  # the first tells its columns
+            lake.sql("INSERT INTO db.items VALUES (3, 30, 'c3')")
+        return evaluate(self, given)
+
+    monkeypatch.setattr(Source, "frame", late)
+    lake.sql(
+        f"MERGE INTO db.items t USING {source} s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = s.b + 1 WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert content(lake, "db.items") == [(1, 11, "c1"), (2, 21, "c2"), (3, 31, "c3")]
 
 
 def test_a_failed_merge_leaves_no_file(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
