@@ -48,7 +48,15 @@ ROOMS = (
         "maintenance",
     ),
     "ui",
-    *("spark.assignment", "spark.types", "spark.cluster", "spark.java", "spark.quiet", "spark.settings"),
+    *(
+        "spark.assignment",
+        "spark.beside",
+        "spark.types",
+        "spark.cluster",
+        "spark.java",
+        "spark.quiet",
+        "spark.settings",
+    ),
     *("spark.read", "spark.maintain"),
     *(
         "spark.write",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.datasource import CommitWriter, Written
+from bucketlake.sql.query import query
 
 Rival = Callable[["bucketlake.Table"], object]
 
@@ -71,3 +74,40 @@ def test_spark_taking_back_a_commit_removes_nothing_that_may_be_published(tmp_pa
     lost = write_batches(table.store, pa.table({"k": [3]}).to_batches(), task)
     writer.abort([Written(lost), None])
     assert len(list((tmp_path / "db.db" / "t" / "bucket-0").iterdir())) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("statement", "moment", "left"),
+    [
+        ("DELETE FROM db.items WHERE a < (SELECT max(a) FROM db.items)", 2, [(5, 50)]),
+        ("DELETE FROM db.parted WHERE a < (SELECT max(a) FROM db.parted)", 1, [(5, 50)]),
+        ("UPDATE db.items SET b = 0 WHERE a < (SELECT max(a) FROM db.items)", 2, [(1, 0), (2, 0), (4, 0), (5, 50)]),
+        ("UPDATE db.evolved SET b = 0 WHERE a < (SELECT max(a) FROM db.evolved)", 2, [(1, 0), (2, 0), (4, 0), (5, 50)]),
+        ("UPDATE db.items SET b = (SELECT count(*) FROM db.items)", 3, [(1, 4), (2, 4), (4, 4), (5, 4)]),
+    ],
+)
+def test_subqueries_see_the_rows_that_are_changed(
+    classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch, statement: str, moment: int, left: list[tuple[int, int]]
+) -> None:
+    """Rows of an append table that come after it was looked at, and before a subquery reads it, count in both."""
+    (table,) = {word for word in re.split(r"[ )]", statement) if word.startswith("db.")}
+    more = {
+        "db.parted": "PARTITIONED BY (a)",
+        "db.evolved": "TBLPROPERTIES ('row-tracking.enabled' = 'true', 'data-evolution.enabled' = 'true')",
+    }
+    classic.sql(f"CREATE TABLE {table} (a INT, b INT) {more.get(table, '')}")
+    classic.sql(f"INSERT INTO {table} VALUES (1, 10), (2, 20)")
+    run, calls = query.run, []
+
+    def late(*given: Any, **more: Any) -> Any:
+        calls.append(True)
+        if len(calls) == moment:
+            new = {"a": pa.array([4, 5], pa.int32()), "b": pa.array([40, 50], pa.int32())}
+            classic.table(table).table.write_arrow(pa.table(new))
+        return run(*given, **more)
+
+    monkeypatch.setattr(query, "run", late)
+    classic.sql(statement)
+    monkeypatch.undo()
+    assert sorted(map(tuple, classic.sql(f"SELECT * FROM {table}").collect())) == left

@@ -9,7 +9,7 @@ Spec: docs/spec/row_changes.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -137,19 +138,32 @@ def partitions_frame(spark: SparkSession, table: Table) -> tuple[list[dict[str, 
 
 
 def delete_places(
-    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, extra: Sequence[str] = ()
+    spark: SparkSession,
+    table: Table,
+    prune: Predicate,
+    choose: Choose,
+    beside: Beside = NOTHING,
 ) -> Snapshot | None:
     """Delete the rows of an append table that `choose` finds, or of a primary-key table by rewriting its files.
-    `prune`: what is known of them, to leave out files; `extra`: metadata columns that `choose` looks at."""
-    find = finder(spark, choose, extra)
+    `prune`: what is known of them, to leave out files; `beside`: what `choose` looks at."""
+    find = _settled(finder(spark, choose, beside.extra), beside)
 
     def unmerged(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
         refuse_merging(store, base, splits)
         return find(store, splits, base)
 
     found = unmerged if table.schema.primary_keys else find
-    means = files.Means(found, rewrite=rewriter(spark), width=parallelism(spark))
+    means = files.Means(found, rewrite=rewriter(spark), anew=beside.subqueries, width=parallelism(spark))
     return after_change(table.store, files.change_rows(table.store, prune, means, "DELETE"))
+
+
+def _settled(find: files.Find, beside: Beside) -> files.Find:
+    def found(store: Store, splits: Sequence[Split], base: Snapshot | None) -> Mapping[str, Vector]:
+        positions = find(store, splits, base)
+        beside.check(store, base)
+        return positions
+
+    return found
 
 
 def refuse_short_keys(spark: SparkSession, table: Table, base: Snapshot | None, prune: Predicate | None = None) -> None:
@@ -285,16 +299,25 @@ def moves(schema: TableSchema, columns: Mapping[str, Any] | Sequence[str]) -> bo
 
 
 def update_places(
-    spark: SparkSession, table: Table, prune: Predicate, choose: Choose, project: Project, extra: Sequence[str] = ()
+    spark: SparkSession,
+    table: Table,
+    prune: Predicate,
+    choose: Choose,
+    project: Project,
+    beside: Beside = NOTHING,
 ) -> Snapshot | None:
     """Replace the rows of an append table that `choose` finds by what `project` makes of them, with `kept_ids`.
-    `extra`: metadata columns that these look at."""
+    `beside`: what these look at."""
 
-    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> list[CommitMessage]:
-        found, store = hits(touched), tracked(store)
-        return write_rows(spark, store, snapshot, project(rows_with_places(spark, store, found, extra)), is_few(found))
+    def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> Iterator[CommitMessage]:
+        if touched:
+            found, store = hits(touched), tracked(store)
+            rows = project(rows_with_places(spark, store, found, beside.extra))
+            yield from write_rows(spark, store, snapshot, rows, is_few(found))
+            beside.check(store, snapshot)
 
-    means = files.Means(finder(spark, choose, extra), write, rewriter(spark), width=parallelism(spark))
+    find = _settled(finder(spark, choose, beside.extra), beside)
+    means = files.Means(find, write, rewriter(spark), anew=beside.subqueries, width=parallelism(spark))
     return after_change(table.store, files.change_rows(table.store, prune, means, "UPDATE"))
 
 

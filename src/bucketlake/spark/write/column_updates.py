@@ -47,6 +47,7 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
+from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
@@ -249,7 +250,7 @@ def plan_at(table: Table, base: Snapshot, prune: Predicate | None) -> Plan:
 @dataclass(frozen=True)
 class ColumnChange:
     """UPDATE and DELETE. `prune`: what is known of the rows, to leave out files; `texts`: all that is evaluated over
-    rows (what is no text may read any column); `extra`: metadata columns that these name.
+    rows (what is no text may read any column); `beside`: what these look at.
 
     Each is at most one commit, evaluated and written anew where others changed meanwhile what it has read.
     """
@@ -258,7 +259,7 @@ class ColumnChange:
     table: Table
     prune: Predicate | None
     texts: tuple[object, ...]
-    extra: tuple[str, ...] = ()
+    beside: Beside = NOTHING
 
     def update(self, project: Callable[[DataFrame], DataFrame], columns: Sequence[str]) -> Snapshot | None:
         """`project`: rows with `MINE` to those that change, with new values of the columns, and `MINE`."""
@@ -313,7 +314,9 @@ class ColumnChange:
             groups = groups_of(plan.splits)
             if not groups:
                 return Changed(())
-            rows = rows_with_ids(self.spark, self.table, plan, needed, self.extra)
-            return write(base, groups, rows, attempt)
+            rows = rows_with_ids(self.spark, self.table, plan, needed, self.beside.extra)
+            changed = write(base, groups, rows, attempt)
+            self.beside.check(store, base)
+            return changed
 
         return after_change(store, until_done(store, once, used, operation, columns))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
+from bucketlake.errors import ConflictError
 from bucketlake.ops.change.row_changes import deletes_by_rewrite, refuse_delete
 from bucketlake.spark import changes
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -54,11 +55,13 @@ def _delete_partitions(lake: Lake, target: Target, table: LakeTable) -> bool:
     keys = table.schema.partition_keys
     if not target.is_about(keys) or table.options.get("delete.force-produce-changelog"):
         return False
+    base = table.table.latest_snapshot()
     partitions, own = changes.partitions_frame(lake.spark, table.table)
     try:
         found = target.rows(lake, {changes.PARTITION: target.column(changes.PARTITION)}, own).collect()
-    except AnalysisException:
-        return False  # a subquery looks at the row's other columns
+        target.beside(lake, table).check(table.table.store, base)
+    except (AnalysisException, ConflictError):
+        return False  # a subquery looks at the row's other columns, or at other partitions than are listed
     if found:
         table.drop_partitions([partitions[row[0]] for row in found])
     return True
@@ -70,8 +73,8 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
     target.check(lake, table, columns)
     if schema.data_evolution:
         mine = {MINE: target.column(MINE)}
-        texts, extra = (target.condition or "",), target.extra(schema)
-        change = ColumnChange(lake.spark, table.table.for_writing(), known, texts, extra)
+        texts, beside = (target.condition or "",), target.beside(lake, table)
+        change = ColumnChange(lake.spark, table.table.for_writing(), known, texts, beside)
         change.delete(lambda own: target.rows(lake, mine, own))
         return
     if not schema.primary_keys or deletes_by_rewrite(schema):
@@ -80,7 +83,7 @@ def _delete_rows(lake: Lake, target: Target, table: LakeTable, known: Predicate)
             table.table.for_writing(),
             known,
             lambda rows: target.places(lake, rows),
-            target.extra(schema),
+            target.beside(lake, table),
         )
         return
     keys = changes.Keys(

@@ -54,8 +54,7 @@ from bucketlake.sql.query import query
 from bucketlake.sql.query.pushdown import Settings, condition
 from bucketlake.sql.query.pushdown import Source as Columns
 from bucketlake.sql.query.travel import travels
-from bucketlake.sql.query.views import with_views
-from bucketlake.sql.rows.target import Target, column_path, parse_target
+from bucketlake.sql.rows.target import Target, column_path, may_read, parse_target
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor, blank, option_hints
@@ -240,8 +239,7 @@ class MergeInto:
     def _take(self, lake: Lake, table: LakeTable, base: Snapshot | None) -> Held:
         """The source, evaluated once. What it reads of the target is of the snapshot that the target is read of."""
         frame = self.source.frame(lake)
-        read = with_views(lake, self.source.query).lower()
-        if table.table.name.rpartition(".")[2].lower() in read and has_moved(table.table.store, base):
+        if may_read(lake, table, self.source.query) and has_moved(table.table.store, base):
             raise ConflictError("another commit came while a table was read that is merged into itself")
         return hold(lake.spark, frame, numbered=True, small=is_cheap(lake.spark, frame))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -14,6 +15,7 @@ from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
+from bucketlake.spark.beside import Beside
 from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -21,6 +23,7 @@ from bucketlake.spark.types import quoted, spark_schema
 from bucketlake.sql.query import hidden, query
 from bucketlake.sql.query.pushdown import Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.query.views import with_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor, option_hints
 from bucketlake.types.model import Root
@@ -43,6 +46,7 @@ _STEADY = (
 _STEADY_CALLS = (exp.Max, exp.Min, exp.Count, exp.Sum, exp.Avg, exp.And, exp.Or, exp.Cast, exp.Case, exp.Exists)
 
 
+_SUBQUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")  # what may stand first in one
 # Words that open a clause of other statements: an alias of this name needs AS.
 _NO_ALIAS = frozenset(
     [
@@ -156,6 +160,15 @@ class Target:
         more = TRACKING_FIELDS if table.schema.tracks_rows else ()
         return condition(self.condition, Source(None, name, (*table.schema.fields, *more)), Settings(lake.spark))
 
+    def beside(self, lake: Lake, table: LakeTable, *texts: str) -> Beside:
+        """What the condition and these other texts look at beside the columns of a row."""
+        found = [text for text in (self.condition or "", *texts) if _has_subquery(text)]
+        return Beside(
+            self.extra(table.schema, *texts),
+            bool(found),
+            any(may_read(lake, table, f"SELECT {text}") for text in found),
+        )
+
     def is_about(self, columns: tuple[str, ...]) -> bool:
         """Whether the condition, its subqueries apart, consists of comparisons of these columns alone."""
         tree = _tree(self.condition)
@@ -175,6 +188,20 @@ class Target:
                 seen = True
             stack.extend(node.iter_expressions())
         return seen
+
+
+def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
+    """Whether a query, or a view that it reads, may name the table."""
+    name = table.table.name.rpartition(".")[2].lower()
+    tokens = Cursor(with_views(lake, query)).tokens
+    words = (token.value.lower().partition("$")[0] == name for token in tokens if token.kind == "word")
+    return any(words) or any(name in token.value.lower() for token in tokens if token.kind in ("quoted", "string"))
+
+
+def _has_subquery(text: str) -> bool:
+    """Whether one may stand in a text."""
+    tokens = Cursor(text).tokens
+    return any(before.value == "(" and token.value.upper() in _SUBQUERY for before, token in pairwise(tokens))
 
 
 def _is_steady(query: exp.Query) -> bool:

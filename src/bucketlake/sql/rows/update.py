@@ -65,7 +65,7 @@ class Update:
                 target.predicate(lake, table),
                 lambda rows: target.places(lake, rows),
                 lambda rows: _with_members(target.rows(lake, written, rows, every=True), assigned),
-                target.extra(schema, *columns.values()),
+                target.beside(lake, table, *columns.values()),
             )
             return
         if changes.moves(schema, assigned.names):
@@ -79,11 +79,11 @@ def _update_columns(
     lake: Lake, table: LakeTable, target: Target, assigned: _Assigned, columns: Mapping[str, str]
 ) -> None:
     """Write the assigned columns alone, beside the files that are there."""
-    schema, members = table.schema, [name for name in columns if name.startswith(_MEMBER)]
+    members = [name for name in columns if name.startswith(_MEMBER)]
     written = {name: columns[name] for name in (*assigned.names, *members)} | {MINE: target.column(MINE)}
     texts = (target.condition or "", *assigned.columns.values(), *(text for _, _, text in assigned.members))
     change = ColumnChange(
-        lake.spark, table.table.for_writing(), target.predicate(lake, table), texts, target.extra(schema, *texts)
+        lake.spark, table.table.for_writing(), target.predicate(lake, table), texts, target.beside(lake, table, *texts)
     )
     change.update(lambda own: _with_members(target.rows(lake, written, own), assigned), assigned.names)
 

@@ -1,0 +1,30 @@
+"""What a statement that changes rows looks at beside these rows.
+
+Spec: docs/spec/row_changes.md#concurrent-writers
+"""
+
+from __future__ import annotations
+
+from bucketlake.errors import ConflictError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.commit.outcome import has_moved
+from bucketlake.ops.table.store import Store
+from bucketlake.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """`extra`: metadata columns; `subqueries`: there are any, so
+    that which rows it means hangs on more than these rows; `own`: they may read the table that is changed."""
+
+    extra: tuple[str, ...] = ()
+    subqueries: bool = False
+    own: bool = False
+
+    def check(self, store: Store, base: Snapshot | None) -> None:
+        """ConflictError where subqueries may have read another snapshot than this one, in which rows are looked for."""
+        if self.own and has_moved(store, base):
+            raise ConflictError("another commit came while a subquery read the table", table=store.paths.root)
+
+
+NOTHING = Beside()
