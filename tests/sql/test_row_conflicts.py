@@ -17,6 +17,7 @@ from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.spark.datasource import CommitWriter, Written
+from bucketlake.spark.write import writer
 from bucketlake.sql.query import query
 
 Rival = Callable[["bucketlake.Table"], object]
@@ -111,3 +112,41 @@ def test_subqueries_see_the_rows_that_are_changed(
     classic.sql(statement)
     monkeypatch.undo()
     assert sorted(map(tuple, classic.sql(f"SELECT * FROM {table}").collect())) == left
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["before the read", "before the commit"])
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        ("INSERT OVERWRITE db.items SELECT a, b + 1 FROM db.items", [(1, 11), (2, 21), (4, 41)]),
+        (
+            "INSERT INTO db.items REPLACE WHERE a = 4 SELECT 4, sum(b) FROM db.items",
+            [(1, 10), (2, 20), (4, 70)],
+        ),
+        ("INSERT OVERWRITE db.items SELECT 7, 7", [(7, 7)]),
+    ],
+)
+def test_an_overwrite_of_what_it_reads_loses_no_row(
+    classic: bucketlake.Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    left: list[tuple[int, int]],
+    moment: str,
+) -> None:
+    classic.sql("CREATE TABLE db.items (a INT, b INT) PARTITIONED BY (a)")
+    classic.sql("INSERT INTO db.items VALUES (1, 10), (2, 20)")
+    new = pa.table({"a": pa.array([4], pa.int32()), "b": pa.array([40], pa.int32())})
+    place, name = (query, "run") if moment == "before the read" else (writer, "_written")
+    real, calls = getattr(place, name), []
+
+    def late(*given: Any, **more: Any) -> Any:
+        calls.append(True)
+        if len(calls) == 1:
+            classic.table("db.items").table.write_arrow(new)
+        return real(*given, **more)
+
+    monkeypatch.setattr(place, name, late)
+    classic.sql(statement)
+    monkeypatch.undo()
+    assert sorted(map(tuple, classic.sql("SELECT * FROM db.items").collect())) == left

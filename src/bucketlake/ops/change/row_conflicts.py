@@ -72,7 +72,7 @@ class RowsRead:
     def check(self, messages: Sequence[CommitMessage], view: View) -> None:
         """Raise ConflictError if a commit since the read, up to the view's, changed rows of `messages`."""
         base, newest = self.snapshot, view.snapshot
-        if newest is None or not messages:
+        if newest is None or not self._concerns(messages):
             return
         before: Snapshot | None = None
         if base is not None:
@@ -88,6 +88,9 @@ class RowsRead:
             self._check_step(messages, before, step)
             before = step
         self.snapshot = newest
+
+    def _concerns(self, messages: Sequence[CommitMessage]) -> bool:
+        return bool(messages)
 
     def _check_step(self, messages: Sequence[CommitMessage], before: Snapshot | None, step: Snapshot) -> None:
         # A rollback copies the properties of the snapshot that it goes back to.
@@ -174,6 +177,19 @@ class MergeRead(RowsRead):
         if step.commit_kind is CommitKind.APPEND and step.operation != "MERGE":
             return
         raise self._conflict("another commit changed rows that a MERGE looked at", step, ())
+
+
+@dataclass(slots=True)
+class TableRead(RowsRead):
+    """What an overwrite has read whose rows are made of the table's: all of it."""
+
+    def _concerns(self, messages: Sequence[CommitMessage]) -> bool:
+        return True  # one without rows removes what is there
+
+    def _check_step(self, messages: Sequence[CommitMessage], before: Snapshot | None, step: Snapshot) -> None:
+        stay = (step.properties or {}).get(ROWS_STAY_PROPERTY) == step.commit_user
+        if not stay and step.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
+            raise self._conflict("another commit changed the table that an overwrite has read", step, ())
 
 
 def _where(place: BucketKey, mode: BucketMode) -> object:

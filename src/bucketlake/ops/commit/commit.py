@@ -60,8 +60,8 @@ class CommitProperties:
 class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
-    `check` is asked on every base before `commit` plans on it. `moves`: how rows move where the base has moved, that of
-    the table's bucket mode if not given.
+    `check` is asked on every base before `commit` or `overwrite` plans on it. `moves`: how rows move where the base has
+    moved, that of the table's bucket mode if not given.
     """
 
     def __init__(
@@ -241,6 +241,8 @@ class Commit:
         rebase = Rebase(self._store, messages, self._moves)
 
         def changes(view: View) -> Changes:
+            if self._check is not None:
+                self._check(messages, view)
             made = new if target is None or not rebase.settles else added(rebase.settle(view, target))
             if compacting:
                 return made

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.errors import ConflictError, InvalidError, did_you_mean
+from bucketlake.ops.change.row_conflicts import EMPTY, Read
+from bucketlake.ops.commit.outcome import Attempt, Attempts, has_moved
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
 from bucketlake.spark.types import quoted, spark_type
@@ -21,6 +23,7 @@ from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.query.travel import session_options
+from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor
@@ -50,11 +53,26 @@ class Insert:
     options: dict[str, str] = field(default_factory=dict)
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
-        """One commit."""
-        self.prepared(lake, name)()
+        """One commit. Rows that replace those that they are made of are made again where others changed these."""
+        table = lake.table(name.full)
+        replaces = self.overwrite or self.replaced is not None
+        if not replaces or not may_read(lake, table, self.query):
+            self.prepared(lake, name)()
+            return
+        store = table.with_options({**session_options(lake, name), **self.options}).table.store
 
-    def prepared(self, lake: Lake, name: names.LakeName) -> Callable[[], None]:
-        """What remains to be done once the query's tables are read as of now: one commit."""
+        def once(attempt: Attempt) -> None:
+            base = attempt.on(store.latest_snapshot())
+            write = self.prepared(lake, name, EMPTY if base is None else base)
+            if has_moved(store, base):
+                raise ConflictError("another commit came while an overwrite read its table", table=store.paths.root)
+            write()
+
+        Attempts(store).run(once)
+
+    def prepared(self, lake: Lake, name: names.LakeName, read: Read | None = None) -> Callable[[], None]:
+        """What remains to be done once the query's tables are read as of now: one commit. `read`: the snapshot of the
+        table that what replaces its rows is made of."""
         options = {**session_options(lake, name), **self.options}
         table = lake.table(name.full).with_options(options)
         static = _static(self, table)
@@ -66,7 +84,7 @@ class Insert:
             listed = _listed(self, _order(frame, self, table, static))
             frame = positioned(frame, listed, table, static)
         partition = _static_values(lake, static, table) or None
-        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name)
+        request = WriteRequest(local=Cursor(self.query).sees("VALUES"), evolves=self.by_name, read=read)
         if self.replaced is not None:
             partition = replaced_partition(self.replaced, table.table)
             request = replace(request, mode="overwrite", partition=partition, dynamic=False)

@@ -193,9 +193,9 @@ class Target:
 def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
     """Whether a query, or a view that it reads, may name the table."""
     name = table.table.name.rpartition(".")[2].lower()
-    tokens = Cursor(with_views(lake, query)).tokens
-    words = (token.value.lower().partition("$")[0] == name for token in tokens if token.kind == "word")
-    return any(words) or any(name in token.value.lower() for token in tokens if token.kind in ("quoted", "string"))
+    tokens = Cursor(with_views(lake, query)).tokens  # texts name tables, too: table_changes('db.t', …)
+    parts = (part for token in tokens for part in token.value.lower().replace("`", "").split("."))
+    return any(part.partition("$")[0] == name for part in parts)
 
 
 def _has_subquery(text: str) -> bool:
