@@ -328,20 +328,17 @@ class Table(Streams, Frames):
         """Publish what tasks wrote, rebasing on concurrent commits; on failure their files are removed, unless the
         commit may have landed (CommitUnknownError). `mode`: "append"; "overwrite static", all of `partition`, or
         "overwrite dynamic", of it just the partitions that rows are in, or "overwrite", which of them the option
-        says. `read`: the rows are changes of this snapshot's, or what replaces them is made of it; ConflictError if
-        others changed these rows, or any, since.
-        `commit_user`: a batch of a stream is committed under its name, once; so are files that are loaded."""
-        base = None if read is row_conflicts.EMPTY else read
-        seen = row_conflicts.RowsRead if mode == "append" else row_conflicts.TableRead
-        check = None if read is None else seen(self.store, base).check
+        says. `read`: rows are changes of this snapshot's, or made of it where they replace; ConflictError if others
+        have changed these, or any. `commit_user`: a stream's batch is committed under its name, once; so are loads."""
+        check = row_conflicts.check_of(self.store, read, whole=mode != "append")
         user, identifier, watermark = str(commit_user), BATCH_COMMIT_IDENTIFIER, None
         if isinstance(commit_user, BatchName):
             check = Once(self.store, commit_user).check
             user, identifier, watermark = commit_user.query, commit_user.number, commit_user.watermark
         elif isinstance(commit_user, Loading):
             check, user = commit_user.check, commit_user.user
-        # A batch that overwrites may come again.
-        commit = commits.Commit(self.store, user, check=check if mode == "append" or read is not None else None)
+        checked = mode == "append" or read is not None  # a batch that overwrites may come again
+        commit = commits.Commit(self.store, user, check=check if checked else None)
         operation = "OVERWRITE" if operation == "WRITE" and mode != "append" else operation
         notes, outcome = commits.CommitProperties(watermark=watermark, operation=operation), Outcome()
         with owned(outcome, lambda: commit.abort(messages)):

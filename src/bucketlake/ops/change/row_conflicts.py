@@ -31,6 +31,7 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntr
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.key_run import KeyRun, Keys
 from bucketlake.lsm.levels import key_range_of
+from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.commit.conflicts import name_of
 from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.key_index.key_scan import file_rows, key_fields, written_keys
@@ -190,6 +191,13 @@ class TableRead(RowsRead):
         stay = (step.properties or {}).get(ROWS_STAY_PROPERTY) == step.commit_user
         if not stay and step.commit_kind not in (CommitKind.COMPACT, CommitKind.ANALYZE):
             raise self._conflict("another commit changed the table that an overwrite has read", step, ())
+
+
+def check_of(store: Store, read: Read | None, whole: bool) -> Check | None:
+    """What a commit is asked whose rows are made of what was read: nothing, after rows of its keys, or after any."""
+    if read is None:
+        return None
+    return (TableRead if whole else RowsRead)(store, None if read is EMPTY else read).check
 
 
 def _where(place: BucketKey, mode: BucketMode) -> object:
