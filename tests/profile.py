@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any
 
+import pytest
+
 SOAK = os.environ.get("BUCKETLAKE_SOAK", "0") not in ("", "0")
 SLOW = SOAK or os.environ.get("BUCKETLAKE_SLOW", "0") not in ("", "0")  # what is marked `slow` runs too
 
@@ -43,6 +45,11 @@ def first(cases: Sequence[Any], quick: int) -> list[Any]:
     if SOAK or quick >= len(whole):
         return whole
     return [whole[number * len(whole) // quick] for number in range(quick)]
+
+
+def later(cases: Sequence[Any], quick: int) -> list[Any]:
+    """The cases, of which `make test` runs the first ones, so many, and `make test-slow` the rest."""
+    return [case if place < quick else pytest.param(case, marks=pytest.mark.slow) for place, case in enumerate(cases)]
 
 
 def pairwise(*axes: Sequence[Any], when: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:

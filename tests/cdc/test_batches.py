@@ -26,6 +26,7 @@ def _b(key: int, name: str) -> Any:
     return debezium("c", None, {"id": key, "name": name}, "b", _B, pkNames=["id"])
 
 
+@pytest.mark.slow
 def test_many_tables_and_a_crash_between_two_commits(
     classic: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

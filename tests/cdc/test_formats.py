@@ -22,6 +22,7 @@ def _canal(kind: str, data: list[Any] | None, old: list[Any] | None = None, **mo
     return {**told, "type": kind, "data": data, "old": old, **more}
 
 
+@pytest.mark.slow
 def test_canal(classic: Lake, tmp_path: Path) -> None:
     feed = Feed(classic, "canal-json", "db.t", tmp_path)
     row = {"id": "1", "v": "a", "e": "2", "s": "5", "b": "1"}

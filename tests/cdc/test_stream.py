@@ -29,6 +29,7 @@ def _arrive(folder: Path, name: str, *events: Any) -> None:
     (folder / f"{name}.part").rename(folder / f"{name}.json")
 
 
+@pytest.mark.slow
 def test_a_stream_of_files(lake: Lake, tmp_path: Path) -> None:
     folder, checkpoint = tmp_path / "events", str(tmp_path / "checkpoint")
     source = cdc.files(str(folder), format="debezium-json", pathGlobFilter="*.json")

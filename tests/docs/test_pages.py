@@ -78,6 +78,7 @@ def test_the_page_of_options_is_of_the_code() -> None:
     assert options_page.PAGE.read_text() == options_page.page(), "python -m tests.docs.options_page"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="mkdocs is not installed")
 def test_the_site_is_built_and_has_every_page(tmp_path: Path) -> None:
     done = subprocess.run(

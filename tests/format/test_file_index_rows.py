@@ -110,7 +110,7 @@ def conditions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Predicate]:
 
 
 @pytest.mark.parametrize(("kind", "name"), possible())
-@settings(max_examples=examples(15, 480), deadline=None)
+@settings(max_examples=examples(8, 480), deadline=None)
 @given(data=st.data())
 def test_no_row_is_missed(kind: str, name: str, data: st.DataObject) -> None:
     field = field_of(name)

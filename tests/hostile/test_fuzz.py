@@ -12,7 +12,7 @@ import pytest
 from tests.hostile import suite, tables
 from tests.profile import number
 
-CASES = number("BUCKETLAKE_FUZZ_CASES", 160, 20_000)
+CASES = number("BUCKETLAKE_FUZZ_CASES", 100, 20_000)
 SEED = number("BUCKETLAKE_FUZZ_SEED", 1, 1)
 
 

@@ -96,6 +96,7 @@ def test_sequence_numbers_never_go_back(flink: FlinkPaimon, tmp_path: Path) -> N
     pair.agree()
 
 
+@pytest.mark.slow
 def test_overwrites_truncates_and_appends_in_turns(flink: FlinkPaimon, tmp_path: Path) -> None:
     pair = _pair(flink, tmp_path, "appends", bucket="-1", compaction__min__file_num="2")
     for turn in range(3):

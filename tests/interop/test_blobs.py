@@ -41,6 +41,7 @@ def ours(table: Table) -> list[tuple[object, ...]]:
     return rows(table.refresh().to_arrow(columns=["id", "name", "pic"]))
 
 
+@pytest.mark.slow
 def test_all_write_and_read_one_table(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
     """Rows of all three, files that roll, nulls and empty values, columns updated, deletes, compactions."""
     flink.use(tmp_path)

@@ -64,6 +64,7 @@ def check(table: Table) -> dict[tuple[str, int], int]:
     return places
 
 
+@pytest.mark.slow
 def test_each_key_stays_in_its_bucket_whoever_writes(flink: FlinkPaimon, tmp_path: Path) -> None:
     catalog = bucketlake.open(tmp_path)
     catalog.create_database(DATABASE)

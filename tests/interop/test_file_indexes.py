@@ -115,6 +115,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", first(["small", "usual", "beside", "version_1"], 1))
 def test_flink_reads_by_our_indexes(flink: FlinkPaimon, warehouse: Path, variant: str) -> None:
     """Flink answers conditions by our indexes as it does without."""

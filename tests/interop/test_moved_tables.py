@@ -26,6 +26,7 @@ def ours(table: Table, where: str | None = None) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.to_arrow(where=where).to_pylist()), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_a_migrated_table(flink: FlinkPaimon, tmp_path: Path, file_format: str) -> None:
     catalog = bucketlake.open(tmp_path / "wh")

@@ -17,7 +17,7 @@ from tests.peers.flink import FlinkPaimon
 import bucketlake
 from bucketlake.table import Table
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 COLUMNS = {
     "id": "INT",

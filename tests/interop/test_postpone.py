@@ -120,6 +120,7 @@ def test_each_compacts_what_the_other_left_pending(flink: FlinkPaimon, tmp_path:
     turns.agree()
 
 
+@pytest.mark.slow
 def test_writes_to_real_buckets_and_pending_ones_mix(flink: FlinkPaimon, tmp_path: Path) -> None:
     options = {"bucket": "-2", **PENDING}
     turns = Turns(flink, tmp_path, Case("mixed", "", KV, lambda maker: None, [], ["k"], options))

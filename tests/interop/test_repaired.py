@@ -40,6 +40,7 @@ def _index_lacks(folder: Path) -> Table:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_wrong_buckets, _overlapping, _index_lacks])
 def test_paimon_reads_and_writes_a_repaired_table(flink: FlinkPaimon, make: object, tmp_path: Path) -> None:
     assert callable(make)

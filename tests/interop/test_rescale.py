@@ -15,7 +15,7 @@ from tests.profile import SOAK, first
 import bucketlake
 from bucketlake.schema.change import SetOption
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 TABLES = {
     "vectors": {"deletion-vectors.enabled": "true"},
     "plain": {},

@@ -104,6 +104,7 @@ def test_columns_in_several_files(flink: FlinkPaimon, tmp_path: Path) -> None:
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "compaction.min.file-num": "2"}
 
 
+@pytest.mark.slow
 def test_columns_in_several_files_in_turns(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
     """Columns written here, by Paimon on Flink and by pypaimon, one beside the other, with deleted rows, a column that
     is new, and compactions of both: all see the same rows."""

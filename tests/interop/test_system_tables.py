@@ -97,6 +97,7 @@ def test_views_of_tables_written_in_turns(
     compare(flink, catalog, kind, 1, (turn + 3) % 4)
 
 
+@pytest.mark.slow
 def test_views_of_append_tables(flink: FlinkPaimon, tmp_path_factory: pytest.TempPathFactory) -> None:
     catalog = bucketlake.open(tmp_path_factory.mktemp("append"))
     flink.use(catalog.warehouse)

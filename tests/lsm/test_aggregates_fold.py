@@ -26,7 +26,7 @@ IGNORE = AggregateOptions(ignore_retract=True)
 def times(count: int) -> settings:
     """As many examples; the time of one is not looked at."""
     return settings(
-        max_examples=examples(count // 4, 5 * count), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=examples(count // 8, 5 * count), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 
 

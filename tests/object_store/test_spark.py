@@ -91,6 +91,7 @@ def test_this_spark_cannot_read_s3(lake: Lake, warehouse: str) -> None:
         lake.spark.read.parquet(warehouse.replace("s3://", "s3a://")).collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(list(KINDS), 1))
 def test_large_writes_and_reads(
     lake: Lake, kind: str, in_tasks: None, decisions: dict[str, int], monkeypatch: pytest.MonkeyPatch
@@ -198,6 +199,7 @@ def test_spark_s_own_reader_and_writer(lake: Lake, s3: S3, kind: str) -> None:
         lake.spark.read.format("bucketlake").options(**s3.options).load(table.path + "x").count()
 
 
+@pytest.mark.slow
 def test_maintenance_through_sql(lake: Lake, s3: S3) -> None:
     lake.sql(
         "CREATE TABLE w (k BIGINT, v BIGINT, p STRING) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'k,p',"
@@ -233,6 +235,7 @@ def test_secrets_are_in_no_plan(lake: Lake, s3: S3, in_tasks: None, capsys: pyte
     assert SECRET not in str(raised.value) + repr(lake) + repr(table)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_file_uris_take_the_native_way(
     classic_session: SparkSession, tmp_path: Path, in_tasks: None, decisions: dict[str, int]

@@ -101,7 +101,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(3, 64), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2, 64), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_stays_as_it_was(kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     table = made(tmp_path_factory.mktemp("expiry"), kind)

@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.profile import SOAK, examples, first
+from tests.profile import SOAK, examples, first, later
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, FaultStorage, Killed, MapStorage
 from tests.sim.tables import check_buckets, create_table, make_store
@@ -176,7 +176,7 @@ PAIRS = [(engine, "append") for engine in sorted(ENGINES)] + [
 ]
 
 
-@pytest.mark.parametrize(("engine", "event"), first(PAIRS, 16))
+@pytest.mark.parametrize(("engine", "event"), first(PAIRS, 9))
 def test_commits_at_every_step_are_kept(engine: str, event: str) -> None:
     """Something is committed at the k-th storage call of a rescale, for k over the whole of it."""
     events: dict[str, Callable[[Table], Any]] = {
@@ -212,7 +212,7 @@ def test_commits_at_every_step_are_kept(engine: str, event: str) -> None:
         k += max(1, calls // (40 if SOAK else 4))
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", "append", "vectors"])
+@pytest.mark.parametrize("engine", later(["deduplicate", "append", "vectors"], 1))
 def test_a_rescale_that_fails_or_dies_at_any_step_loses_nothing(engine: str) -> None:
     for fault in (FAIL_BEFORE, FAIL_AFTER, KILL_AFTER):
         k, calls = 0, 1

@@ -135,6 +135,7 @@ def test_it_travels() -> None:
     assert pickle.loads(pickle.dumps(local)) == local
 
 
+@pytest.mark.slow
 def test_a_process_that_commits_for_long_remembers_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits with compaction, expiry, tags and reads between: what the package holds is soon as much as it ever is."""
     monkeypatch.setattr(stores._CACHE, "age", 60)

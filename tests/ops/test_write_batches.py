@@ -161,7 +161,7 @@ def test_spill_files_are_gone_afterwards(catalog: Catalog, tmp_path: Path, monke
 def test_very_many_partitions_in_one_task(catalog: Catalog, primary_keys: list[str]) -> None:
     options = {"bucket": "1", "bucket-key": "k", "write-buffer-size": "4 mb"}
     table = catalog.create_table("t", SCHEMA, ["pt"], primary_keys, options)
-    partitions = examples(400, 2000)
+    partitions = examples(150, 2000)
     rows = 20 * partitions
     data = pa.table(
         {"k": np.arange(rows), "v": ["some text"] * rows, "pt": (np.arange(rows) * 7 % partitions).astype(np.int32)}

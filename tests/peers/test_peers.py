@@ -95,6 +95,7 @@ def test_a_failure_names_its_root_cause_and_the_session_goes_on(flink: FlinkPaim
     assert flink.sql("SELECT 1").scalar() == 1
 
 
+@pytest.mark.slow
 def test_procedures_and_streaming_reads(flink: FlinkPaimon, tmp_path: Path) -> None:
     flink.use(tmp_path).run(
         [

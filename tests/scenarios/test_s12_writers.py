@@ -53,6 +53,7 @@ def test_append_tables_too(lake: bucketlake.Lake) -> None:
     assert sum(file.file.row_count for file in files) == PARTITIONS * EACH
 
 
+@pytest.mark.slow
 def test_a_write_that_was_too_wide_says_so(lake: bucketlake.Lake) -> None:
     """Where counting the partitions would cost as much as the query, the write warns afterwards."""
     lake.sql(

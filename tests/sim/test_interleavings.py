@@ -34,7 +34,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
 
-SEEDS = seeds(150, 2000)
+SEEDS = seeds(100, 2000)
 OPERATIONS = ("append", "append", "append", "compact", "overwrite", "delete", "drop")
 
 

@@ -137,6 +137,7 @@ def test_clustering_by_tasks(classic: Lake) -> None:
         assert made.latest_snapshot().commit_kind is CommitKind.COMPACT  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_tasks")
 def test_writes_cluster_by_tasks(classic: Lake) -> None:
     classic.sql(

@@ -55,7 +55,7 @@ OPTIONS = [{}, {"dynamic_bucket__initial_buckets": "3"}, {"dynamic_bucket__max_b
 CASES = [(options, small) for small in (False, True) for options in OPTIONS]
 
 
-@pytest.mark.parametrize(("options", "small"), first(CASES, 2))
+@pytest.mark.parametrize(("options", "small"), first(CASES[::-1], 1))
 def test_tasks_keep_each_key_in_one_bucket(lake: Lake, options: dict[str, str], small: bool) -> None:
     rows = 3000 if small else 60_000
     table = create(lake, dynamic_bucket__target_row_num=str(rows // 20), **options)
@@ -111,6 +111,7 @@ def test_sparks_own_writer_looks_keys_up(lake: Lake) -> None:
     assert lake.table("db.t").read().count() == 10
 
 
+@pytest.mark.slow
 def test_a_large_first_load_is_not_shuffled_however_many_buckets_it_fills(
     classic: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

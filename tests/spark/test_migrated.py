@@ -93,6 +93,7 @@ def test_rows_survive_compaction_by_tasks(classic: Lake, kind: dict[str, str]) -
     assert keys(classic, "pt = 'a'") == [k for k in [*range(100), *range(1000, 1100)] if k % 100 != 50]
 
 
+@pytest.mark.slow
 def test_many_partitions_are_few_scans(classic: Lake, kind: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of the same name and the same size in every partition."""
     scans, plain = [], native.scan_with_places

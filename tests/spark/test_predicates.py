@@ -100,7 +100,15 @@ def test_filters_reach_the_files_that_hold_no_zero(
     conditions = [
         f"{c} {text}" for c in "df" for text in ("= 0", ">= 0", "< 0", "> 4", "<= -1", "<> 0", "IN (0, 6)", "IS NULL")
     ]
-    for condition in [*conditions, "d = double('NaN')", "d > 10", "f > 10", "d >= 7", "d > 4 AND f < 7", "NOT (d < 5)"]:
+    for condition in [
+        *first(conditions, 5),
+        "d = double('NaN')",
+        "d > 10",
+        "f > 10",
+        "d >= 7",
+        "d > 4 AND f < 7",
+        "NOT (d < 5)",
+    ]:
         wanted = lake.spark.sql(f"SELECT * FROM as_rows WHERE {condition}").count()
         assert lake.sql(f"SELECT * FROM db.t WHERE {condition}").count() == wanted, condition
         assert lake.table("db.t").read().where(condition).count() == wanted, condition

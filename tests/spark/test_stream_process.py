@@ -123,6 +123,7 @@ def test_changes_of_keys_in_order(classic: Lake, tmp_path: Path, monkeypatch: py
     assert table.consumers()["c"].snapshots == table.consumers()["c"].millis == 0
 
 
+@pytest.mark.slow
 def test_a_stream_is_enriched_by_lookup_in_its_tasks(tables: Lake, tmp_path: Path) -> None:
     lake = tables
     lake.sql("CREATE TABLE db.names (k INT, name STRING, at TIMESTAMP) TBLPROPERTIES ('primary-key'='k', 'bucket'='2')")
@@ -172,6 +173,7 @@ def _dies_once(folder: Path) -> Any:
     return task
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_doubles_nothing(classic: Lake, tmp_path: Path) -> None:
     lake = classic
     lake.sql("CREATE TABLE db.source (id INT, v STRING)")

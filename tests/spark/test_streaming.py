@@ -216,6 +216,7 @@ def observed(lake: Lake, name: str, checkpoint: Path) -> int:
     return sum(one["values"][0] if "values" in one else one["rows"] for one in told)  # PySpark's Connect: bare values
 
 
+@pytest.mark.slow
 def test_rows_are_evaluated_once_so_that_observed_metrics_are_exact(lake: Lake, tmp_path: Path) -> None:
     lake.sql("CREATE TABLE db.source (id INT, v STRING)")
     insert(lake, (1, "a"), (2, "b"), (3, "b"))
@@ -226,6 +227,7 @@ def test_rows_are_evaluated_once_so_that_observed_metrics_are_exact(lake: Lake, 
     assert (made.properties, made.operation, made.commit_identifier) == (None, "WRITE", 0)
 
 
+@pytest.mark.slow
 @LIMITS
 def test_tags_follow_a_streams_watermark(classic: Lake, tmp_path: Path) -> None:
     classic.sql("CREATE TABLE db.source (id INT, at TIMESTAMP)")

@@ -36,7 +36,7 @@ def shown(lake: Lake, name: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in lake.sql(text.format(name)).collect()]
 
 
-@pytest.mark.parametrize("kind", first(list(KINDS), 3))
+@pytest.mark.parametrize("kind", first(list(KINDS), 2))
 def test_rows_change(classic: Lake, kind: str) -> None:
     lake = classic
     lake.sql("USE db")

@@ -113,6 +113,7 @@ def test_columns_come_and_go(made: Lake) -> None:
     assert made.table("db.t").options.text("blob-field") == "more"
 
 
+@pytest.mark.slow
 def test_many_rows(made: Lake) -> None:
     """More than the driver reads by itself: Spark's own scan without the blobs, tasks with them."""
     made.sql("INSERT INTO db.t SELECT id, concat('n', id), encode(repeat(id, 1 + id % 5), 'utf-8') FROM range(120000)")

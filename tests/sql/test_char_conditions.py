@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.profile import later
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.spark.session import Lake
@@ -26,7 +27,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", later(list(KINDS), 2))
 def test_rows(classic: Lake, kind: str) -> None:
     lake = classic
     lake.sql("CREATE DATABASE IF NOT EXISTS db")

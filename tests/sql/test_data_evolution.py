@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
+from tests.profile import later
 
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.ops.change import column_updates
@@ -31,7 +32,7 @@ def files(lake: Lake) -> Rows:
     return rows(lake, "SELECT first_row_id, record_count, write_cols FROM `t$files` ORDER BY first_row_id, write_cols")
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
+@pytest.mark.parametrize("where", later(["tasks", "driver"], 1))
 def test_statements(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = classic
     if where == "tasks":
@@ -110,6 +111,7 @@ def test_what_is_refused(classic: Lake) -> None:
     assert rows(lake) == [(1, 7, "x", 0, 2)]
 
 
+@pytest.mark.slow
 def test_merges_at_once(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another MERGE comes between: of other columns both stand, else the one that lost is evaluated anew."""
     lake = classic

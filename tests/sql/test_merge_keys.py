@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.profile import later
 
 from bucketlake import Lake
 from bucketlake.spark.merge import held, pruning
@@ -33,7 +34,7 @@ def test_padded_keys_of_a_source_are_one_row(classic: Lake) -> None:
     assert [(row.k, row.v) for row in classic.sql("SELECT * FROM db.t").collect()] == [("ab  ", 2)]
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["driver", "tasks"])
+@pytest.mark.parametrize("few", later([True, False], 1), ids=["driver", "tasks"])
 def test_both_zeros_are_keys_of_their_own(classic: Lake, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark takes them for equal, in conditions, groups and joins; rows lie under one of them each."""
     if not few:

@@ -104,6 +104,7 @@ def test_a_failed_merge_leaves_no_file(classic: Lake, monkeypatch: pytest.Monkey
     assert files() == before
 
 
+@pytest.mark.slow
 def test_merges_in_sequence_equal_a_model(classic: Lake) -> None:
     chance = random.Random(11)
     for kind in ("keyed", "marked"):

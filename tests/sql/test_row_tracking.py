@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from tests.profile import later
 
 from bucketlake.errors import BucketlakeError, InvalidError
 from bucketlake.spark import sort_compaction
@@ -23,7 +24,7 @@ def rows(lake: Lake, statement: str = ALL) -> Rows:
     return [tuple(row) for row in lake.sql(statement).collect()]
 
 
-@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize("vectors", later(["false", "true"], 1))
 def test_statements_keep_ids(classic: Lake, vectors: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that the driver changes by itself in one table, and tasks in the other."""
     lake, more = classic, f", 'deletion-vectors.enabled' = '{vectors}')"

@@ -389,7 +389,7 @@ rows = st.lists(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=examples(8, 200), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     writes=st.lists(
         st.tuples(rows, st.sampled_from(["64 b", "300 b", "1 mb"]), st.sampled_from([None, None, False, True])),
