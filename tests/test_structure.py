@@ -52,6 +52,7 @@ ROOMS = (
         "spark.assignment",
         "spark.beside",
         "spark.types",
+        "spark.column_text",
         "spark.cluster",
         "spark.java",
         "spark.quiet",

@@ -70,10 +70,21 @@ def test_a_sessions_own_calls(attached: Lake) -> None:
     assert spark.table("db.v2").count() == 1
     frame.limit(0).writeTo("db.v2").overwrite(F.lit(True))
     assert spark.table("db.v2").count() == 0
+    frame.writeTo("db.v2").append()
+    kept = {row.p for row in frame.collect()} - {frame.first().p}
+    frame.limit(0).writeTo("db.v2").overwrite(F.col("p") == frame.first().p)
+    assert {row.p for row in spark.table("db.v2").collect()} == kept
+    # ---- merges
+    spark.sql("CREATE TABLE db.m (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    spark.sql("INSERT INTO db.m VALUES (1, 'a'), (2, 'b')")
+    changes = spark.sql("SELECT * FROM VALUES (2, 'B'), (3, 'C') AS v(id, v)")
+    merge = changes.alias("s").mergeInto("db.m", F.expr("m.id = s.id")).whenMatched(F.col("s.v") == "B")
+    merge.update({"v": F.concat("m.v", "s.v")}).whenNotMatched().insertAll().merge()
+    changes.mergeInto("db.m", F.col("m.id") == changes.id).whenNotMatchedBySource().delete().merge()
+    assert _rows(spark.table("db.m")) == [(2, "bB"), (3, "C")]
     for refused in (
         lambda: frame.write.bucketBy(2, "id").saveAsTable("db.b"),
-        lambda: frame.writeTo("db.v2").overwrite(F.col("p") == 1),
-        lambda: frame.mergeInto("db.v2", F.lit(True)),
+        lambda: frame.writeTo("db.v2").overwrite(F.udf(lambda p: True, "boolean")("p")),
     ):
         with pytest.raises(UnsupportedError):
             refused()

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -30,6 +30,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes, sort_compaction
+from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
 from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
@@ -211,24 +212,25 @@ class LakeTable(Streams):
         schema of what comes out."""
         return LookupStage(*self._asks(on, columns, how, options))
 
-    def delete(self, where: str | Predicate, **options: Any) -> Snapshot | None:
+    def delete(self, where: str | Predicate | Column, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.
 
-        `where`: any condition that Spark can evaluate, "true" for all rows.
+        `where`: any condition that Spark can evaluate, "true" for all rows; of Columns those that can be said as SQL.
         Errors: InvalidError, UnsupportedError (merge engine), and those of `write`.
         Spec: docs/spec/row_changes.md#delete
         """
-        return changes.delete(self.spark, self.table.with_options(options), where)
+        return changes.delete(self.spark, self.table.with_options(options), condition_text(where))
 
     def update(
-        self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any
+        self, assignments: Mapping[str, Any], where: str | Predicate | Column | None = None, **options: Any
     ) -> Snapshot | None:
-        """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the row as it was.
+        """Set columns of the matching rows. `assignments`: column → SQL expression or Column over the row as it was;
+        `where`: as for `delete`.
 
         Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
         Spec: docs/spec/row_changes.md#update
         """
-        return changes.update(self.spark, self.table.with_options(options), assignments, where)
+        return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
 
     def merge(
         self, source: DataFrame, on: Expression, alias: str | None = None, source_alias: str = "source"

@@ -8,11 +8,14 @@ session is attached, which for other sessions' frames are what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.spark.column_text import alias_of, condition_text
 from bucketlake.spark.datasource import OWN_OPTIONS, READ_CHANGELOG
+from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 
@@ -328,14 +331,10 @@ class LakeWriter:
         self._write("overwrite_partitions")
 
     def overwrite(self, condition: Any) -> None:
-        """Replace the rows of a condition over partition columns, as SQL text; of all rows: `lit(True)`, "true"."""
+        """Replace the rows of a condition over partition columns, a Column or SQL text; of all rows: true."""
         self._require()
-        if isinstance(condition, str):
-            whole = condition.strip().lower() == "true"
-        else:
-            whole = str(condition).lower().replace("'", "") == "column<true>"
-            if not whole:
-                raise UnsupportedError("overwrite by a Column", remedy="give the condition as SQL text: \"pt = 'a'\"")
+        condition = condition_text(condition)
+        whole = condition.strip().lower() == "true"
         # Without a condition all rows go, whatever the session says of dynamic overwrites.
         how = {"dynamic-partition-overwrite": "false"} if whole else {"replace_where": condition}
         self._write("overwrite", how)
@@ -423,8 +422,20 @@ def _merge_into(theirs: Any) -> Any:
         session = _session_of(self)
         found = None if session is None else Said(self, session).find(table)
         if found is not None:
-            remedy = "lake.table(…).merge(df, …), or MERGE INTO"
-            raise UnsupportedError("mergeInto of a lake table", table=found[1].full, remedy=remedy)
+            return _merger(self, found, condition)
         return theirs(self, table, condition)
 
     return mergeInto
+
+
+def _merger(frame: Any, place: tuple[Layer, LakeName], condition: Any) -> MergeBuilder:
+    """The merge of a frame into a lake table; columns of the frame go by its alias, if it has one."""
+    layer, name = place
+    with layer.inside() as lake:
+        said = lake.table(name.full).merge(frame, condition, source_alias=alias_of(frame) or "source")
+
+    def run(asked: MergeBuilder) -> Any:
+        with layer.inside():
+            return said.run(asked)
+
+    return replace(said, run=run)

@@ -1,7 +1,7 @@
 """MERGE of a DataFrame: the builder's clauses read as the statement's are, and run by the same engine.
 
-The texts stand one after the other, as if they were a statement. A Column is not text: a name stands for it, which the
-engine looks up.
+The texts stand one after the other, as if they were a statement. A Column that has no
+certain text has a name that stands for it, which the engine looks up.
 
 Spec: docs/sql/merge.md#dataframes
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 
 from bucketlake.errors import InvalidError
+from bucketlake.spark.column_text import column_text
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target
@@ -42,15 +43,19 @@ class _Frame(Source):
 
 @dataclass(slots=True)
 class _Reader:
-    """The texts read so far, and the Columns by the names that stand for them."""
+    """The texts read so far, and the Columns by the names that stand for them. `frame`, `source`: what is merged, and
+    what it is called."""
 
+    frame: DataFrame
+    source: str
     text: str = ""
     given: dict[str, Column] = field(default_factory=dict)
 
     def read(self, expression: Expression) -> Text:
         """An expression at its place. InvalidError for text that is not one expression."""
-        if isinstance(expression, str):
-            cursor = Cursor(expression)
+        text = expression if isinstance(expression, str) else column_text(expression, self.frame, self.source)
+        if text is not None:
+            cursor = Cursor(text)
             found = cursor.expression()
             cursor.end()
         else:
@@ -72,7 +77,7 @@ class _Reader:
 def merge(lake: Lake, table: LakeTable, asked: MergeBuilder) -> Snapshot | None:
     """Run a MERGE that was said in Python. Errors: those of MERGE INTO."""
     table = replace(table, table=table.table.for_changing())
-    reader = _Reader()
+    reader = _Reader(asked.frame, asked.source)
     on = reader.read(asked.on)
     clauses = tuple(map(reader.clause, asked.clauses))
     check_order(clauses)

@@ -1,0 +1,123 @@
+"""Columns as SQL text: the same values and types, on both kinds of session, or no text."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+import bucketlake
+from bucketlake.errors import UnsupportedError
+from bucketlake.spark.column_text import alias_of, column_text
+
+ROWS = (
+    "VALUES (1, 'a', 1.5D, 1.25BD, DATE'2024-01-01', TIMESTAMP'2024-01-01 01:02:03.000004', array(1, 2), map('k', 7), "
+    "named_struct('x', 1, 'y z', 'q')), (-2, 'it''s \\\\ \"b', -0.0D, -3.5BD, DATE'1969-12-31', "
+    "TIMESTAMP'1969-12-31 23:59:59.999999', array(), map(), named_struct('x', 2, 'y z', 'r')), "
+    "(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) AS t(i, s, d, m, day, ts, a, k, `r.s`)"
+)
+
+
+def told() -> list[Any]:
+    c = F.col
+    return [
+        c("i") == 1,
+        c("s") != "it's \\ \"b",
+        ~(c("i") > 0) & c("s").isNotNull() | c("i").isNull(),
+        c("i").eqNullSafe(None),
+        c("i").isin(1, -2, 5),
+        c("i").between(-2, 0),
+        c("day") >= dt.date(1970, 1, 1),
+        c("ts") < dt.datetime(2024, 1, 1, 1, 2, 3, 5),
+        c("m") < Decimal("1.26"),
+        c("m") == Decimal("-3.50"),
+        c("d") == 1.5,
+        c("d") > -1.0,
+        c("d") <= float("inf"),
+        c("d") == float("nan"),
+        c("i") + 2**40,
+        -c("i") * 3 - 1,
+        c("i") % 2 / 4,
+        F.upper("s") == F.lit("A"),
+        F.concat(c("s"), F.lit("!"), F.lit(None)),
+        F.coalesce("i", F.lit(-3)),
+        c("i").cast("string"),
+        c("s").try_cast("int") if hasattr(c("s"), "try_cast") else c("i"),
+        c("s").startswith("a"),
+        c("s").like("%\\\\%"),
+        c("s").rlike("^[a-z]$"),
+        c("s").substr(1, 2),
+        F.get("a", F.lit(0)),
+        c("k")["k"],
+        c("`r.s`.x"),
+        c("`r.s`")["y z"],
+        c("`r.s`.`y z`") == "q",
+        F.when(c("i") == 1, "one").when(c("i") < 0, F.lit(None)).otherwise("rest"),
+        F.when(c("i") == 1, 2),
+        F.expr("i = 1 OR s = 'a'"),
+        F.expr("i > 1 OR i < 0") & (c("i") < 5),
+        F.lit(True),
+        F.lit(None),
+    ]
+
+
+def test_texts_mean_the_same(lake: bucketlake.Lake) -> None:
+    frame = lake.spark.sql(f"SELECT * FROM {ROWS}")
+    columns = told()
+    texts = [column_text(column) for column in columns]
+    assert None not in texts, [str(column) for column, text in zip(columns, texts, strict=True) if text is None]
+    pairs = [(column.alias("v"), F.expr(str(text)).alias("v")) for column, text in zip(columns, texts, strict=True)]
+    one, other = (frame.select(*side) for side in zip(*pairs, strict=True))
+    for place, text in enumerate(texts):
+        assert one.schema[place].dataType == other.schema[place].dataType, text
+    for left, right in zip(one.collect(), other.collect(), strict=True):
+        for place, text in enumerate(texts):
+            assert repr(left[place]) == repr(right[place]), text
+
+
+def test_what_is_not_certain_has_no_text(lake: bucketlake.Lake) -> None:
+    frame = lake.spark.range(3)
+    unknown = [
+        F.udf(lambda x: x, "bigint")("id"),
+        F.row_number().over(Window.orderBy("id")),
+        F.count_distinct("id"),
+        F.col("id").alias("x"),
+        F.col("*"),
+        F.col("id").isin([]),
+        frame["id"] == 1,
+        F.expr("id = 1) OR (id = 2") & F.lit(True),
+        F.expr("'it' = 'a' -- b") | F.lit(True),
+        F.transform(F.array(F.lit(1)), lambda x: x + 1),
+    ]
+    assert [column_text(column) for column in unknown] == [None] * len(unknown)
+    other = lake.spark.range(3)
+    assert column_text(frame["id"] == 1, frame, "s") == "(`s`.`id` = 1)"
+    assert column_text(other["id"] == 1, frame, "s") is None
+    assert (alias_of(frame.alias("s")), alias_of(frame)) == ("s", None)
+
+
+def test_rows_are_deleted_and_updated_by_columns(lake: bucketlake.Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING, at TIMESTAMP) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t SELECT id, concat('v', id), timestamp_micros(id * 1000000) FROM range(6)")
+    table = lake.table("db.t")
+    table.delete(F.col("id").isin(1, 2))
+    table.delete(F.col("at") >= dt.datetime.fromtimestamp(5))
+    table.update({"v": F.upper("v")}, where=(F.col("v") == "v3") | F.col("v").isNull())
+    assert sorted(tuple(row) for row in table.read(columns=["id", "v"]).collect()) == [(0, "v0"), (3, "V3"), (4, "v4")]
+    with pytest.raises(UnsupportedError, match="give it as SQL text"):
+        table.delete(F.udf(lambda x: True, "boolean")("id"))
+    assert table.read().count() == 3
+
+
+def test_merges_by_columns_prune_as_texts_do(lake: bucketlake.Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    changes = lake.spark.createDataFrame([(2, "B"), (3, None), (4, "D")], "id int, v string")
+    merge = lake.table("db.t").merge(changes, F.col("t.id") == changes["id"])
+    merge = merge.whenMatched(changes["v"].isNull()).delete().whenMatched().update({"v": F.lower(changes["v"])})
+    merge.whenNotMatched().insert({"id": changes["id"], "v": F.concat(F.col("v"), F.lit("!"))}).merge()
+    assert sorted(tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()) == [(1, "a"), (2, "b"), (4, "D!")]
