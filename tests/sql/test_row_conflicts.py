@@ -13,6 +13,7 @@ import pytest
 
 import bucketlake
 from bucketlake.env.env import LocalStorage
+from bucketlake.errors import ConflictError
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches
@@ -125,6 +126,10 @@ def test_subqueries_see_the_rows_that_are_changed(
             [(1, 10), (2, 20), (4, 70)],
         ),
         ("INSERT OVERWRITE db.items SELECT 7, 7", [(7, 7)]),
+        (
+            "CREATE OR REPLACE TABLE db.items PARTITIONED BY (a) AS SELECT a, b + 1 AS b FROM db.items",
+            [(1, 11), (2, 21), (4, 41)],
+        ),
     ],
 )
 def test_an_overwrite_of_what_it_reads_loses_no_row(
@@ -150,3 +155,28 @@ def test_an_overwrite_of_what_it_reads_loses_no_row(
     classic.sql(statement)
     monkeypatch.undo()
     assert sorted(map(tuple, classic.sql("SELECT * FROM db.items").collect())) == left
+
+
+@pytest.mark.spark
+def test_an_overwrite_among_several_inserts_is_refused_beside_a_writer(
+    classic: bucketlake.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classic.sql("CREATE TABLE db.items (a INT, b INT)")
+    classic.sql("CREATE TABLE db.log (a INT)")
+    classic.sql("INSERT INTO db.items VALUES (1, 10)")
+    statement = "FROM db.items INSERT INTO db.log SELECT a INSERT OVERWRITE db.items SELECT a, b + 1"
+    classic.sql(statement)
+    real, calls = writer._written, []
+
+    def late(*given: Any, **more: Any) -> Any:
+        calls.append(True)
+        if len(calls) == 1:
+            new = {"a": pa.array([4], pa.int32()), "b": pa.array([40], pa.int32())}
+            classic.table("db.items").table.write_arrow(pa.table(new))
+        return real(*given, **more)
+
+    monkeypatch.setattr(writer, "_written", late)
+    with pytest.raises(ConflictError, match="an overwrite has read"):
+        classic.sql(statement)
+    monkeypatch.undo()
+    assert sorted(map(tuple, classic.sql("SELECT * FROM db.items").collect())) == [(1, 11), (4, 40)]

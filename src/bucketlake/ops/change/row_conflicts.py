@@ -33,7 +33,7 @@ from bucketlake.lsm.key_run import KeyRun, Keys
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.commit.commit import Check
 from bucketlake.ops.commit.conflicts import name_of
-from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.commit.outcome import Attempt, Attempts, has_moved
 from bucketlake.ops.key_index.key_scan import file_rows, key_fields, written_keys
 from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries
@@ -198,6 +198,20 @@ def check_of(store: Store, read: Read | None, whole: bool) -> Check | None:
     if read is None:
         return None
     return (TableRead if whole else RowsRead)(store, None if read is EMPTY else read).check
+
+
+def made_anew(store: Store, prepared: Callable[[Read], Callable[[], None]]) -> None:
+    """Replace a table's rows by rows that are made of them. `prepared`: reads them as of now and gives what remains to
+    be done, which asks `check_of` about that snapshot; all of it is done again where others changed the table."""
+
+    def once(attempt: Attempt) -> None:
+        base = attempt.on(store.latest_snapshot())
+        write = prepared(EMPTY if base is None else base)
+        if has_moved(store, base):
+            raise ConflictError("another commit came while an overwrite read its table", table=store.paths.root)
+        write()
+
+    Attempts(store).run(once)
 
 
 def _where(place: BucketKey, mode: BucketMode) -> object:

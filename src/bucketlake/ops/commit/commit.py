@@ -60,8 +60,8 @@ class CommitProperties:
 class Commit:
     """Commits to one table as one user. Not for several threads at once; any number of these may run anywhere.
 
-    `check` is asked on every base before `commit` or `overwrite` plans on it. `moves`: how rows move where the base has
-    moved, that of the table's bucket mode if not given.
+    `check` is asked on every base before `commit`, `overwrite` or `truncate` plans on it. `moves`: how rows move where
+    the base has moved, that of the table's bucket mode if not given.
     """
 
     def __init__(
@@ -261,7 +261,13 @@ class Commit:
     def truncate(self, identifier: int = BATCH_COMMIT_IDENTIFIER, *, notes: CommitProperties | None = None) -> Snapshot:
         """Delete all rows, with a new snapshot."""
         notes = notes or CommitProperties(operation="TRUNCATE")
-        plan = self._replacing(None, None, lambda view: Changes())
+
+        def changes(view: View) -> Changes:
+            if self._check is not None:
+                self._check((), view)
+            return Changes()
+
+        plan = self._replacing(None, None, changes)
         return self._once(CommitKind.OVERWRITE, identifier, plan, notes, Outcome())
 
     def drop_partitions(

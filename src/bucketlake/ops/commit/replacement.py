@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bucketlake.env.keeper import refuse_managed
 from bucketlake.errors import ConflictError, UnsupportedError
-from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.commit import Check, Commit
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.publishing import publish_schema
 from bucketlake.ops.table.store import Store
@@ -45,17 +45,18 @@ class Replacement:
     new: Store
     name: str
 
-    def switch(self) -> None:
+    def switch(self, check: Check | None = None) -> None:
         """Remove the old rows and publish the new schema: the table is empty then, and older snapshots stay.
 
-        Errors: ConflictError where the table was altered since it was drafted; those of `Commit.truncate`. Until the
+        Errors: ConflictError where the table was altered since it was drafted; those of `check`, which is asked before
+        the old rows go, and of `Commit.truncate`. Until the
         old rows went, nothing has changed; a process that dies between both steps leaves an empty table.
         """
         new = self.new
         if self.old.latest_schema().id != self.old.schema.id:
             raise self._altered()
         if self.old.latest_snapshot() is not None:
-            self._truncate(self.old)
+            self._truncate(self.old, check)
         if not publish_schema(new, new.schema):
             raise self._altered()
 
@@ -66,8 +67,8 @@ class Replacement:
             self._truncate(self.new)
 
     @staticmethod
-    def _truncate(store: Store) -> None:
-        Commit(store, new_commit_user(store)).truncate()
+    def _truncate(store: Store, check: Check | None = None) -> None:
+        Commit(store, new_commit_user(store), check=check).truncate()
 
     def _altered(self) -> ConflictError:
         return ConflictError("the table was altered while it was to be replaced", table=self.name, remedy="try again")

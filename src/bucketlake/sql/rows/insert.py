@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bucketlake.errors import ConflictError, InvalidError, did_you_mean
-from bucketlake.ops.change.row_conflicts import EMPTY, Read
-from bucketlake.ops.commit.outcome import Attempt, Attempts, has_moved
+from bucketlake.errors import InvalidError, did_you_mean
+from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
 from bucketlake.spark.types import quoted, spark_type
@@ -54,21 +53,19 @@ class Insert:
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         """One commit. Rows that replace those that they are made of are made again where others changed these."""
-        table = lake.table(name.full)
-        replaces = self.overwrite or self.replaced is not None
-        if not replaces or not may_read(lake, table, self.query):
+        if self.made_of(lake, name) is None:
             self.prepared(lake, name)()
             return
+        table = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
+        made_anew(table.table.store, partial(self.prepared, lake, name))
+
+    def made_of(self, lake: Lake, name: names.LakeName) -> Read | None:
+        """The table's snapshot as of now, where the INSERT replaces rows and its query may read the table."""
+        table = lake.table(name.full)
+        if not (self.overwrite or self.replaced is not None) or not may_read(lake, table, self.query):
+            return None
         store = table.with_options({**session_options(lake, name), **self.options}).table.store
-
-        def once(attempt: Attempt) -> None:
-            base = attempt.on(store.latest_snapshot())
-            write = self.prepared(lake, name, EMPTY if base is None else base)
-            if has_moved(store, base):
-                raise ConflictError("another commit came while an overwrite read its table", table=store.paths.root)
-            write()
-
-        Attempts(store).run(once)
+        return store.latest_snapshot() or EMPTY
 
     def prepared(self, lake: Lake, name: names.LakeName, read: Read | None = None) -> Callable[[], None]:
         """What remains to be done once the query's tables are read as of now: one commit. `read`: the snapshot of the

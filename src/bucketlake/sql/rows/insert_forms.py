@@ -109,12 +109,15 @@ class Branches:
     def run(self, lake: Lake, _name: names.LakeName = NO_TABLE) -> None:
         """One commit each, in order; those into Spark's own tables are Spark's."""
         found: list[Callable[[], object]] = []
-        for branch in self.branches:
-            name = names.find(lake, branch.parts)
+        places = [names.find(lake, branch.parts) for branch in self.branches]
+        for branch, name in zip(self.branches, places, strict=True):
             if name is None and names.is_sparks(lake, branch.parts):
                 found.append(partial(query.run, lake, branch.statement))
-            else:
-                found.append(branch.insert.prepared(lake, name or names.target(lake, branch.parts)))
+                continue
+            # What replaces the rows that it is made of is refused beside another writer: nothing is done twice here.
+            alone = name is not None and [place.full for place in places if place is not None].count(name.full) == 1
+            name = name or names.target(lake, branch.parts)
+            found.append(branch.insert.prepared(lake, name, branch.insert.made_of(lake, name) if alone else None))
         for write in found:
             write()
 

@@ -8,8 +8,10 @@ Spec: docs/spec/catalog.md#create-table-as-select
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bucketlake.catalog import new_schema
@@ -21,12 +23,14 @@ from bucketlake.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.types import as_nullable, field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
+from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.tables.create import CreateTable
 from bucketlake.sql.text import names
 from bucketlake.table import Table
@@ -117,11 +121,11 @@ class TableCreation:
             return
         if not exists and not clause.create:
             lake.table(name.full)  # says what is not there
-        frame = query.run(lake, clause.query) if clause.query is not None else None
-        made = _definition(lake, clause, frame)
         if exists and clause.replace:
-            _replaced(lake, name.full, made, frame, clause.operation)
+            self._replace(lake, name)
             return
+        frame = self._rows(lake)
+        made = _definition(lake, clause, frame)
         draft = lake.catalog.draft_table(
             name.full, made.fields, made.partition_keys, made.primary_keys, made.options, made.comment
         )
@@ -130,6 +134,23 @@ class TableCreation:
             _filled(lake, draft, frame.toDF(*[f.name for f in made.fields]), request, clause.if_not_exists)
         elif not lake.catalog.publish_table(draft) and not clause.if_not_exists:
             raise _taken(draft)
+
+    def _rows(self, lake: Lake) -> DataFrame | None:
+        return query.run(lake, self.clause.query) if self.clause.query is not None else None
+
+    def _replace(self, lake: Lake, name: names.LakeName) -> None:
+        """Another table in its place; rows that are made of the old ones are made again where others changed these."""
+        clause, table = self.clause, lake.table(name.full)
+
+        def prepared(read: Read | None) -> Callable[[], None]:
+            frame = self._rows(lake)
+            made = _definition(lake, clause, frame)
+            return partial(_replaced, lake, name.full, made, frame, clause.operation, read)
+
+        if clause.query is None or not may_read(lake, table, clause.query):
+            prepared(None)()
+        else:
+            made_anew(table.table.store, prepared)
 
 
 def _check_location(clause: CreateTable, path: str, title: str, table: str) -> None:
@@ -143,8 +164,11 @@ def _check_location(clause: CreateTable, path: str, title: str, table: str) -> N
             )
 
 
-def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None, operation: str) -> None:
-    """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched."""
+def _replaced(
+    lake: Lake, name: str, made: _Definition, frame: DataFrame | None, operation: str, read: Read | None = None
+) -> None:
+    """REPLACE TABLE: the rows are written first, of the snapshot that the query saw, and then the table is switched.
+    `read`: the old table's snapshot that they are made of; ConflictError if it is not its newest rows' any more."""
     if "$" in name:
         raise InvalidError(f"Cannot 'replaceTable' for '{name}', please use data table.", table=name)
     options = {**table_defaults(lake.catalog.options), **made.options}
@@ -155,11 +179,12 @@ def _replaced(lake: Lake, name: str, made: _Definition, frame: DataFrame | None,
         replacement.finish()
         return
     rows = frame.toDF(*[f.name for f in made.fields])
+    switch = partial(replacement.switch, check_of(replacement.old, read, whole=True))
     write(
         lake.spark,
         Table(replacement.new, name),
         rows,
-        WriteRequest("overwrite", dynamic=False, operation=operation, before_commit=replacement.switch),
+        WriteRequest("overwrite", dynamic=False, operation=operation, before_commit=switch),
     )
 
 
