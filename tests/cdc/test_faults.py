@@ -137,7 +137,7 @@ def test_a_batch_that_dies_at_a_call_and_comes_again(begun: Any, fault: str) -> 
     run(feed, folder, frame, 1, whole)
     check(folder, "without a fault")
     start = FAULTS.index(fault)
-    for place in first(range(len(whole.calls)), 8)[start::4]:
+    for place in first(range(len(whole.calls)), 4)[start::4]:
         folder = copied()
         broken = Driver(None, lambda k, operation, path, at=place: fault if k == at else None)
         with suppress(Killed, BucketlakeError):

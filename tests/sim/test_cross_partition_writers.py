@@ -37,7 +37,7 @@ from bucketlake.types.model import BIGINT, INT, DataField, arrow_schema, canonic
 FIELDS = (DataField(0, "pt", INT), DataField(1, "k", BIGINT.with_nullable(False)), DataField(2, "v", INT))
 KEY = FIELDS[1:2]
 OPERATIONS = ("append",) * 6 + ("delete", "overwrite", "drop", "compact")
-SEEDS = seeds(4, 100)
+SEEDS = seeds(5, 100)
 PARTS = 3
 Rows = dict[int, tuple[int, int]]  # key -> partition, value
 
