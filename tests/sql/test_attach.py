@@ -117,6 +117,15 @@ def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
     assert _rows(spark.table(f"of_{kind}")) == [("+I", 2, "a")]
     rows.write.format(kind).mode("overwrite").save(folder)
     assert _rows(spark.table("db.f")) == [(2, "a")]
+    spark.createDataFrame([("b", 3)], "name STRING, number INT").select("number", "name").write.format(kind).mode(
+        "append"
+    ).save(folder)
+    assert _rows(spark.table("db.f")) == [(2, "a"), (3, "b")]
+    with pytest.raises(BucketlakeError, match="extra columns"):
+        spark.createDataFrame([("b", 3)], "id STRING, number INT").select("number", "id").write.format(kind).mode(
+            "append"
+        ).save(folder)
+    spark.sql("DELETE FROM db.f WHERE id = 3")
     if kind == "bucketlake":  # what only the data source knows stays its
         assert _rows(spark.read.format(kind).option("columns", "id").load(folder)) == [(2,)]
 
@@ -248,3 +257,29 @@ def test_names_of_sparks_alone(classic: Lake, tmp_path: Path) -> None:
         assert spark.table("t").count() == 1
     finally:
         bucketlake.detach(spark)
+
+
+def test_partitions_are_overwritten_by_columns(attached: Lake) -> None:
+    """As upstream's `Support v2 write with overwrite`."""
+    spark, c = attached.spark, F.col
+    spark.sql("CREATE TABLE db.o (c1 INT, c2 STRING) PARTITIONED BY (p1 STRING, p2 STRING)")
+
+    def writer(first: int, last: int, second: str = "id") -> Any:
+        rows = spark.range(first, last).selectExpr("id AS c1", "id AS c2", "'a' AS p1", f"{second} AS p2")
+        return rows.writeTo("db.o")
+
+    writer(0, 3).overwrite(c("p1") == "a")
+    writer(7, 10).overwrite(c("p1") == "a")
+    assert _rows(spark.table("db.o").select("c1", "p2")) == [(7, "7"), (8, "8"), (9, "9")]
+    writer(0, 2, "9").overwrite(c("p1").eqNullSafe("a") & (c("p2") == "9"))
+    assert _rows(spark.table("db.o").select("c1", "p2")) == [(0, "9"), (1, "9"), (7, "7"), (8, "8")]
+    for condition, message in (
+        (c("p1") != "a", "Only support Overwrite filters with Equal and EqualNullSafe"),
+        (c("p1") == c("c2"), "Table does not support overwrite by expression"),
+        (c("c1") == c("c2") + 1, "Table does not support overwrite by expression"),
+        ((c("p1") == "a") & (c("p1") == "b"), "Only support Overwrite with one filter for each partition column"),
+        (c("p1") == "b", "does not belong to this partition"),
+    ):
+        with pytest.raises(BucketlakeError, match=message):
+            writer(0, 2).overwrite(condition)
+    assert spark.table("db.o").count() == 4

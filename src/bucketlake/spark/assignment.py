@@ -79,6 +79,13 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     return {name: places[key(name)] for name in wanted if key(name) in places}
 
 
+def goes_by_place(given: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a frame that is saved into a folder has as many columns as the table, each in its place or of a name that
+    the table has not: these go by place, as Paimon's connector takes all of them."""
+    names, own = [name.lower() for name in given], [name.lower() for name in wanted]
+    return len(own) == len(names) and all(a == b or a not in own for a, b in zip(names, own, strict=True))
+
+
 def members(source: T.StructType, target: T.StructType, rules: Rules, column: str) -> list[T.StructField | None]:
     """The source's member for each of the target's; InvalidError for members that are missing, unknown, ambiguous.
     None for missing ones where these are filled."""

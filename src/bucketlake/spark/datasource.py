@@ -49,7 +49,7 @@ from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
-from bucketlake.spark.assignment import Rules, check_assignment, matched
+from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched
 from bucketlake.spark.cluster import ensure_package, parallelism
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
@@ -344,14 +344,9 @@ def _collected(messages: Sequence[WriterCommitMessage | None]) -> list[CommitMes
 
 def _sources(schema: T.StructType, fields: Sequence[DataField]) -> dict[str, str]:
     """The frame's column for each of the table's that is there, by name without regard to case; InvalidError for
-    unknown and ambiguous ones, and for values that the column cannot take. Where a frame has as many columns, each in
-    its place or of another name, those of other names are taken by place, as Paimon's connector takes all of them."""
-    own = [item.name.lower() for item in fields]
-    given = [name.lower() for name in schema.names]
-    names = schema.names
-    if len(own) == len(given) and all(a == b or a not in own for a, b in zip(given, own, strict=True)):
-        names = [item.name for item in fields]
-    places = matched(names, [item.name for item in fields], Rules())
+    unknown and ambiguous ones, and for values that the column cannot take; by place where `goes_by_place`."""
+    wanted = [item.name for item in fields]
+    places = matched(wanted if goes_by_place(schema.names, wanted) else schema.names, wanted, Rules())
     require_columns(places, fields)
     for item in fields:
         if item.name in places:

@@ -236,7 +236,7 @@ class Commit:
             target = spec_filter(self._store, [spec]) if spec else None
             outside = [e for e in new.table if target is not None and not target(e.partition)]
             if outside:
-                raise InvalidError("the new files do not belong to the partition that is overwritten", spec=spec)
+                raise InvalidError("a partition is overwritten, and a row does not belong to this partition", spec=spec)
         compacting = [message for message in messages if compacts(message)]
         rebase = Rebase(self._store, messages, self._moves)
 

@@ -13,10 +13,14 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.options.options import option_keys
+from bucketlake.schema.merging import MERGE_SCHEMA
+from bucketlake.spark.assignment import goes_by_place
 from bucketlake.spark.column_text import alias_of, condition_text
 from bucketlake.spark.datasource import OWN_OPTIONS, READ_CHANGELOG
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.sql.attached.layer import Layer, layer_of, layers_of
+from bucketlake.sql.query.travel import session_options
 from bucketlake.sql.tables.create import LAKE_PROVIDERS
 
 if TYPE_CHECKING:
@@ -179,8 +183,14 @@ def _store(
         theirs()
         return
     said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
+    told = {**said.options, **options}
     with found[0].inside() as lake:
-        lake.write_table(said.about, found[1].full, how, **{**said.options, **options})
+        given = {**session_options(lake, found[1]), **option_keys(told)}
+        table = lake.table(found[1].full).with_options({k: v for k, v in given.items() if k == MERGE_SCHEMA})
+        names, frame = table.schema.field_names, said.about
+        if goes_by_place(frame.columns, names) and not table.options.get(MERGE_SCHEMA):
+            frame = frame.toDF(*names)
+        lake.write_table(frame, found[1].full, how, **told)
 
 
 def _read_stream(said: Said, theirs: Callable[[], Any], tableName: str) -> Any:
@@ -334,6 +344,8 @@ class LakeWriter:
         """Replace the rows of a condition over partition columns, a Column or SQL text; of all rows: true."""
         self._require()
         condition = condition_text(condition)
+        if not isinstance(condition, str):
+            raise InvalidError("overwrite by no condition", given=condition, remedy="give a Column, or SQL text")
         whole = condition.strip().lower() == "true"
         # Without a condition all rows go, whatever the session says of dynamic overwrites.
         how = {"dynamic-partition-overwrite": "false"} if whole else {"replace_where": condition}
