@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Row
+from pyspark.sql.types import VariantVal
 
 
 class Unknown(Exception):
@@ -116,6 +117,8 @@ def equal(left: Any, right: Any) -> bool:
         return Decimal(str(left)) == Decimal(str(right))
     if (isinstance(left, Float) and isinstance(right, float)) or (isinstance(right, Float) and isinstance(left, float)):
         return math.isclose(left, right, rel_tol=1e-6)
+    if isinstance(left, VariantVal) and isinstance(right, VariantVal):
+        return str(left.toJson()) == str(right.toJson())
     if type(left).__module__.startswith("pyspark") and not isinstance(left, Row):
         return bool(left == right) if "DataType" in str(type(left).__mro__) else left is right
     return bool(left == right)
