@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.profile import often, seeds
+from tests.profile import later, often, seeds
 from tests.sim.clock import FakeClock
 from tests.sim.schedule import Scheduler
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, MapStorage
@@ -197,7 +197,7 @@ def check_run(store: Any, team: list[Writer]) -> Counter[str]:
     return seen
 
 
-@pytest.mark.parametrize("faults", [0.0, 0.01])
+@pytest.mark.parametrize("faults", later([0.01, 0.0], 1))
 @pytest.mark.parametrize(
     "options",
     [{}, {"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": "true"}],

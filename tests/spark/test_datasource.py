@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from tests.profile import later
 
 from bucketlake.spark.session import Lake
 
@@ -62,7 +63,7 @@ def test_wrong_columns_and_paths_are_refused(lake: Lake, table) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("keys", [("id", "pt"), ("id",)], ids=["dynamic", "cross-partition"])
+@pytest.mark.parametrize("keys", later([("id", "pt"), ("id",)], 1), ids=["dynamic", "cross-partition"])
 def test_tables_whose_buckets_hang_on_all_rows(classic: Lake, keys: tuple[str, ...]) -> None:
     """Tasks put their rows aside; nothing of that stays."""
     lake = classic

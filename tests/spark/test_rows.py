@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from tests.profile import SOAK, first
+from tests.profile import SOAK, first, later
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.session import Lake
@@ -39,7 +39,11 @@ TABLES = {
 }
 
 
-@pytest.fixture(params=list(TABLES))
+@pytest.fixture(
+    params=later(
+        ["keyed-partitioned", "append", "keyed-many-buckets", "append-partitioned", "append-buckets", "keyed"], 3
+    )
+)
 def table(request: pytest.FixtureRequest, lake: Lake):
     partitions, keys, options = TABLES[request.param]
     lake.catalog.create_table("db.t", SCHEMA, partitions, keys, options)

@@ -27,7 +27,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", later(list(KINDS), 2))
+@pytest.mark.parametrize("kind", later(list(KINDS), 1))
 def test_rows(classic: Lake, kind: str) -> None:
     lake = classic
     lake.sql("CREATE DATABASE IF NOT EXISTS db")

@@ -32,7 +32,7 @@ def files(lake: Lake) -> Rows:
     return rows(lake, "SELECT first_row_id, record_count, write_cols FROM `t$files` ORDER BY first_row_id, write_cols")
 
 
-@pytest.mark.parametrize("where", later(["tasks", "driver"], 1))
+@pytest.mark.parametrize("where", later(["driver", "tasks"], 1))
 def test_statements(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = classic
     if where == "tasks":

@@ -24,7 +24,7 @@ def rows(lake: Lake, statement: str = ALL) -> Rows:
     return [tuple(row) for row in lake.sql(statement).collect()]
 
 
-@pytest.mark.parametrize("vectors", later(["false", "true"], 1))
+@pytest.mark.parametrize("vectors", later(["true", "false"], 1))
 def test_statements_keep_ids(classic: Lake, vectors: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that the driver changes by itself in one table, and tasks in the other."""
     lake, more = classic, f", 'deletion-vectors.enabled' = '{vectors}')"
