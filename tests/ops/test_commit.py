@@ -142,7 +142,7 @@ def test_static_overwrite_replaces_the_partition_as_it_is_now() -> None:
 
 def test_static_overwrite_refuses_files_outside() -> None:
     store = store_of()
-    with pytest.raises(InvalidError, match="do not belong"):
+    with pytest.raises(InvalidError, match="does not belong"):
         commit_of(store).overwrite([message(data_file("a"))], {"pt": 2})
     with pytest.raises(InvalidError, match="not partition columns"):
         commit_of(store).overwrite([message(data_file("a"))], {"k": 2})

@@ -106,7 +106,7 @@ def test_rows_that_a_condition_replaces(classic: Lake) -> None:
         ("p1 = p2", "does not support overwrite by expression"),
         ("c = 1", "Only support Overwrite filters on partition column"),
         ("p1 = 'a' AND p1 = 'b'", "one filter for each partition column"),
-        ("p1 = 'b'", "do not belong"),
+        ("p1 = 'b'", "does not belong"),
     ):
         with pytest.raises((InvalidError, UnsupportedError), match=message):
             lake.sql(f"INSERT INTO t REPLACE WHERE {condition} SELECT 0, 'a', '9'")

@@ -187,18 +187,6 @@ def test_a_builder_says_what_it_is(lake: Lake) -> None:
         .whenNotMatchedBySource("t.id = 1")
         .delete()
     )
-    if lake.table("db.t").schema.primary_keys:
-        with pytest.raises(InvalidError, match="Can't update the primary key column"):
-            asked.merge()  # a Column does not say that it compares the key
-    asked = (
-        table.merge(changes, "t.id = c.id", source_alias="c")
-        .whenMatched(F.col("c.n") > 10)
-        .update({"s.a": "c.n", "id": "c.id"})
-        .whenNotMatched()
-        .insert({"id": F.col("c.id"), "s": F.expr("struct(c.n AS a, 'new' AS b)")})
-        .whenNotMatchedBySource("t.id = 1")
-        .delete()
-    )
     done = asked.merge()
     assert done is not None
     assert done.operation == "MERGE"
