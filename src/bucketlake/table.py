@@ -25,7 +25,7 @@ from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.refs import read_tags
-from bucketlake.ops.scan import fallback
+from bucketlake.ops.scan import fallback, key_types
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
@@ -548,19 +548,19 @@ class Table(Streams, Frames):
         rules = Merging.of(self.options, sensitive)
         if rules is None:
             return self
-        dynamic = self.store.dynamic_options()
-        return self._altered(lambda base: merging(base.fields, given, rules)).with_options(dynamic)
+        merged = self._altered(lambda base: merging(base.fields, given, rules), merges=True)
+        return merged.with_options(self.store.dynamic_options())
 
-    def _altered(self, find: Callable[[TableSchema], Sequence[SchemaChange]]) -> Table:
+    def _altered(self, find: Callable[[TableSchema], Sequence[SchemaChange]], merges: bool = False) -> Table:
         store = self._rows("alter").store
         for _ in range(ALTER_ATTEMPTS):
             base = newest_schema(store.env, store.paths)
             changes = find(base)
             if not changes:
                 return self.refresh()
-            used = store.latest_snapshot_id() is not None
-            now = store.env.clock.now_millis()
-            following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name)
+            used, now = store.latest_snapshot_id() is not None, store.env.clock.now_millis()
+            free = key_types.retypable(replace(store, schema=base), changes) if merges else frozenset[str]()
+            following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
             refuse_change(base, following, changes)
             fallback.check_branches(store, base.options, following.options)
             self._refuse_leaving_pending(base, following)

@@ -64,6 +64,13 @@ class Maker:
         self.table.write_arrow(to_arrow(self.table, rows), **options)
         self._put(rows)
 
+    def merge(self, batch: pa.Table) -> None:
+        """Append, or upsert, rows whose columns have wider types, which the table's get."""
+        options = {"write.merge-schema": "true", "write.merge-schema.type-widening": "true"}
+        self.table.with_options(options).write_arrow(batch)
+        self.table = self.table.refresh()
+        self._put([tuple(row.values()) for row in batch.to_pylist()])
+
     def overwrite(self, *rows: Row, partition: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Overwrite a partition, those that the rows lie in, or everything, by the engine's rule."""
         self.table.write_arrow(to_arrow(self.table, rows), "overwrite", partition, **options)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from tests.interop.cases import Case, Maker
 from tests.interop.typed_values import KEYS, plain_columns, plain_rows
 
@@ -28,7 +29,7 @@ def kv(start: int, stop: int, label: str) -> list[tuple[Any, ...]]:
 
 def catalogue() -> list[Case]:
     """Every case."""
-    groups = (_types, _codecs, _keys, _partitions, _lifecycles, _appends, _layouts, _evolutions, _stats)
+    groups = (_types, _codecs, _keys, _partitions, _lifecycles, _appends, _layouts, _evolutions, _widened_keys, _stats)
     return [case for group in groups for case in group()]
 
 
@@ -361,6 +362,25 @@ def _evolutions() -> Iterator[Case]:
         yield Case(f"evolved_{form}", covers, columns, _evolve, options={"bucket": "-1", "file.format": form})
         options = {"bucket": "2", "file.format": form}
         yield Case(f"evolved_pk_{form}", covers, columns, _evolve, keys=["k"], options=options)
+
+
+def _widen_key(maker: Maker) -> None:
+    maker.write((1, "a"), (2, "b"), (2**31 - 1, "c"))
+    maker.merge(pa.table({"k": [2, 2**31, -5], "v": ["B", "d", "e"]}))
+    maker.write((1, "A"), (2**31 - 1, "C"))
+
+
+def _widened_keys() -> Iterator[Case]:
+    covers = "a key widened by merge-schema, with data before and after"
+    for name, options in (
+        ("fixed", {"bucket": "3"}),
+        ("dynamic", {"bucket": "-1"}),
+        ("vectors", {"bucket": "2", "deletion-vectors.enabled": "true"}),
+        ("avro", {"bucket": "2", "file.format": "avro"}),
+    ):
+        yield Case(f"widened_key_{name}", f"{covers}, {name}", KV, _widen_key, keys=["k"], options=options)
+    bucketed = {"bucket": "3", "bucket-key": "k"}
+    yield Case("widened_key_append", f"{covers}, append table", KV, _widen_key, options=bucketed)
 
 
 def _stats() -> Iterator[Case]:

@@ -68,6 +68,31 @@ def test_columns_that_a_query_brings(classic: Lake) -> None:
     assert [f.name for f in lake.table("t").schema.fields] == ["id", "info", "extra", "ID"]
 
 
+def test_merged_schemas_widen_keys_that_stay_where_they_are(classic: Lake) -> None:
+    lake = classic
+    lake.sql("USE db")
+    for name, first in (("t", 1), ("u", -1)):
+        lake.sql(f"CREATE TABLE {name} (a INT, b STRING) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '3')")
+        lake.sql(f"INSERT INTO {name} VALUES ({first}, 'x'), (2, 'y')")
+    widening = {"write.merge-schema": True, "write.merge-schema.type-widening": True}
+    frame = lake.spark.sql("SELECT 2L AS a, 'Y' AS b UNION ALL SELECT 3L, 'z'")
+    merge = "MERGE INTO {} t USING {} s ON t.a = s.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    frame.createOrReplaceTempView("more")
+    with session(lake, WIDEN):
+        for way in (
+            lambda: lake.sql("INSERT INTO u BY NAME SELECT * FROM more"),
+            lambda: lake.sql(merge.format("u", "more")),
+            lambda: lake.write_table(frame, "u", "append", **widening),
+        ):
+            with pytest.raises(InvalidError, match="Cannot update primary key"):
+                way()
+        lake.sql(merge.format("t", "more"))
+        lake.write_table(lake.spark.sql("SELECT 1L AS a, 'X' AS b"), "t", "append", **widening)
+    assert lake.table("u").schema.id == 0
+    assert rows(lake, "SELECT typeof(a), * FROM t") == [("bigint", 1, "X"), ("bigint", 2, "Y"), ("bigint", 3, "z")]
+    assert rows(lake, "SELECT b FROM t WHERE a = 1") == [("X",)]
+
+
 def test_inserts_behind_with_and_from(classic: Lake) -> None:
     lake = classic
     lake.sql("USE db")

@@ -5,7 +5,7 @@ Spec: docs/spec/schema.md#evolution
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -128,12 +128,19 @@ SchemaChange = (
 )
 
 
-def changed(schema: TableSchema, changes: Sequence[SchemaChange], *, has_snapshots: bool, table: str) -> TableSchema:
+def changed(
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    has_snapshots: bool,
+    table: str,
+    retypable: Collection[str] = (),
+) -> TableSchema:
     """The schema with all changes made in order; not yet validated, id as before.
 
     Raises: InvalidError, NotFoundError and AlreadyExistsError naming the column or option.
     """
-    draft = _Draft(schema, has_snapshots, table)
+    draft = _Draft(schema, has_snapshots, table, retypable)
     for change in changes:
         draft.apply(change)
     return replace(
@@ -153,6 +160,7 @@ class _Draft:
     schema: TableSchema
     has_snapshots: bool
     table: str
+    retypable: Collection[str]
     fields: list[DataField] = field(init=False)
     options: dict[str, str] = field(init=False)
 
@@ -290,9 +298,10 @@ class _Draft:
     def retype(self, change: UpdateColumnType) -> None:
         path, wanted = _path(change.column), change.type
         self.refuse_key(path, self.schema.partition_keys, f"Cannot update partition column: [{path[0]}]")
-        self.refuse_key(path, self.schema.primary_keys, "Cannot update primary key")
-        if self.has_snapshots:  # rows lie where the hash of the old type put them
-            self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
+        if path[0] not in self.retypable:
+            self.refuse_key(path, self.schema.primary_keys, "Cannot update primary key")
+            if self.has_snapshots:  # rows lie where the hash of the old type put them
+                self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
 
         def cast(present: DataType) -> DataType:
             if present.holds(Root.BLOB) != wanted.holds(Root.BLOB):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
@@ -483,15 +483,17 @@ def apply(
     has_snapshots: bool = True,
     time_millis: int = 0,
     table: str = "table",
+    retypable: Collection[str] = (),
 ) -> TableSchema:
     """The next version of a schema: all changes in order, validated as a whole.
 
-    `has_snapshots`: options that fix how data lies cannot be changed then. `table` names it in errors. Options that
-    stay as they are may be such that could not be set here: another engine may have set them.
+    `has_snapshots`: options that fix how data lies cannot be changed then. `table` names it in errors. `retypable`:
+    key columns that may get another type, as none of their rows would lie elsewhere then. Options that stay as they
+    are may be such that could not be set here: another engine may have set them.
     Raises: InvalidError in Paimon's words, NotFoundError and AlreadyExistsError for columns, UnsupportedError.
     Spec: docs/spec/schema.md#evolution
     """
-    draft = changed(schema, changes, has_snapshots=has_snapshots, table=table)
+    draft = changed(schema, changes, has_snapshots=has_snapshots, table=table, retypable=retypable)
     following = normalised(replace(draft, id=schema.id + 1, version=VERSION, time_millis=time_millis))
     keys = {change.key for change in changes if isinstance(change, SetOption)} & following.options.keys()
     _warn(validate({key: following.options[key] for key in keys if following.options[key] != schema.options.get(key)}))

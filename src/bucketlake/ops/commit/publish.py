@@ -45,6 +45,7 @@ from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
 from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
+from bucketlake.ops.scan.key_types import check_added
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
@@ -310,7 +311,9 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        schema_id = self._newest_schema(name).id
+        newest = self._newest_schema(name)
+        check_added(self._store, newest, changes.table)
+        schema_id = newest.id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)

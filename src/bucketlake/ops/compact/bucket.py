@@ -20,7 +20,7 @@ from bucketlake.ops.buckets.dynamic import hash_files, key_check
 from bucketlake.ops.rewrite.rewrite import Bucket, Outcome, Rewrite
 from bucketlake.ops.rows.deletions import load_vectors, write_vectors
 from bucketlake.ops.rows.record_expiry import RowExpiry
-from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -109,7 +109,7 @@ def _entries(
 ) -> Iterable[ManifestEntry]:
     """The live files of the buckets wanted; manifests of other partitions are not read where they are known."""
     if buckets is None:
-        entries = live_entries(store, snapshot, EntryFilter(min_bucket=0))
+        entries = keyed_entries(store, snapshot, EntryFilter(min_bucket=0))
     else:
         wanted = frozenset(buckets)
         narrow = EntryFilter(
@@ -117,7 +117,7 @@ def _entries(
             buckets=frozenset(bucket for _, bucket in wanted),
             min_bucket=0,
         )
-        entries = [entry for entry in live_entries(store, snapshot, narrow) if bucket_key(entry) in wanted]
+        entries = [entry for entry in keyed_entries(store, snapshot, narrow) if bucket_key(entry) in wanted]
     return entries if partitions is None else [entry for entry in entries if partitions(entry.partition)]
 
 

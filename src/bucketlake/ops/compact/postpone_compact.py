@@ -30,7 +30,7 @@ from bucketlake.ops.compact.job import Group, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.partition_choice import both
-from bucketlake.ops.scan.scan import EntryFilter, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.table.entries import max_sequences
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.partitions import PartitionFilter
@@ -78,11 +78,11 @@ def units_pending(
 ) -> list[PendingUnit]:
     """What is pending in a snapshot, in the partitions that `partitions` is true for, as units for so many tasks."""
     only = EntryFilter(buckets=frozenset([POSTPONE_BUCKET]))
-    pending = [e for e in live_entries(store, snapshot, only) if partitions is None or partitions(e.partition)]
+    pending = [e for e in keyed_entries(store, snapshot, only) if partitions is None or partitions(e.partition)]
     if not pending:
         return []
     ordered = ordered_by_partition(store, snapshot, pending)
-    real = live_entries(store, snapshot, EntryFilter(partitions=frozenset(ordered), min_bucket=0))
+    real = keyed_entries(store, snapshot, EntryFilter(partitions=frozenset(ordered), min_bucket=0))
     totals, whole = real_totals(real), sum(entry.file.file_size for entry in pending)
     first, starts = sequence_floor(store, snapshot), _next_numbers(real)
     units: list[PendingUnit] = []

@@ -20,7 +20,7 @@ from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
 from bucketlake.ops.rows.read import file_layout, read_file, read_split
 from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.pruning import Pruner
-from bucketlake.ops.scan.scan import EntryFilter, delta_entries, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, delta_entries, keyed_entries
 from bucketlake.ops.scan.splits import make_splits
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.messages import Split
@@ -75,7 +75,7 @@ def key_splits(
     store: Store, snapshot: Snapshot, where: Predicate | None = None, wanted: EntryFilter | None = None
 ) -> list[Split]:
     """All files whose keys count, level 0 too where batch reads do not see it. `where`: over key columns, prunes."""
-    entries = live_entries(store, snapshot, wanted or EntryFilter())
+    entries = keyed_entries(store, snapshot, wanted or EntryFilter())
     pruner = Pruner(store, where)
     return make_splits(store, snapshot, pruner.by_key(entries), pruner)[0]
 

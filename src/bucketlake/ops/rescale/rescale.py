@@ -38,7 +38,7 @@ from bucketlake.ops.rebase.numbers import numbered
 from bucketlake.ops.rescale.advise import numbers_due
 from bucketlake.ops.rewrite.rebucket import MoveUnit, copy_units, move, replay_unit, sources_of
 from bucketlake.ops.scan.line import line
-from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, live_entries, skips_level_0
+from bucketlake.ops.scan.scan import EntryFilter, changelog_entries, delta_entries, keyed_entries, skips_level_0
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import ROWS_STAY_PROPERTY, Changes
 from bucketlake.ops.table.entries import BucketKey, bucket_key, deletion, max_sequences
@@ -252,7 +252,7 @@ class _Job:
     def _copy(self, snapshot: Snapshot) -> None:
         """Move all rows that the missing partitions have in a snapshot."""
         missing: dict[bytes, list[ManifestEntry]] = {}
-        for entry in live_entries(self._store, snapshot, EntryFilter(min_bucket=0)):
+        for entry in keyed_entries(self._store, snapshot, EntryFilter(min_bucket=0)):
             if entry.partition not in self.moving:
                 missing.setdefault(entry.partition, []).append(entry)
         vectors: dict[bytes, dict[int, IndexFile]] = {}

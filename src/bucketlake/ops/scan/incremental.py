@@ -19,6 +19,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.rows.column_files import refuse_changes
+from bucketlake.ops.scan.key_types import check_keys
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import (
     EntryFilter,
@@ -27,7 +28,7 @@ from bucketlake.ops.scan.scan import (
     changelog_entries,
     delta_entries,
     entry_filter,
-    live_entries,
+    keyed_entries,
     plan,
 )
 from bucketlake.ops.scan.select import Span, select_snapshot
@@ -91,6 +92,7 @@ def _changes(store: Store, end: Snapshot, span: Span, wanted: EntryFilter, prune
 
 def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> list[ManifestEntry]:
     """The files that tell a snapshot's changes, oldest first."""
+    check_keys(store, store.changelog_manifests(snapshot) if mode == "changelog" else store.delta_manifests(snapshot))
     if mode == "changelog":
         found = [] if snapshot.commit_kind is CommitKind.OVERWRITE else changelog_entries(store, snapshot, wanted)
     else:
@@ -140,7 +142,7 @@ class _Side:
     @classmethod
     def of(cls, store: Store, snapshot: Snapshot, wanted: EntryFilter, pruner: Pruner) -> _Side:
         vectors = deletion_files(store, store.index_manifest(snapshot))
-        return cls(snapshot, pruner.by_key(live_entries(store, snapshot, wanted)), vectors)
+        return cls(snapshot, pruner.by_key(keyed_entries(store, snapshot, wanted)), vectors)
 
     def without(self, other: _Side, *, by_vectors: bool) -> _Side:
         """Less the files that the other side has too; with `by_vectors`, with the same rows deleted."""

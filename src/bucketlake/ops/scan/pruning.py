@@ -224,6 +224,28 @@ def free_of_zeros_and_nan(store: Store, schema_id: int, files: Sequence[DataFile
     return proved & np.array([[is_own(file.file_name)] for file in files], np.bool_).reshape(-1, 1)
 
 
+def not_negative(store: Store, files: Sequence[DataFile], number: int) -> Mask:
+    """Per file, whether its statistics show that no value of a whole-number column (by field id) is below zero."""
+    proved = np.zeros(len(files), np.bool_)
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for index, file in enumerate(files):
+        groups.setdefault((file.schema_id, file.stats_columns), []).append(index)
+    for (schema_id, stats_columns), indexes in groups.items():
+        schema, own = store.schema_of(schema_id), [files[index] for index in indexes]
+        for fields, stats in (
+            (schema.stats_fields(stats_columns), [file.value_stats for file in own]),
+            (schema.select(schema.trimmed_primary_keys), [file.key_stats for file in own]),
+        ):
+            place = next((place for place, item in enumerate(fields) if item.id == number), None)
+            arity = len(fields)
+            if place is not None and all(_arity(s.min_values) == arity == _arity(s.max_values) for s in stats):
+                found = _bounds(stats, fields, place)
+                empty = pc.equal(found.null_counts, pa.array([file.row_count for file in own], pa.int64()))
+                kept = pc.or_kleene(pc.greater_equal(found.mins, pa.scalar(0, found.mins.type)), empty)
+                proved[indexes] |= pc.fill_null(kept, False).to_numpy(zero_copy_only=False)
+    return proved
+
+
 def dates_from(store: Store, file: DataFile, number: int, day: int) -> bool:
     """Whether a file's statistics show that no value of a DATE column (by field id) is before a day."""
     fields = store.schema_of(file.schema_id).stats_fields(file.stats_columns)

@@ -13,6 +13,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, Manifes
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.postpone import reads_pending
 from bucketlake.ops.rows.column_files import refuse_changes
+from bucketlake.ops.scan.key_types import check_keys
 from bucketlake.ops.scan.pruning import BucketChooser, Pruner, manifests_may_match
 from bucketlake.ops.scan.select import Selection, select_snapshot
 from bucketlake.ops.scan.splits import make_splits, pending_splits
@@ -145,14 +146,14 @@ def plan(store: Store, scan: Scan | None = None) -> Plan:
     if snapshot is None:
         return Plan(None, (), ())
     wanted = entry_filter(store, scan)
-    found = live_entries(store, snapshot, wanted)
+    found = keyed_entries(store, snapshot, wanted)
     check_vectors(store, snapshot, found, wanted)
     entries = _created_since(store, found, selection)
     pruner = Pruner(store, scan.where)
     pending: list[ManifestEntry] = []
     if reads_pending(store):
         only = replace(wanted, buckets=frozenset([POSTPONE_BUCKET]), min_bucket=None)
-        pending = _created_since(store, live_entries(store, snapshot, only), selection)
+        pending = _created_since(store, keyed_entries(store, snapshot, only), selection)
     merged, apart = pending_splits(store, snapshot, pending, entries)
     splits, kept = make_splits(store, snapshot, pruner.by_key(apart), pruner)
     taken = {id(entry) for entry in apart}
@@ -248,6 +249,16 @@ def live_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) ->
     Raises CorruptError where a delete has no add, or a file is added twice.
     """
     return _live(snapshot, _read(store, store.data_manifests(snapshot), wanted))
+
+
+def keyed_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
+    """As `live_entries`, for what finds rows by their keys: by bucket, by bounds, in order.
+
+    Raises UnsupportedError for files whose keys had another type that puts them elsewhere: see `check_keys`.
+    """
+    manifests = store.data_manifests(snapshot)
+    check_keys(store, manifests if wanted is ALL else wanted.prune(store, manifests))
+    return live_entries(store, snapshot, wanted)
 
 
 def chosen_entries(store: Store, snapshot: Snapshot, chosen: Callable[[ManifestEntry], bool]) -> list[ManifestEntry]:

@@ -377,6 +377,15 @@ class Store:
         """The entries of several manifests, read in parallel, in order."""
         return parallel(self.manifest, files, self.manifest_threads)
 
+    def schemas_in(self, file: ManifestFile) -> frozenset[int]:
+        """Ids of the schemas that a manifest's files were written with, cached."""
+        key = (_identity(self.env.storage), self.paths.manifest(file.file_name), "schemas")
+        found = _CACHE.get(key)
+        if found is None:
+            found = frozenset(entry.file.schema_id for entry in self.manifest(file))
+            _CACHE.put(key, 1, found)
+        return cast("frozenset[int]", found)
+
     def data_manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         """All manifests of a snapshot's table files: base, then delta."""
         base = self.manifest_list(snapshot.base_manifest_list, snapshot.base_manifest_list_size)

@@ -26,14 +26,15 @@ from bucketlake.ops.cluster.rows import incoming_in_order
 from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.key_index.cross_partition import FEW_KEYS
+from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
 from bucketlake.options.options import option_keys
-from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema, apply
+from bucketlake.schema.merging import Merging
+from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
 from bucketlake.spark.types import chars_are_text, collected, conform, field_types, spark_type
@@ -186,9 +187,9 @@ def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] =
     where a value of the frame could not be assigned to it then."""
     given = field_types(T.StructType([field for field in frame.schema.fields if field.name not in extra]))
     found = Merging.of(table.options, rules.sensitive)
-    changes = [] if found is None else merging(table.schema.fields, given, found)
-    if changes:
-        conform(frame, apply(table.schema, changes, table=table.name).fields, extra, rules)
+    future = None if found is None else merged_schema(table.store, given, found, table.name)
+    if future is not None:
+        conform(frame, future.fields, extra, rules)
     return table.evolved(given, rules.sensitive)
 
 

@@ -23,10 +23,10 @@ from sqlglot.errors import SqlglotError
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.ops.change.row_changes import refuse_delete, refuse_merge
 from bucketlake.ops.commit.outcome import has_moved
+from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
-from bucketlake.schema.merging import MERGE_SCHEMA, Merging, merging
-from bucketlake.schema.schema import apply
+from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.appended import AppendedMerge
 from bucketlake.spark.merge.clauses import (
@@ -214,9 +214,8 @@ class MergeInto:
             return table, rules
         rules = replace(rules, fill=True)
         given = field_types(StructType([field for field in source.fields if self._brings(field, table.schema, rules)]))
-        changes = merging(table.schema.fields, given, merging_rules)
-        if changes:
-            future = apply(table.schema, changes, table=table.name)
+        future = merged_schema(table.table.store, given, merging_rules, table.name)
+        if future is not None:
             merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
             check(table.spark, merge, future, source, rules)
         return replace(table, table=table.table.evolved(given, rules.sensitive)) if given else table, rules
