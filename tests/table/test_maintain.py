@@ -106,14 +106,18 @@ def test_what_fails_stops_nothing_else() -> None:
     assert len(good.files()) == 1
 
 
-def test_ctrl_c_while_a_class_is_made_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", ["a job", "between jobs"])
+def test_ctrl_c_while_a_class_is_made_ends_it(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     catalog = catalog_on(MapStorage(), FakeClock(1))
     filled(catalog, "a")
 
     def interrupted(*given: Any) -> None:
         raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
 
-    monkeypatch.setattr(service, "run_job", interrupted)
+    if place == "a job":
+        monkeypatch.setattr(service, "run_job", interrupted)
+    else:
+        monkeypatch.setattr(Catalog, "list_databases", interrupted)
     events = maintain(catalog, Service((Rule("compact", full=True),)), once=True)
     assert [event.kind for event in events] == ["leads", "stopped"]
 

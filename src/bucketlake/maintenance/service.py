@@ -90,7 +90,9 @@ def maintain(catalog: Catalog, service: Service, once: bool = False) -> list[Eve
                 if once or service.stop():
                     break
                 catalog.env.clock.sleep(pause)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not is_interrupt(error):
+                raise
             with suppress(KeyboardInterrupt):
                 loop.tell(Event("stopped"))
         finally:
