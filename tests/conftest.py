@@ -27,7 +27,7 @@ from bucketlake.spark.java import ensure_java
 from bucketlake.spark.session import Lake, new_session
 
 from .on_connect import LATER, left_out
-from .profile import SLOW, SOAK, examples
+from .profile import SHARE, SLOW, SOAK, chosen, examples
 from .quick import INTERPRETED, SETTINGS, few_collections, folders_in_memory, quick_look_ups
 from .shares import place_of, scheduler
 
@@ -54,7 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         remote = getattr(item, "callspec", None) is not None and item.callspec.params.get("lake") == "connect"
         if remote and item.nodeid.partition("[")[0] in LATER:
             item.add_marker("slow")
-        later = item.get_closest_marker("soak") or (item.get_closest_marker("slow") and not SLOW)
+        slow = item.get_closest_marker("slow")
+        later = item.get_closest_marker("soak") or (slow and not (SLOW and chosen(item.nodeid, SHARE)))
         if later and not any("::" in argument for argument in config.args):
             left.append(item)
             continue

@@ -7,11 +7,20 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 SOAK = os.environ.get("BUCKETLAKE_SOAK", "0") not in ("", "0")
 SLOW = SOAK or os.environ.get("BUCKETLAKE_SLOW", "0") not in ("", "0")  # what is marked `slow` runs too
+
+SHARE = os.environ.get("BUCKETLAKE_SLOW_SHARE", "1/1")  # of what is marked `slow`: see `chosen`
+
+
+def chosen(name: str, share: str) -> bool:
+    """Whether a test, by its name, is in a share such as "2/3", the second of three: each test is in one of them."""
+    place, _, of = share.partition("/")
+    return crc32(name.encode()) % int(of) == int(place) - 1
 
 
 def seeds(quick: int, soak: int) -> range:

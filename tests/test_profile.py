@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.on_connect import CHOSEN
-from tests.profile import pairwise
+from tests.profile import chosen, pairwise
 from tests.shares import LONG, PEERS
 
 AXES = [
@@ -44,6 +44,13 @@ def test_what_may_not_meet_does_not() -> None:
     found = pairwise(*axes, when=even)
     assert all(even(*case) for case in found)
     assert met(found) == met(case for case in product(*axes) if even(*case))
+
+
+def test_each_test_is_in_one_share() -> None:
+    names = [f"tests/test_a.py::test_{number}" for number in range(300)]
+    assert all(sum(chosen(name, f"{place}/3") for place in (1, 2, 3)) == 1 for name in names)
+    assert all(60 < sum(chosen(name, f"{place}/3") for name in names) < 140 for place in (1, 2, 3))
+    assert all(chosen(name, "1/1") for name in names)
 
 
 def test_no_value_no_case() -> None:

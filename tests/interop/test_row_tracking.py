@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.peers.flink import FlinkPaimon
 from tests.peers.python_peers import PyPaimon
+from tests.profile import later
 
 import bucketlake
 from bucketlake.errors import UnsupportedError
@@ -25,7 +26,7 @@ def put(table: Table, *ids: int) -> None:
     table.refresh().write_arrow(pa.table({"id": ids, "v": ["o"] * len(ids)}, SCHEMA))
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("format", later(["parquet", "orc"], 1))
 def test_ids_in_turns(flink: FlinkPaimon, tmp_path: Path, format: str) -> None:
     flink.use(tmp_path)
     catalog = bucketlake.open(tmp_path)

@@ -288,6 +288,7 @@ def upsert(table: Table, given: Sequence[Row]) -> None:
     table.commit(write_batches(store, [batch], task), user)
 
 
+@pytest.mark.slow
 def test_the_cached_key_index(catalog: Catalog, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[int] = []
     real = cache.build

@@ -31,7 +31,7 @@ def data(*found: tuple[str, int, int]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip("pkv", row, strict=True)) for row in found], SCHEMA)
 
 
-@pytest.mark.parametrize(("form", "kind"), first(pairs(["parquet", "orc", "avro"], list(KINDS)), 5))
+@pytest.mark.parametrize(("form", "kind"), first(pairs(["parquet", "orc", "avro"], list(KINDS)), 3))
 def test_write_read_overwrite(catalog: Catalog, kind: str, form: str) -> None:
     table = made(catalog, kind, **{"file.format": form})
     table.write_arrow(data(("a", 1, 1), ("a", 2, 2), ("b/ü", 1, 3)))

@@ -255,6 +255,7 @@ def test_partitions_by_themselves() -> None:
     write(table, [(1, 1, 1)])
 
 
+@pytest.mark.slow
 def test_appends_are_hashed_anew_when_they_lose() -> None:
     for engine in sorted(ENGINES):
         if ENGINES[engine].get("merge-engine") == "first-row":

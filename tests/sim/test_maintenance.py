@@ -81,7 +81,7 @@ FIELDS = (
     DataField(3, "b", INT),
 )
 FIRST = number("BUCKETLAKE_SIM_FIRST", 0, 0)
-SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLAKE_SIM_SEEDS", 34, 10_000))]
+SEEDS = [FIRST + place * (1 if SOAK else 37) for place in range(number("BUCKETLAKE_SIM_SEEDS", 20, 10_000))]
 Key = tuple[int, int]
 Rows = Mapping[Key, tuple[int | None, int | None]]
 

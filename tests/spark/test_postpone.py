@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from tests.profile import later
 
 from bucketlake.ops.compact import postpone_compact
 from bucketlake.ops.scan.scan import delta_entries, live_entries
@@ -72,7 +73,7 @@ def test_pending_rows_of_tasks_are_read_and_compacted(lake: Lake, rows: int, mon
     assert {total for *_, total in places(table)} == {4}, "by the rows pending when a partition is compacted first"
 
 
-@pytest.mark.parametrize("rows", [3000, 60_000], ids=["sent back", "by tasks"])
+@pytest.mark.parametrize("rows", later([3000, 60_000], 1), ids=["sent back", "by tasks"])
 def test_batch_writes_number_new_partitions_by_their_rows(
     lake: Lake, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_negative_zero_is_zero_in_sparks_own_scans(
     assert [row.k for row in lake.table("db.t").read().collect()] == [3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", first(["parquet", "orc"], 1))
 def test_filters_reach_the_files_that_hold_no_zero(
     classic: Lake, file_format: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -41,7 +41,7 @@ TABLES = {
 
 @pytest.fixture(
     params=later(
-        ["keyed-partitioned", "append", "keyed-many-buckets", "append-partitioned", "append-buckets", "keyed"], 3
+        ["keyed-partitioned", "append", "keyed-many-buckets", "append-partitioned", "append-buckets", "keyed"], 2
     )
 )
 def table(request: pytest.FixtureRequest, lake: Lake):

@@ -67,6 +67,7 @@ def test_from_table_to_table_once_over_restarts(tables: Lake, tmp_path: Path) ->
     assert len(users) == 1
 
 
+@pytest.mark.slow
 @LIMITS
 def test_a_batch_that_comes_again_is_recognised(classic: Lake, tmp_path: Path) -> None:
     lake = classic

@@ -120,7 +120,7 @@ def test_pairs_in_the_driver_become_what_spark_makes_of_them(
         classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(0, 18)")
         classic.sql(f"INSERT INTO {name} SELECT {values} FROM range(40, 42)")
     most = among.MOST_ROWS
-    for at, clauses in enumerate(first(CLAUSES, 8)):
+    for at, clauses in enumerate(first(CLAUSES, 4)):
         some = "IF(id = 3, NULL, k) AS k, g, b - 3 AS b, concat(c, id) AS c, d, z, IF(id % 2 = 0, m, NULL) AS m, x, w"
         source = f"(SELECT {some}, 'y' AS extra FROM (SELECT *, {values} FROM range({at}, {at} + 24, 3))) s"
         found = []
