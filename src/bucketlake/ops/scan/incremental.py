@@ -19,7 +19,6 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lsm.levels import key_range_of
 from bucketlake.ops.rows.column_files import refuse_changes
-from bucketlake.ops.scan.key_types import check_keys
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import (
     EntryFilter,
@@ -92,11 +91,11 @@ def _changes(store: Store, end: Snapshot, span: Span, wanted: EntryFilter, prune
 
 def _told(store: Store, snapshot: Snapshot, mode: str, wanted: EntryFilter) -> list[ManifestEntry]:
     """The files that tell a snapshot's changes, oldest first."""
-    check_keys(store, store.changelog_manifests(snapshot) if mode == "changelog" else store.delta_manifests(snapshot))
     if mode == "changelog":
-        found = [] if snapshot.commit_kind is CommitKind.OVERWRITE else changelog_entries(store, snapshot, wanted)
+        tells, entries_of = snapshot.commit_kind is not CommitKind.OVERWRITE, changelog_entries
     else:
-        found = delta_entries(store, snapshot, wanted) if snapshot.commit_kind is CommitKind.APPEND else []
+        tells, entries_of = snapshot.commit_kind is CommitKind.APPEND, delta_entries
+    found = entries_of(store, snapshot, wanted, keyed=True) if tells else []
     gone = next((entry for entry in found if entry.kind is FileKind.DELETE), None)
     if gone is not None:
         raise InvalidError(

@@ -11,7 +11,7 @@ Spec: docs/spec/schema.md#merging
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -70,7 +70,7 @@ def retypable(base: Store, changes: Sequence[SchemaChange]) -> frozenset[str]:
             if len(path) == 1 and path[0] in keys:
                 wanted[path[0]] = change.type
     snapshot = base.latest_snapshot() if wanted else None
-    live = [] if snapshot is None else _live(base, base.data_manifests(snapshot))
+    live = [] if snapshot is None else _live(base.manifests(base.data_manifests(snapshot)))
     return frozenset(name for name, t in wanted.items() if not _unproved(base, live, [(keys[name], t)]))
 
 
@@ -81,19 +81,20 @@ def merged_schema(base: Store, given: Sequence[DataField], rules: Merging, table
     return apply(base.schema, changes, table=table, retypable=retypable(base, changes)) if changes else None
 
 
-def check_keys(store: Store, manifests: Sequence[ManifestFile]) -> None:
-    """Refuse live files of the manifests whose keys may have other bytes in their present type.
+def check_keys(store: Store, manifests: Sequence[ManifestFile], entries: Sequence[Sequence[ManifestEntry]]) -> None:
+    """Refuse live files of the manifests whose keys may have other bytes in their present type. `entries`: those of
+    each manifest.
 
     Raises: UnsupportedError naming a file and its column.
     """
     keys = _keys(store.schema)
     if not keys:
         return
-    numbers = frozenset[int]().union(*map(store.schemas_in, manifests)) - {store.schema.id}
+    numbers = frozenset[int]().union(*map(store.schemas_in, manifests, entries)) - {store.schema.id}
     foreign = {number: columns for number in sorted(numbers) if (columns := _retyped(store, number, keys))}
     if not foreign:
         return
-    live = _live(store, manifests, foreign)
+    live = _live(entries, foreign)
     for number, columns in foreign.items():
         found = _unproved(store, [entry for entry in live if entry.file.schema_id == number], columns)
         if found is not None:
@@ -136,11 +137,9 @@ def _other_keys(entry: ManifestEntry, column: DataField, wanted: DataType) -> Un
     )
 
 
-def _live(
-    store: Store, manifests: Sequence[ManifestFile], schemas: Collection[int] | None = None
-) -> list[ManifestEntry]:
+def _live(manifests: Iterable[Iterable[ManifestEntry]], schemas: Collection[int] | None = None) -> list[ManifestEntry]:
     """The live files of manifests, of some schemas alone."""
-    entries = (entry for part in store.manifests(manifests) for entry in part)
+    entries = (entry for part in manifests for entry in part)
     found = fold(entry for entry in entries if schemas is None or entry.file.schema_id in schemas)
     return [entry for entry in found.values() if entry.kind == FileKind.ADD]
 

@@ -256,9 +256,7 @@ def keyed_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -
 
     Raises UnsupportedError for files whose keys had another type that puts them elsewhere: see `check_keys`.
     """
-    manifests = store.data_manifests(snapshot)
-    check_keys(store, manifests if wanted is ALL else wanted.prune(store, manifests))
-    return live_entries(store, snapshot, wanted)
+    return _live(snapshot, _read(store, store.data_manifests(snapshot), wanted, keyed=True))
 
 
 def chosen_entries(store: Store, snapshot: Snapshot, chosen: Callable[[ManifestEntry], bool]) -> list[ManifestEntry]:
@@ -282,19 +280,28 @@ def _live(snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> list[Manifest
     return list(folded)
 
 
-def delta_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
-    """What a snapshot itself adds and deletes, folded; a delete of an older file stays."""
-    return list(fold(_read(store, store.delta_manifests(snapshot), wanted)).values())
+def delta_entries(
+    store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL, *, keyed: bool = False
+) -> list[ManifestEntry]:
+    """What a snapshot itself adds and deletes, folded; a delete of an older file stays. `keyed`: as `keyed_entries`."""
+    return list(fold(_read(store, store.delta_manifests(snapshot), wanted, keyed)).values())
 
 
-def changelog_entries(store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL) -> list[ManifestEntry]:
-    """The changelog files of a snapshot."""
-    return _read(store, store.changelog_manifests(snapshot), wanted)
+def changelog_entries(
+    store: Store, snapshot: Snapshot, wanted: EntryFilter = ALL, *, keyed: bool = False
+) -> list[ManifestEntry]:
+    """The changelog files of a snapshot. `keyed`: see `keyed_entries`."""
+    return _read(store, store.changelog_manifests(snapshot), wanted, keyed)
 
 
-def _read(store: Store, manifests: Sequence[ManifestFile], wanted: EntryFilter) -> list[ManifestEntry]:
+def _read(
+    store: Store, manifests: Sequence[ManifestFile], wanted: EntryFilter, keyed: bool = False
+) -> list[ManifestEntry]:
     pruned = manifests if wanted is ALL else wanted.prune(store, manifests)
-    entries = [entry for part in store.manifests(pruned) for entry in part]
+    parts = store.manifests(pruned)
+    if keyed:
+        check_keys(store, pruned, parts)
+    entries = [entry for part in parts for entry in part]
     return entries if wanted is ALL else wanted.apply(store, entries)
 
 

@@ -377,12 +377,12 @@ class Store:
         """The entries of several manifests, read in parallel, in order."""
         return parallel(self.manifest, files, self.manifest_threads)
 
-    def schemas_in(self, file: ManifestFile) -> frozenset[int]:
-        """Ids of the schemas that a manifest's files were written with, cached."""
+    def schemas_in(self, file: ManifestFile, entries: Iterable[ManifestEntry]) -> frozenset[int]:
+        """Ids of the schemas that the files of a manifest, which has these entries, were written with, cached."""
         key = (_identity(self.env.storage), self.paths.manifest(file.file_name), "schemas")
         found = _CACHE.get(key)
         if found is None:
-            found = frozenset(entry.file.schema_id for entry in self.manifest(file))
+            found = frozenset(entry.file.schema_id for entry in entries)
             _CACHE.put(key, 1, found)
         return cast("frozenset[int]", found)
 
