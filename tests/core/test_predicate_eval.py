@@ -215,6 +215,16 @@ def test_long_lists_prune_by_their_range():
     assert may_match(wanted, {"i": 0}, {"i": 100}, {"i": 0}, 10)
 
 
+@pytest.mark.parametrize("of", [int, lambda n: f"k{n:06d}", lambda n: dt.date(2000, 1, 1) + dt.timedelta(days=n)])
+def test_long_lists_prune_what_lies_between_their_values(of):
+    wanted = In("c", (None, *(of(n) for n in range(0, 2000, 20))))
+    assert may_match(wanted, {"c": of(21)}, {"c": of(40)}, {"c": 0}, 10)
+    assert may_match(wanted, {"c": of(40)}, {"c": of(59)}, {"c": 0}, 10)
+    assert may_match(wanted, {"c": None}, {"c": None}, {"c": 0}, 10)
+    assert not may_match(wanted, {"c": of(21)}, {"c": of(39)}, {"c": 0}, 10)
+    assert not may_match(wanted, {"c": of(1981)}, {"c": of(3000)}, {"c": 0}, 10)
+
+
 def test_float_columns_compare_in_double():
     batch = pa.record_batch({"f": pa.array([0.1, 0.5], pa.float32())})
     assert mask(Compare("f", "=", 0.1), batch).to_pylist() == [False, False]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -292,13 +293,36 @@ def _spread(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _between(values: tuple[Any, ...], bounds: Bounds) -> npt.NDArray[np.bool_]:
-    """For long lists: whether a file's range meets the list's range."""
+    """For long lists: whether a file's range has one of the values in it; of types whose values Python does not order
+    as Spark does, whether it meets the list's range."""
     known = [value for value in values if value is not None]
     if len(known) <= _EXACT_IN:
         return np.zeros(len(bounds.mins), np.bool_)
     if any(isinstance(value, float) and math.isnan(value) for value in known):
         return np.ones(len(bounds.mins), np.bool_)
-    return _in_bounds(">=", min(known), bounds) & _in_bounds("<=", max(known), bounds)
+    kept = _in_bounds(">=", min(known), bounds) & _in_bounds("<=", max(known), bounds)
+    kind = bounds.mins.type
+    plain = int if pa.types.is_integer(kind) else str if pa.types.is_string(kind) else dt.date
+    if plain is dt.date and not pa.types.is_date32(kind):
+        return kept
+    if bounds.maxs.type != kind or any(type(value) is not plain for value in known):
+        return kept
+    some = np.flatnonzero(kept)
+    listed = sorted(known if plain is int else _ordered(pa.array(known, kind)))
+    lows, highs = (_ordered(side.take(pa.array(some))) for side in (bounds.mins, bounds.maxs))
+    for at, low, high in zip(some.tolist(), lows, highs, strict=True):
+        if low is not None and high is not None:
+            place = bisect_left(listed, low)
+            kept[at] = place < len(listed) and listed[place] <= high
+    return kept
+
+
+def _ordered(array: pa.Array) -> list[Any]:
+    """Whole numbers, days or texts as values of which any can be made, in Spark's order: texts as their bytes."""
+    kind = array.type
+    plain = pa.int32() if pa.types.is_date32(kind) else pa.binary() if pa.types.is_string(kind) else kind
+    values: list[Any] = array.cast(plain).to_pylist()
+    return values
 
 
 def _in_bounds(op: str, literal: Any, bounds: Bounds) -> npt.NDArray[np.bool_]:

@@ -114,6 +114,27 @@ def pruned(spark: SparkSession, table: Table, selection: Selection, need: Need) 
     return _shown(spark, table, need, _plan(table, selection, need))
 
 
+def few_values(
+    table: Table, selection: Selection, predicate: Predicate | None, column: str, most: int
+) -> list[Any] | None:
+    """The different values of a column, null aside, in the rows for which the predicate may be true; None where the
+    driver does not read these by itself, or where there are more than `most`."""
+    exact = None if predicate is None else exact_part(predicate)
+    asked = frozenset([column]) if exact is None else columns_of(exact) | {column}
+    needed = tuple(name for name in table.schema.field_names if name in asked)
+    found = pa.array([], arrow_layout(table.schema.select([column])).field(0).type)
+    for store, part in table.planned(predicate, selection).parts(table.store):
+        if not are_few(part.splits):
+            return None
+        scan = _Scan(store, needed, exact)
+        columns = [batch.column(column) for split in part.splits for batch in scan.split_batches(split)]
+        found = pa.chunked_array([found, *columns]).unique().drop_null()
+        if len(found) > most:
+            return None
+    values: list[Any] = found.to_pylist()
+    return values
+
+
 def has_short_texts(spark: SparkSession, table: Table, selection: Selection, need: Need) -> bool:
     """Whether a row that may be needed has less characters in one of the columns needed, which are CHAR, than its type:
     engines but Spark store such values as they come, and a read pads them."""

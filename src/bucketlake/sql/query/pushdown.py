@@ -46,17 +46,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The clauses of a SELECT that see the rows which WHERE has chosen, or name columns by themselves.
-_FILTERED = {
+FILTERED = {
     *("expressions", "from_", "where", "joins", "group", "having", "order", "sort", "cluster", "distribute"),
     *("limit", "offset", "distinct", "windows", "with_", "hint"),
 }
-_PROJECTED = _FILTERED | {"laterals"}
+_PROJECTED = FILTERED | {"laterals"}
 _LIMITED = {"expressions", "from_", "limit"}
 _ORDERED = _LIMITED | {"order"}
-_PLAIN_TABLE = {"this", "db", "catalog", "alias"}
+PLAIN_TABLE = {"this", "db", "catalog", "alias"}
 _JOIN = {"this", "on", "using", "side", "kind"}
 _INNER = {("", ""), ("", "INNER"), ("", "CROSS")}
-_KEEPS_LEFT = _INNER | {("LEFT", ""), ("LEFT", "OUTER"), ("LEFT", "SEMI"), ("LEFT", "ANTI"), ("", "SEMI"), ("", "ANTI")}
+MATCHES = _INNER | {("LEFT", "SEMI"), ("", "SEMI")}
+_MATCHES_RIGHT = MATCHES | {("LEFT", ""), ("LEFT", "OUTER"), ("LEFT", "ANTI"), ("", "ANTI")}
+_KEEPS_LEFT = _MATCHES_RIGHT
 _SHOWS_RIGHT = _INNER | {("RIGHT", ""), ("RIGHT", "OUTER")}
 _OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.EQ: "=",
@@ -147,7 +149,7 @@ class Proof:
 
     def columns(self, source: Source) -> list[str] | None:
         """The table's columns that the statement can mean; None for all."""
-        if not self._names_columns or self._select(source, _PROJECTED) is None:
+        if not self._names_columns or self.select(source, _PROJECTED) is None:
             return None
         wanted = [item.name for item in source.fields if lexemes.mentions(self._folded, item.name)]
         return wanted or [source.fields[0].name]
@@ -165,37 +167,36 @@ class Proof:
             return False
         return all(isinstance(star.parent, exp.Count) for star in self.tree.find_all(exp.Star))
 
-    def _select(self, source: Source, clauses: set[str]) -> exp.Select | None:
+    def select(self, source: Source, clauses: set[str]) -> exp.Select | None:
         """The SELECT in whose FROM or JOIN a table stands by itself, if it has only such clauses."""
         node = source.node
         alias = node.args.get("alias") if node is not None else None
-        if node is None or not _only(node, _PLAIN_TABLE) or (alias is not None and not _only(alias, {"this"})):
+        if node is None or not only(node, PLAIN_TABLE) or (alias is not None and not only(alias, {"this"})):
             return None
         parent = node.parent
-        if parent is None or not _only(parent, {exp.Join: _JOIN, exp.From: {"this"}}.get(type(parent), set())):
+        if parent is None or not only(parent, {exp.Join: _JOIN, exp.From: {"this"}}.get(type(parent), set())):
             return None
         select = parent.parent
-        if not isinstance(select, exp.Select) or not _only(select, clauses) or not select.expressions:
+        if not isinstance(select, exp.Select) or not only(select, clauses) or not select.expressions:
             return None
         return select
 
     # ---- rows
 
     def predicate(self, source: Source, unknown: Predicate | None = None) -> Predicate | None:
-        """Conjuncts of the WHERE of the table's own SELECT: rows for which they are not true change nothing.
+        """What the table's own SELECT demands of its rows: those for which it is not true change nothing.
 
         `unknown` stands for each conjunct that is not understood."""
-        select = self._select(source, _FILTERED)
-        where = select.args.get("where") if select is not None else None
-        if select is None or where is None or not _only(where, {"this"}) or not _reaches(source.node, select):
+        select = self.select(source, FILTERED)
+        if select is None:
             return None
         alone = not select.args.get("joins")
-        if not alone and not self._is_told_apart(source, select):
+        if not alone and not self.is_told_apart(source, select):
             return None
-        reading = _Reading(self, source, alone)
-        return conjunction(reading.certain(part) or unknown for part in _parts(where.this, exp.And))
+        reading = Reading(self, source, alone)
+        return conjunction(reading.certain(part) or unknown for part in demands(source.node, select))
 
-    def _is_told_apart(self, source: Source, select: exp.Select) -> bool:
+    def is_told_apart(self, source: Source, select: exp.Select) -> bool:
         """Whether the table's name qualifies columns of it alone."""
         others = [select.args["from_"].this, *(join.this for join in select.args["joins"])]
         for other in others:
@@ -213,7 +214,7 @@ class Proof:
 
     def limit(self, source: Source) -> int | None:
         """How many rows of the table are enough, any: those of `SELECT columns FROM t LIMIT n`."""
-        select = self._select(source, _LIMITED)
+        select = self.select(source, _LIMITED)
         if select is None or not all(_is_column(item) for item in select.expressions):
             return None
         return self._first(select)
@@ -225,25 +226,25 @@ class Proof:
         limit = select.args.get("limit")
         if type(limit) is not exp.Limit:
             return None
-        written = self.source_of(limit.expression) if _only(limit, {"expression"}) else None
+        written = self.source_of(limit.expression) if only(limit, {"expression"}) else None
         return int(written) if written is not None and written.isascii() and written.isdigit() else None
 
     def ordered(self, source: Source) -> tuple[DataField, bool, int] | None:
         """The column, whether it falls, and n of `SELECT columns FROM t ORDER BY column, … LIMIT n`. Nothing in its
         list may have a name that is not the table's, which ORDER BY would mean."""
-        select = self._select(source, _ORDERED)
+        select = self.select(source, _ORDERED)
         if select is None or not all(_is_own_column(item) for item in select.expressions):
             return None
         rows, order = self._first(select), select.args.get("order")
-        if rows is None or order is None or not _only(order, {"expressions"}):
+        if rows is None or order is None or not only(order, {"expressions"}):
             return None
         leading = order.expressions[0]
-        if type(leading) is not exp.Ordered or not _only(leading, {"this", "desc", "nulls_first"}):
+        if type(leading) is not exp.Ordered or not only(leading, {"this", "desc", "nulls_first"}):
             return None
         column = leading.this
-        if type(column) is not exp.Column or not _only(column, {"this"}):
+        if type(column) is not exp.Column or not only(column, {"this"}):
             return None
-        field = _Reading(self, source, True).column(column)
+        field = Reading(self, source, True).column(column)
         if field is None or field.name.lower() == "all":  # ORDER BY ALL
             return None
         return field, bool(leading.args.get("desc")), rows
@@ -293,13 +294,13 @@ def condition(text: str, source: Source, settings: Settings) -> Predicate:
     statement = f"SELECT 1 FROM {quoted(source.exposed)} WHERE {text}"
     parsed = parse(statement)
     found = proof(parsed, settings) if parsed is not None else None
-    if found is None or type(found.tree) is not exp.Select or not _only(found.tree, {"expressions", "from_", "where"}):
+    if found is None or type(found.tree) is not exp.Select or not only(found.tree, {"expressions", "from_", "where"}):
         return unknown
     node = found.tree.args["from_"].this
     return found.predicate(replace(source, node=node), unknown) or unknown
 
 
-def _only(node: exp.Expr, known: set[str]) -> bool:
+def only(node: exp.Expr, known: set[str]) -> bool:
     """Whether a node has nothing but these parts."""
     return all(key in known for key, value in node.args.items() if value)
 
@@ -310,17 +311,17 @@ def _is_column(item: exp.Expr) -> bool:
         item = item.this
     if isinstance(item, exp.Column):
         item = item.this
-    return isinstance(item, exp.Identifier) or (type(item) is exp.Star and _only(item, set()))
+    return isinstance(item, exp.Identifier) or (type(item) is exp.Star and only(item, set()))
 
 
 def _is_own_column(item: exp.Expr) -> bool:
     """Whether an item of a SELECT list is a plain star, or a name by itself, without another one."""
     if type(item) is exp.Star:
-        return _only(item, set())
-    return type(item) is exp.Column and _only(item, {"this"}) and type(item.this) is exp.Identifier
+        return only(item, set())
+    return type(item) is exp.Column and only(item, {"this"}) and type(item.this) is exp.Identifier
 
 
-def _parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
+def parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
     """The operands of a chain, without recursion along it, brackets around a part taken off."""
     stack = [node]
     while stack:
@@ -333,23 +334,50 @@ def _parts(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
             yield top
 
 
-def _kind(join: exp.Join) -> tuple[str, str]:
+def join_kind(join: exp.Join) -> tuple[str, str]:
+    """A join's side and kind, in capitals; empty where nothing is said."""
     return join.side.upper(), join.kind.upper()
 
 
-def _reaches(node: exp.Expr | None, select: exp.Select) -> bool:
-    """Whether a table's row that WHERE rejects can have no other part in the joins: no outer join fills up for it."""
+def demands(node: exp.Expr | None, select: exp.Select) -> Iterator[exp.Expr]:
+    """Conditions that have to hold where a row of a SELECT's table is to change anything: the conjuncts of WHERE and of
+    the ON of joins that keep no row by themselves, where no outer join fills up for the row; those of the table's own
+    ON where the join shows its rows as matches only."""
+    where, joins = select.args.get("where"), joins_of(select)
+    if joins is None:
+        return
+    conditions = []
+    if _reaches(node, joins):
+        conditions += [where.this] if where is not None and only(where, {"this"}) else []
+        conditions += [join.args.get("on") for join in joins if join_kind(join) in MATCHES]
+    else:
+        conditions += [join.args.get("on") for join in joins if is_matched(node, join)]
+    for condition in conditions:
+        if condition is not None:
+            yield from parts(condition, exp.And)
+
+
+def joins_of(select: exp.Select) -> list[exp.Join] | None:
+    """The joins of a SELECT, None where one has a clause that is not known here."""
     joins: list[exp.Join] = select.args.get("joins") or []
-    if not all(type(join) is exp.Join and _only(join, _JOIN) for join in joins):
-        return False
+    return joins if all(type(join) is exp.Join and only(join, _JOIN) for join in joins) else None
+
+
+def is_matched(node: exp.Expr | None, join: exp.Join) -> bool:
+    """Whether a join shows rows of a table, or looks at them, as matches only: as its right side, or either."""
+    return join.this is node and join_kind(join) in _MATCHES_RIGHT
+
+
+def _reaches(node: exp.Expr | None, joins: Sequence[exp.Join]) -> bool:
+    """Whether a table's row that WHERE rejects can have no other part in the joins: no outer join fills up for it."""
     own = next((place for place, join in enumerate(joins) if join.this is node), -1)
-    if own >= 0 and _kind(joins[own]) not in _SHOWS_RIGHT:
+    if own >= 0 and join_kind(joins[own]) not in _SHOWS_RIGHT:
         return False
-    return all(_kind(join) in _KEEPS_LEFT for join in joins[own + 1 :])
+    return all(join_kind(join) in _KEEPS_LEFT for join in joins[own + 1 :])
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
     """Reads conditions over one table. `alone`: its columns need no qualifier."""
 
     proof: Proof
@@ -359,48 +387,48 @@ class _Reading:
     def certain(self, node: exp.Expr) -> Predicate | None:
         """A condition as a predicate with the same truth for every row, None where that is not certain."""
         try:
-            return self.condition(node)
+            return self._condition(node)
         except RecursionError:
             return None
 
-    def condition(self, node: exp.Expr) -> Predicate | None:
+    def _condition(self, node: exp.Expr) -> Predicate | None:
         kind = type(node)
         if kind in (exp.And, exp.Or):
-            return self.combined(node)
-        if kind is exp.Paren and _only(node, {"this"}):
-            return self.condition(node.this)
-        if kind is exp.Not and _only(node, {"this"}):
-            inner = self.condition(node.this)
+            return self._combined(node)
+        if kind is exp.Paren and only(node, {"this"}):
+            return self._condition(node.this)
+        if kind is exp.Not and only(node, {"this"}):
+            inner = self._condition(node.this)
             return None if inner is None else negate(inner)
         if kind is exp.Boolean:
             return Constant(bool(node.this))
         if kind is exp.Column:
             field = self.column(node)
             return Compare(field.name, "=", True) if field is not None and field.type.root is Root.BOOLEAN else None
-        if kind is exp.Is and _only(node, {"this", "expression"}):
-            return self.null(node)
-        if kind is exp.In and _only(node, {"this", "expressions"}):
-            return self.listed(node)
-        if kind is exp.Between and _only(node, {"this", "low", "high"}):
-            low = self.compared(node.this, ">=", node.args["low"])
-            high = self.compared(node.this, "<=", node.args["high"])
+        if kind is exp.Is and only(node, {"this", "expression"}):
+            return self._null(node)
+        if kind is exp.In and only(node, {"this", "expressions"}):
+            return self._listed(node)
+        if kind is exp.Between and only(node, {"this", "low", "high"}):
+            low = self._compared(node.this, ">=", node.args["low"])
+            high = self._compared(node.this, "<=", node.args["high"])
             return AllOf((low, high)) if low is not None and high is not None else None
-        if kind is exp.Like and _only(node, {"this", "expression", "negate"}):
+        if kind is exp.Like and only(node, {"this", "expression", "negate"}):
             field, pattern = self.column(node.this), self.value(node.expression)
             found = None if field is None else typed.like(field, pattern)
             return negate(found) if found is not None and node.args.get("negate") else found
-        if kind in _OPERATORS and _only(node, {"this", "expression"}):
-            return self.compared(node.this, _OPERATORS[kind], node.expression)
+        if kind in _OPERATORS and only(node, {"this", "expression"}):
+            return self._compared(node.this, _OPERATORS[kind], node.expression)
         return None
 
-    def combined(self, node: exp.Expr) -> Predicate | None:
-        found = [self.condition(part) for part in _parts(node, type(node))]
+    def _combined(self, node: exp.Expr) -> Predicate | None:
+        found = [self._condition(part) for part in parts(node, type(node))]
         known = tuple(part for part in found if part is not None)
         if len(known) < len(found):
             return None
         return AllOf(known) if type(node) is exp.And else Or(known)
 
-    def null(self, node: exp.Is) -> Predicate | None:
+    def _null(self, node: exp.Is) -> Predicate | None:
         right = node.expression
         negated = type(right) is exp.Not
         right = right.this if negated else right
@@ -409,21 +437,21 @@ class _Reading:
             return None
         return IsNotNull(field.name) if negated else IsNull(field.name)
 
-    def listed(self, node: exp.In) -> Predicate | None:
+    def _listed(self, node: exp.In) -> Predicate | None:
         field = self.column(node.this)
         if field is None or not node.expressions:
             return None
         values = []
         for item in node.expressions:
-            bare = _bare(item)
-            value = self.value(bare)
-            if (value is None and type(bare) is not exp.Null) or not self.may_meet(field, value):
+            plain = bare(item)
+            value = self.value(plain)
+            if (value is None and type(plain) is not exp.Null) or not self.may_meet(field, value):
                 return None
             values.append(value)
         return typed.is_in(field, values)
 
-    def compared(self, left: exp.Expr, op: Operator, right: exp.Expr) -> Predicate | None:
-        left, right = _bare(left), _bare(right)
+    def _compared(self, left: exp.Expr, op: Operator, right: exp.Expr) -> Predicate | None:
+        left, right = bare(left), bare(right)
         if type(left) is not exp.Column:
             left, right, op = right, left, _FLIPPED[op]
         field, value = self.column(left), self.value(right)
@@ -441,8 +469,8 @@ class _Reading:
 
     def column(self, node: exp.Expr) -> DataField | None:
         """The table's column that a name can only mean."""
-        node = _bare(node)
-        if type(node) is not exp.Column or not _only(node, {"this", "table"}):
+        node = bare(node)
+        if type(node) is not exp.Column or not only(node, {"this", "table"}):
             return None
         qualifier = node.args.get("table")
         if qualifier is None and not self.alone:
@@ -450,8 +478,10 @@ class _Reading:
         if qualifier is not None and not self.same(self.proof.source_of(qualifier), self.source.exposed):
             return None
         written = self.proof.source_of(node.this)
-        if written is None:
-            return None
+        return None if written is None else self.named(written)
+
+    def named(self, written: str) -> DataField | None:
+        """The table's column of that name, as it is written in the statement."""
         folded = lexemes.fold(lexemes.name(written))
         found = [item for item in self.source.fields if lexemes.fold(item.name) == folded]
         if len(found) != 1 or found[0].type.root not in typed.PLAIN_TYPES:
@@ -468,14 +498,14 @@ class _Reading:
 
     def value(self, node: exp.Expr) -> Value:
         """What a literal means, None for NULL and for everything that is not understood."""
-        node, sign = _bare(node), ""
+        node, sign = bare(node), ""
         if type(node) is exp.Neg:
             node, sign = node.this, "-"
             if type(node) is not exp.Literal or node.is_string:
                 return None
         if type(node) is exp.Boolean:
             return bool(node.this)
-        if type(node) is exp.Cast and _only(node, {"this", "to", "_type"}):
+        if type(node) is exp.Cast and only(node, {"this", "to", "_type"}):
             return self.moment(node)
         written = self.proof.source_of(node)
         if written is None or type(node) not in (exp.Literal, exp.RawString):
@@ -486,7 +516,7 @@ class _Reading:
 
     def moment(self, node: exp.Cast) -> Value:
         """DATE '…', TIMESTAMP '…' and casts that say the same."""
-        kind = _MOMENTS.get(node.to.this) if _only(node.to, {"this"}) else None
+        kind = _MOMENTS.get(node.to.this) if only(node.to, {"this"}) else None
         if kind is None or type(node.this) is not exp.Literal or not node.this.is_string:
             return None
         if kind == "zoned" and not self.proof.settings.utc:
@@ -495,7 +525,8 @@ class _Reading:
         return None if text is None else Moment(kind, text)
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
+def bare(node: exp.Expr) -> exp.Expr:
+    """An expression without the brackets around it."""
     while type(node) is exp.Paren:
         node = node.this
     return node

@@ -24,6 +24,7 @@ from bucketlake.sql.query.aggregate import asked, may_ask, reduced
 from bucketlake.sql.query.explain import Read, with_tables
 from bucketlake.sql.query.functions import Call, calls
 from bucketlake.sql.query.given import Braces
+from bucketlake.sql.query.joined import Use, narrowed
 from bucketlake.sql.query.named import named_query
 from bucketlake.sql.query.pushdown import Parsed, Proof, Settings, Source, parse, proof
 from bucketlake.sql.query.retold import remember
@@ -178,21 +179,15 @@ def _frames(
     """What each name stands for, and the name of each reference: all that read one table the same see one snapshot."""
     frames: dict[str, DataFrame] = {}
     plans: dict[tuple[Any, ...], str] = {}
-    selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
     chosen: list[str] = []
-    for reference in references:
-        read = (reference.name, tuple(reference.options.items()))
-        if read not in selected:
-            selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
-        table, selection = selected[read]
-        need = Need()
+    for reference, use in zip(references, _uses(lake, references, proved, place), strict=True):
+        table, selection, need = use.table, use.selection, use.need
         own = place is not None and place.start == reference.start
-        if proved is not None and not own:
-            source = Source(reference.node, reference.exposed, table.schema.fields)
-            need = _first_rows(table, selection, proved, source, _need(proved, source))
-            if any(option.startswith("incremental") for option in reference.options):
-                need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
-        key = (read, need, own, extra[reference.start])
+        if proved is not None and use.source is not None:
+            need = _first_rows(table, selection, proved, use.source, need)
+        if any(option.startswith("incremental") for option in reference.options):
+            need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
+        key = (reference.name, tuple(reference.options.items()), need, own, extra[reference.start])
         if key not in plans:
             plans[key] = f"t{len(plans)}"
             if place is not None and own:
@@ -206,15 +201,27 @@ def _frames(
     return frames, chosen
 
 
+def _uses(lake: Lake, references: Sequence[Reference], proved: Proof | None, place: Place | None = None) -> list[Use]:
+    """What is read of which table for each reference: of one table by the same options one snapshot."""
+    selected: dict[tuple[Any, ...], tuple[Table, Selection]] = {}
+    uses = []
+    for reference in references:
+        read = (reference.name, tuple(reference.options.items()))
+        if read not in selected:
+            selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
+        table, selection = selected[read]
+        own = place is not None and place.start == reference.start
+        source = None if own else Source(reference.node, reference.exposed, table.schema.fields)
+        need = Need() if proved is None or source is None else _need(proved, source)
+        uses.append(Use(table, selection, source, need))
+    needs = [use.need for use in uses] if proved is None or len(uses) < 2 else narrowed(proved, uses)
+    return [replace(use, need=need) for use, need in zip(uses, needs, strict=True)]
+
+
 def _take_down(lake: Lake, references: Sequence[Reference], proved: Proof | None, reads: list[Read]) -> None:
     """What a query reads of its tables."""
-    for reference in references:
-        table, selection = lake.table(reference.name.full).table.as_of(reference.options)
-        need = (
-            Need() if proved is None else _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
-        )
-        columns = None if need.columns is None else tuple(need.columns)
-        reads.append(Read(reference.name.full, table, selection, columns, need.predicate))
+    for reference, use in zip(references, _uses(lake, references, proved), strict=True):
+        reads.append(Read(reference.name.full, use.table, use.selection, use.need.columns, use.need.predicate))
 
 
 def _counted(

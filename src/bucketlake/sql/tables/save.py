@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options.engines import CONNECTOR_KEYS
-from bucketlake.options.options import option_keys
+from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
@@ -66,7 +66,8 @@ def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
 
 def _created(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving) -> Snapshot | None:
     """The table made with the frame's rows. Options of the write alone are no table's."""
-    options = {k: str(v) for k, v in request.options.items() if v is not None and k not in (*CONNECTOR_KEYS, *_WHERE)}
+    given = {k: v for k, v in request.options.items() if v is not None and k not in (*CONNECTOR_KEYS, *_WHERE)}
+    options = {key: option_text(value) for key, value in given.items()}
     clause = CreateTable((name.database, name.table), partition_keys=list(request.partition_by), options=options)
     clause.replace = request.mode in ("replace", "create_or_replace")
     create_as(lake, clause, frame)
