@@ -10,6 +10,7 @@ from bucketlake.options.options import (
     TableOptions,
     find_option,
     immutable,
+    option_text,
     parse_duration,
     parse_memory_size,
     refuse_options,
@@ -210,3 +211,12 @@ def test_families_of_keys():
         assert find_option(key) is not None
     assert find_option("first-row.ignore-delete") is OPTIONS["ignore-delete"]
     assert find_option("nothing.like-it") is None
+
+
+def test_the_text_of_a_value():
+    assert [option_text(value) for value in (True, 4, "a", ["a", "b"], ("a", 2, False))] == [
+        *("true", "4", "a", "a,b", "a,2,false")
+    ]
+    for value in ({"a": 1}, {"a"}):
+        with pytest.raises(InvalidError, match="no text"):
+            option_text(value)

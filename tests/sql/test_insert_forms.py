@@ -198,7 +198,7 @@ def test_write_table(classic: Lake) -> None:
     lake = classic
     lake.sql("USE db")
     sql = lake.spark.sql
-    made = {"primary_key": "a,pt", "bucket": "2", "comment": "mine", "write_merge_schema": True}
+    made = {"primary_key": ["a", "pt"], "bucket": 2, "comment": "mine", "write_merge_schema": True}
     lake.write_table(sql("SELECT 1 AS a, 'x' AS b, 'p1' AS pt"), "t", partition_by="pt", **made)
     schema = lake.table("t").schema
     assert (schema.partition_keys, schema.primary_keys, schema.comment) == (["pt"], ["a", "pt"], "mine") or (

@@ -22,7 +22,7 @@ from bucketlake.cdc.plan import Rules
 from bucketlake.cdc.sink import CdcSink, Job, SyncDone, bind
 from bucketlake.cdc.source import Source, absolute
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError, did_you_mean
-from bucketlake.options.options import option_keys
+from bucketlake.options.options import option_keys, option_text
 from bucketlake.schema.change import SetOption
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Checkpoint, Query
@@ -181,7 +181,7 @@ def _rules(how: How, source: Source, strict: bool) -> Rules:
         metadata=metadata,
         metadata_prefix=how.metadata_column_prefix,
         modes=parse_modes(how.type_mapping),
-        table_options={key: _text(value) for key, value in option_keys(how.table_options).items()},
+        table_options={key: option_text(value) for key, value in option_keys(how.table_options).items()},
         case_sensitive=how.case_sensitive,
         keys_from_source=how.primary_keys_from_source,
         strict=strict,
@@ -285,7 +285,3 @@ def _listed(given: Names) -> tuple[str, ...]:
 
 def _texts(given: Names) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -225,7 +225,16 @@ def written_formats(options: TableOptions) -> frozenset[str]:
 
 
 def option_text(value: Any) -> str:
-    """The text of an option's value as it stands in a schema file."""
+    """The text of an option's value as it stands in a schema file: True is "true", a list its items between commas.
+
+    Raises InvalidError for a mapping or a set, which have no such text.
+    """
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(option_text, value))
+    if isinstance(value, (Mapping, set, frozenset)):
+        raise InvalidError(
+            "an option's value has no text", value=value, type=type(value).__name__, remedy="give a text or a list"
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError
-from bucketlake.options.options import option_keys
+from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import source_of
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
@@ -33,7 +33,7 @@ def read(
     scan_options: Mapping[str, Any],
 ) -> DataFrame:
     """A streaming DataFrame of the table's rows and changes."""
-    options = {key: _text(value) for key, value in option_keys(scan_options).items() if value is not None}
+    options = {key: option_text(value) for key, value in option_keys(scan_options).items() if value is not None}
     if columns is not None:
         options["columns"] = ",".join(columns)
     if where is not None:
@@ -70,7 +70,3 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
     query = stream.foreachBatch(sink).start()
     query.batches = batches  # what became of the newest; on Spark Connect they are done beside the server
     return query
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
