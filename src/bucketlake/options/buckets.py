@@ -15,7 +15,7 @@ ROWS = (
         "bool",
         "false",
         HONOURED,
-        "Ours: compaction changes the bucket number of partitions as their data grows and shrinks.",
+        "Only in Bucketlake: compaction changes the bucket number of partitions as their data grows and shrinks.",
     ),
     Option(
         "bucket-function.type",

@@ -50,14 +50,14 @@ ROWS = (
         "duration",
         "1 min",
         HONOURED,
-        "Ours: after this time a compaction job commits what is finished.",
+        "Only in Bucketlake: after this time a compaction job commits what is finished.",
     ),
     Option(
         "compaction.commit-size",
         "memory",
         "8 gb",
         HONOURED,
-        "Ours: a compaction job commits what is finished once so much of its input is done.",
+        "Only in Bucketlake: a compaction job commits what is finished once so much of its input is done.",
         least=1,
     ),
     Option(
