@@ -26,10 +26,13 @@ class Sync(InWarehouse):
     """What both commands take."""
 
     format: Annotated[str, Option("--format", metavar="FORMAT", help="debezium-json, canal-json, maxwell-json, …")]
-    checkpoint: Annotated[str, Option("--checkpoint", metavar="FOLDER", help="Keeps how far it is, its own.")]
-    kafka: Annotated[str | None, Option("--kafka", metavar="SERVERS", help="host:port, with commas.")] = None
+    checkpoint: Annotated[
+        str,
+        Option("--checkpoint", metavar="FOLDER", help="Where this job keeps its position; no other job may use it."),
+    ]
+    kafka: Annotated[str | None, Option("--kafka", metavar="SERVERS", help="host:port, separated by commas.")] = None
     topic: Annotated[
-        str | None, Option("--topic", metavar="TOPICS", help="With commas, or pattern:REGULAR-EXPRESSION.")
+        str | None, Option("--topic", metavar="TOPICS", help="Separated by commas, or pattern:REGULAR-EXPRESSION.")
     ] = None
     files: Annotated[str | None, Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")] = None
     registry: Annotated[str | None, Option("--registry", metavar="URL", help="Of avro schemas.")] = None
@@ -56,11 +59,9 @@ class Sync(InWarehouse):
     ] = None
     excluding_tables: Annotated[str | None, Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
     on_error: Annotated[str | None, Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
-    dead_letters: Annotated[
-        str | None, Option("--dead-letters", metavar="TABLE", help="Where events go that are none.")
-    ] = None
-    every: Annotated[str, Option("--every", metavar="TIME", help="A batch each.")] = "5 seconds"
-    once: Annotated[bool, Option("--once", help="What is there now, then end.")] = False
+    dead_letters: Annotated[str | None, Option("--dead-letters", metavar="TABLE", help="Table for bad events.")] = None
+    every: Annotated[str, Option("--every", metavar="TIME", help="Time between batches.")] = "5 seconds"
+    once: Annotated[bool, Option("--once", help="Take what is there now, then end.")] = False
 
     def kept(self) -> str:
         """Batches that are committed stay; the checkpoint goes on from there."""
@@ -102,8 +103,10 @@ class SyncTable(Sync):
 class SyncDatabase(Sync):
     """What `cdc database` takes."""
 
-    database: Annotated[str, Argument(metavar="DATABASE", help="Of the lake; it has to be there.")]
-    table_prefix: Annotated[str | None, Option("--table-prefix", metavar="TEXT", help="Of names here.")] = None
+    database: Annotated[str, Argument(metavar="DATABASE", help="The lake's database; it must exist.")]
+    table_prefix: Annotated[
+        str | None, Option("--table-prefix", metavar="TEXT", help="In front of table names here.")
+    ] = None
     table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="The same.")] = None
     table_map: Annotated[
         list[str] | None, Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
@@ -120,7 +123,7 @@ class SyncDatabase(Sync):
 
 
 def table(given: SyncTable) -> None:
-    """Keep a table as its source is, until Ctrl-C; with --once, take what is there and end.
+    """Follow a source with a table until Ctrl-C. With --once, take what is there and end.
 
     The table is made where there is none; new columns and wider types follow. A batch is told by a line, or object.
     """
@@ -128,7 +131,7 @@ def table(given: SyncTable) -> None:
 
 
 def database(given: SyncDatabase) -> None:
-    """Keep the tables of a database as those of a source are, until Ctrl-C; new ones are made on the way."""
+    """Follow a source with a database's tables until Ctrl-C. New tables are created on the way."""
     _run(given, given.database, "sync_database")
 
 

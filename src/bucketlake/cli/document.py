@@ -119,14 +119,28 @@ Shell completion knows commands, options and names of tables.
 | bash | `source <(bucketlake completion bash)` in `~/.bashrc` |
 | zsh | the same with `zsh` in `~/.zshrc` |
 | fish | `bucketlake completion fish`, into `~/.config/fish/completions/bucketlake.fish` |
-"""
+
+### Common options
+
+Most commands take these. The sections below name them, and explain only the others.
+
+| Option | Meaning |
+|---|---|"""
+
+# Options that most commands have: how they are written, and what their help says.
+_COMMON = {
+    "warehouse": ("`--warehouse`, `-w` `PLACE`", "Folder, URI or configured name; by default $BUCKETLAKE_WAREHOUSE."),
+    "branch": ("`--branch` `NAME`", "A branch of the table, as TABLE$branch_NAME."),
+    "format": ("`--format` `FORMAT`", "How rows are written: table, json, jsonl, csv, arrow."),
+    "json": ("`--json`", "One JSON document instead of text."),
+}
 
 
 def page() -> str:
     """The page's text."""
     app = build()
     known = list(commands(app))
-    lines = [_HEAD]
+    lines = [_HEAD, *(f"| {name} | {_cell(about)} |" for name, about in _COMMON.values()), ""]
     for panel in (READING, CHANGING, OTHER):
         chosen = [one for one in known if _panel(one[1], one[0]) == panel]
         lines += [f"## {panel}", ""] if chosen else []
@@ -148,9 +162,13 @@ def _section(name: str, command: Command, made: Any) -> Iterator[str]:
     yield ""
     yield f"    bucketlake {name} {' '.join(_pieces(made))}".rstrip()
     yield ""
-    rows = [_row(one) for one in made.params if not getattr(one, "hidden", False)]
+    shown = [one for one in made.params if not getattr(one, "hidden", False)]
+    rows = [_row(one) for one in shown if one.name not in _COMMON or _about(one) != _COMMON[one.name][1]]
     if rows:
         yield from ("| Argument | Meaning |", "|---|---|", *rows, "")
+    common = [f"`--{one.name}`" for one in shown if one.name in _COMMON and _about(one) == _COMMON[one.name][1]]
+    if common:
+        yield from (f"[Common options](#common-options): {', '.join(sorted(common))}.", "")
     shape = {"rows": "rows, each with", "facts": "an object with", "lines": "an object a line, each with"}
     if command.shape == "stream":
         yield f"JSON: rows with the table's columns{_besides(command)}."
