@@ -25,7 +25,7 @@ from bucketlake.options.options import OPTIONS
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 HEAD = """# Table options
 
-This page lists every option that Apache Paimon's tables know, and what Bucketlake does with it. It is made of the code.
+This page lists every option that Apache Paimon's tables know, and what Bucketlake does with it. It is generated from the code.
 
 ## Set an option
 

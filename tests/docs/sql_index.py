@@ -25,7 +25,7 @@ HEAD = """# SQL
 takes the statements of Apache Paimon's Spark connector, and Flink's spellings of tables. If you come from that connector,
 replace `spark.sql` by `lake.sql`.
 
-This page lists what the connector's documents name, with its state here. It is made of the code.
+This page lists what the connector's documents name, with its state here. It is generated from the code.
 
 | Page | Covers |
 |---|---|

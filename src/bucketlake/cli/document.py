@@ -19,7 +19,7 @@ _HEAD = """# The command line
 
 Only `sql`, `demo`, `cdc` and calls with `--spark` start Spark.
 
-This page is made of the code: `python -m bucketlake.cli.document > docs/command-line.md`.
+This page is generated from the code: `python -m bucketlake.cli.document > docs/command-line.md`.
 
 ## A first hour
 

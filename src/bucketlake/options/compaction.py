@@ -73,7 +73,7 @@ ROWS = (
         "int",
         "100000",
         HONOURED,
-        "Most files in one compaction plan of an append table.",
+        "Maximum number of files in one compaction plan of an append table.",
         least=1,
     ),
     Option("compaction.force-rewrite-all-files", "bool", "false", HONOURED, "Full compaction rewrites every file."),
@@ -93,7 +93,14 @@ ROWS = (
         "Extra size in percent at which all runs are merged.",
         least=0,
     ),
-    Option("compaction.min.file-num", "int", "5", HONOURED, "Fewest small files that are worth merging.", least=1),
+    Option(
+        "compaction.min.file-num",
+        "int",
+        "5",
+        HONOURED,
+        "Minimum number of small files that are worth merging.",
+        least=1,
+    ),
     Option("compaction.offpeak-ratio", "int", "0", HONOURED, "Size ratio added in quiet hours.", least=0),
     Option(
         "compaction.offpeak.end.hour",
@@ -153,7 +160,7 @@ ROWS = (
         "int",
         None,
         HONOURED,
-        "Most skipped rounds of gentle lookup compaction.",
+        "Maximum number of skipped rounds of gentle lookup compaction.",
         least=1,
     ),
     Option(

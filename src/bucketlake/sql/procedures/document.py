@@ -19,7 +19,7 @@ _HEAD = """# Procedures
 - An empty text and NULL mean that the argument is absent.
 - By position, Spark's order is tried first, and if it makes no sense Flink's.
 
-This page is made of the code. See also [tags, branches, rollbacks, partitions](../spec/tags.md) and
+This page is generated from the code. See also [tags, branches, rollbacks, partitions](../spec/tags.md) and
 [maintenance](../maintenance.md).
 
 ## Partitions
