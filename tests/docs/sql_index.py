@@ -66,6 +66,20 @@ SELECT id, nme FROM db.t
            ^^^
 ```
 """
+TITLES = {
+    "ddl.md": "Tables",
+    "functions.md": "Functions",
+    "tags.md": "Tags",
+    "insert.md": "INSERT",
+    "insert.md#options": "Options",
+    "merge.md": "MERGE",
+    "copy-into.md": "COPY INTO",
+    "procedures.md": "Procedures",
+    "README.md#parameters": "Parameters",
+    "../spec/row_changes.md#update": "UPDATE",
+    "../spec/row_changes.md#delete": "DELETE",
+    "../spec/pushdown.md": "Pushdown",
+}
 # (words that open it, as written, state, page)
 Statement = tuple[str, str, str, str]
 WORKS = "works"
@@ -91,7 +105,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("MERGE", "`MERGE [WITH SCHEMA EVOLUTION] INTO`", WORKS, "merge.md"),
     ("COPY", "`COPY INTO` a table, `COPY INTO` a folder", WORKS, "copy-into.md"),
     ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
-    ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md"),
+    ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md#parameters"),
     ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
     ("DESC", "`DESC`, `DESC EXTENDED`, `DESC DATABASE`", WORKS, "ddl.md"),
     ("DESCRIBE", "`DESCRIBE … PARTITION`", WORKS, "ddl.md"),
@@ -111,7 +125,7 @@ def page() -> str:
     """The page's text."""
     lines = [HEAD, "## Statements", "", "| Statement | State | More |", "|---|---|---|"]
     for _, form, state, link in STATEMENTS:
-        more = f"[{link.split('/')[-1].split('#')[0]}]({link})" if link else ""
+        more = f"[{TITLES[link]}]({link})" if link else ""
         lines.append(f"| {form} | {state} | {more} |")
     lines += ["", "## Procedures", "", "| Procedure | In Paimon on | State |", "|---|---|---|"]
     for one in PROCEDURES.values():
