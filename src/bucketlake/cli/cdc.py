@@ -35,20 +35,22 @@ class Sync(InWarehouse):
         str | None, Option("--topic", metavar="TOPICS", help="Separated by commas, or pattern:REGULAR-EXPRESSION.")
     ] = None
     files: Annotated[str | None, Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")] = None
-    registry: Annotated[str | None, Option("--registry", metavar="URL", help="Of avro schemas.")] = None
+    registry: Annotated[str | None, Option("--registry", metavar="URL", help="The registry of Avro schemas.")] = None
     source_option: Annotated[
         list[str] | None, Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
     ] = None
-    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Of new tables.")] = None
-    partition_keys: Annotated[str | None, Option("--partition-keys", metavar="COLUMNS", help="The same.")] = None
+    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Key of new tables.")] = None
+    partition_keys: Annotated[
+        str | None, Option("--partition-keys", metavar="COLUMNS", help="Partition columns of new tables.")
+    ] = None
     computed_column: Annotated[
-        list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="Again for more.")
+        list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="A column made of another.")
     ] = None
     metadata_column: Annotated[
         list[str] | None, Option("--metadata-column", metavar="KIND", help="topic, offset, op_ts, …")
     ] = None
     metadata_column_prefix: Annotated[
-        str | None, Option("--metadata-column-prefix", metavar="TEXT", help="Before their names.")
+        str | None, Option("--metadata-column-prefix", metavar="TEXT", help="In front of their names.")
     ] = None
     type_mapping: Annotated[str | None, Option("--type-mapping", metavar="MODES", help="to-string, …")] = None
     table_option: Annotated[
@@ -57,7 +59,9 @@ class Sync(InWarehouse):
     including_tables: Annotated[
         str | None, Option("--including-tables", metavar="PATTERN", help="Source tables, whole names.")
     ] = None
-    excluding_tables: Annotated[str | None, Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
+    excluding_tables: Annotated[
+        str | None, Option("--excluding-tables", metavar="PATTERN", help="Source tables left out.")
+    ] = None
     on_error: Annotated[str | None, Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
     dead_letters: Annotated[str | None, Option("--dead-letters", metavar="TABLE", help="Table for bad events.")] = None
     every: Annotated[str, Option("--every", metavar="TIME", help="Time between batches.")] = "5 seconds"
@@ -107,7 +111,7 @@ class SyncDatabase(Sync):
     table_prefix: Annotated[
         str | None, Option("--table-prefix", metavar="TEXT", help="In front of table names here.")
     ] = None
-    table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="The same.")] = None
+    table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="Behind them.")] = None
     table_map: Annotated[
         list[str] | None, Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
     ] = None
