@@ -155,7 +155,7 @@ class Health(History):
     @property
     def report(self) -> reports.TableReport:
         """Plain facts to draw and to print: commits, buckets, levels, sizes, schemas, options. From metadata alone, and
-        bounded. Spec: docs/page.md#the-facts-behind-it"""
+        bounded. Spec: docs/page.md#the-facts-in-python"""
         return reports.TableReport(self._history(), self._called())
 
     @property

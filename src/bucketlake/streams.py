@@ -2,7 +2,7 @@
 
 The same methods stand on a table without Spark and on one of a lake, which looks the rows of DataFrames up, too.
 
-Spec: docs/streaming.md#lookup
+Spec: docs/streaming.md#look-up-rows
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Streams(Health):
         with nulls matches nothing. `scan=True`: by other columns, or part of the key; a row may match several.
         `cache_bytes`: the most that decoded rows take in this process (256 MiB). `options`: `scan.*` and others.
         Errors: InvalidError.
-        Spec: docs/streaming.md#lookup
+        Spec: docs/streaming.md#look-up-rows
         """
         store, request = self._asks(on, columns, how, options)
         data = given_rows.arrow_input(rows)

@@ -23,13 +23,25 @@ from bucketlake.options.model import Option
 from bucketlake.options.options import OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
-HEAD = """# Options of tables
+HEAD = """# Table options
 
-Every option that Apache Paimon's tables know, and what becomes of it here; this page is made of the code. Set them with `TBLPROPERTIES`, `ALTER TABLE … SET`, for one statement with a hint `/*+ OPTIONS('key' = 'value') */`, for a session with
-`SET spark.paimon.<key>`, or as arguments of a read or write (`scan_snapshot_id=3`: `_` for `.` and `-`).
+This page lists every option that Apache Paimon's tables know, and what Bucketlake does with it. It is generated from the code.
 
-**Honoured** options do what they say. **Kept** ones are stored for other engines and mean nothing here; the reason is given. **Refused** ones would change rows or files and are not built: setting one is an error that names it.
-A * marks options that cannot be altered once a table has snapshots.
+## Set an option
+
+| For | How |
+|---|---|
+| a table | `TBLPROPERTIES` in CREATE TABLE, or `ALTER TABLE … SET` |
+| one statement | a hint `/*+ OPTIONS('key' = 'value') */` |
+| a session | `SET spark.paimon.<key>` |
+| a read or write in Python | an argument, with `_` for `.` and `-`: `scan_snapshot_id=3` |
+
+Options do what they say, with two exceptions at the end of the page:
+
+- Options [kept without effect](#kept-without-effect) are stored for other engines and mean nothing here.
+- [Refused options](#refused) would change rows or files and are not built. Setting one is an error that names it.
+
+*Fixed* options cannot be altered once a table has snapshots.
 """
 SUBJECTS = {
     "Layout": layout,
@@ -53,16 +65,31 @@ def page() -> str:
 
 
 def _sections() -> Iterator[str]:
+    left: list[Option] = []
     told: set[str] = set()
     for title, module in SUBJECTS.items():
         found = [option for option in _of(module) if option.key not in told]
         told |= {option.key for option in found}
-        if found:
-            yield from (f"## {title}", "", "| option | default | | |", "|---|---|---|---|")
-            yield from (_row(option) for option in sorted(found, key=lambda option: option.key))
-            yield ""
+        left += [option for option in found if option.effect != "honoured"]
+        honoured = [_row(option) for option in _sorted(found) if option.effect == "honoured"]
+        if honoured:
+            yield from (f"## {title}", "", "| Option | Default | Meaning |", "|---|---|---|", *honoured, "")
     missing = OPTIONS.keys() - told
     assert not missing, f"in no subject: {sorted(missing)}"
+    yield from ("## Kept without effect", "", "| Option | Default | What it means elsewhere | Why it has no effect |")
+    yield "|---|---|---|---|"
+    yield from (_row(option, _sentence(option.effect.why)) for option in _sorted(left) if option.effect == "kept")
+    yield from ("", "## Refused", "", "| Option | Default | Meaning | What to do instead |", "|---|---|---|---|")
+    yield from (_row(option, _sentence(option.effect.remedy)) for option in _sorted(left) if option.effect == "refused")
+    yield ""
+
+
+def _sorted(options: list[Option]) -> list[Option]:
+    return sorted(options, key=lambda option: option.key)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _of(module: object) -> Iterator[Option]:
@@ -71,11 +98,12 @@ def _of(module: object) -> Iterator[Option]:
         yield from (member for member in members if isinstance(member, Option) and member.key in OPTIONS)
 
 
-def _row(option: Option) -> str:
-    effect = f"{option.effect}: {option.effect.why}" if getattr(option.effect, "why", "") else str(option.effect)
+def _row(option: Option, *more: str) -> str:
     values = f" One of {', '.join(f'`{value}`' for value in option.values)}." if option.values else ""
     default = "" if option.default in (None, "") else f"`{option.default}`"
-    return f"| `{option.key}`{'' if option.mutable else ' *'} | {default} | {effect} | {(option.doc + values).replace('|', chr(92) + '|')} |"
+    key = f"`{option.key}`{'' if option.mutable else '<br>*fixed*'}"
+    cells = (key, default, option.doc + values, *more)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":

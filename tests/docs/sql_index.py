@@ -21,20 +21,41 @@ from bucketlake.sql.procedures.catalogue import PROCEDURES
 PAGE = Path(__file__).parents[2] / "docs" / "sql" / "README.md"
 HEAD = """# SQL
 
-`lake.sql(…)` takes every statement of Spark SQL, over lake tables, temp views and Spark's own tables alike, and the statements of Apache Paimon's Spark connector; Flink's spellings of tables too. A user of the connector replaces
-`spark.sql` by `lake.sql`. This page lists what the connector's documents name, with its state here; it is made of the code.
+`lake.sql("…")` takes every statement of Spark SQL, over lake tables, temporary views and Spark's own tables alike. It also
+takes the statements of Apache Paimon's Spark connector, and Flink's spellings of tables. If you come from that connector,
+replace `spark.sql` by `lake.sql`.
 
-Pages: [tables](ddl.md), [INSERT](insert.md), [MERGE](merge.md), [COPY INTO](copy-into.md), [tags and branches](tags.md), [procedures](procedures.md), [system tables and metadata columns](system-tables.md), [functions](functions.md),
-[DataFrames](../dataframes.md).
+This page lists what the connector's documents name, with its state here. It is generated from the code.
 
-Values stand beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list. `IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement; other expressions in these brackets
-reach Spark alone, which does not know the lake's tables. `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
+| Page | Covers |
+|---|---|
+| [Databases, tables, views](ddl.md) | CREATE, REPLACE, ALTER, SHOW, DESCRIBE, USE, ANALYZE |
+| [INSERT](insert.md), [MERGE](merge.md), [COPY INTO](copy-into.md) | writing rows |
+| [Tags and branches](tags.md) | naming snapshots |
+| [Procedures](procedures.md) | CALL |
+| [System tables](system-tables.md) | system tables and metadata columns |
+| [Functions](functions.md) | functions of the catalog |
+| [DataFrames](../dataframes.md) | the same from Python |
+
+## Parameters
+
+Pass values beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list.
+
+`IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement. Other expressions in
+these brackets reach Spark alone, which does not know the lake's tables.
+
+`EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 
 ## Errors
 
-An error speaks of the statement as it was written: Spark's own are told again with line, column and a caret in that text, without plans and made names, and stay Spark's classes
-(`AnalysisException`, `ParseException`) with their condition. A name that is missing or taken has Spark's condition too (`TABLE_OR_VIEW_NOT_FOUND`). Unknown tables, columns, procedures, arguments, options and system tables come with the nearest name. A statement about a lake table that is known to nobody is refused by
-name. Errors of rows (`CAST_INVALID_INPUT`) that a DataFrame raises when it is collected are Spark's as they are.
+Errors point at the statement as you wrote it. Spark's own errors are rephrased with line, column and a caret in that
+text, without plans and generated names.
+
+- They stay Spark's classes (`AnalysisException`, `ParseException`) with their condition. A name that is missing or taken
+  has Spark's condition too (`TABLE_OR_VIEW_NOT_FOUND`).
+- For unknown tables, columns, procedures, arguments, options and system tables, the error gives the nearest name.
+- A statement about a lake table that neither Bucketlake nor Spark knows is refused by name.
+- Errors of rows (`CAST_INVALID_INPUT`) that a DataFrame raises when it is collected are Spark's as they are.
 
 ```
 lake.sql("SELECT id, nme FROM db.t")
@@ -45,6 +66,20 @@ SELECT id, nme FROM db.t
            ^^^
 ```
 """
+TITLES = {
+    "ddl.md": "Tables",
+    "functions.md": "Functions",
+    "tags.md": "Tags",
+    "insert.md": "INSERT",
+    "insert.md#options": "Options",
+    "merge.md": "MERGE",
+    "copy-into.md": "COPY INTO",
+    "procedures.md": "Procedures",
+    "README.md#parameters": "Parameters",
+    "../spec/row_changes.md#update": "UPDATE",
+    "../spec/row_changes.md#delete": "DELETE",
+    "../spec/pushdown.md": "Pushdown",
+}
 # (words that open it, as written, state, page)
 Statement = tuple[str, str, str, str]
 WORKS = "works"
@@ -70,7 +105,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ("MERGE", "`MERGE [WITH SCHEMA EVOLUTION] INTO`", WORKS, "merge.md"),
     ("COPY", "`COPY INTO` a table, `COPY INTO` a folder", WORKS, "copy-into.md"),
     ("CALL", "`CALL sys.…`", WORKS, "procedures.md"),
-    ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md"),
+    ("EXECUTE", "`EXECUTE IMMEDIATE` text [`INTO` variables] [`USING` values]", WORKS, "README.md#parameters"),
     ("SHOW", "`SHOW TABLES / TABLE EXTENDED / COLUMNS / PARTITIONS / TBLPROPERTIES / CREATE TABLE / VIEWS / TAGS / DATABASES`", WORKS, "ddl.md"),
     ("DESC", "`DESC`, `DESC EXTENDED`, `DESC DATABASE`", WORKS, "ddl.md"),
     ("DESCRIBE", "`DESCRIBE … PARTITION`", WORKS, "ddl.md"),
@@ -88,22 +123,22 @@ STATEMENTS: tuple[Statement, ...] = (
 
 def page() -> str:
     """The page's text."""
-    lines = [HEAD, "## Statements", "", "| statement | state | more |", "|---|---|---|"]
+    lines = [HEAD, "## Statements", "", "| Statement | State | More |", "|---|---|---|"]
     for _, form, state, link in STATEMENTS:
-        more = f"[{link.split('/')[-1].split('#')[0]}]({link})" if link else ""
+        more = f"[{TITLES[link]}]({link})" if link else ""
         lines.append(f"| {form} | {state} | {more} |")
-    lines += ["", "## Procedures", "", "| procedure | of | state |", "|---|---|---|"]
+    lines += ["", "## Procedures", "", "| Procedure | In Paimon on | State |", "|---|---|---|"]
     for one in PROCEDURES.values():
         state = f"[{WORKS}](procedures.md#{one.name})" if one.run is not None else f"refused: {one.missing}"
-        lines.append(f"| `sys.{one.name}` | {one.engines or 'ours'} | {state} |")
-    lines += ["", "## Tables, columns and functions", "", "| kind | names |", "|---|---|"]
+        lines.append(f"| `sys.{one.name}` | {one.engines or '– (only in Bucketlake)'} | {state} |")
+    lines += ["", "## Tables, columns and functions", "", "| Kind | Names |", "|---|---|"]
     lines += [f"| {kind} | {', '.join(f'`{name}`' for name in names)} |" for kind, names in _names()]
-    lines += ["", "## Options of the connector", "", "| option | state | meaning |", "|---|---|---|"]
+    lines += ["", "## Options of the connector", "", "| Option | State | Meaning |", "|---|---|---|"]
     for key in sorted(CONNECTOR_KEYS):
         row = OPTIONS[key]
         lines.append(f"| `{key}` | {_state(key)} | {row.doc} |")
     lines.append("")
-    lines.append("Options of tables, each with its effect: [schema](../spec/schema.md#options).")
+    lines.append("All options of tables: [options](../reference/options.md).")
     return "\n".join(lines) + "\n"
 
 

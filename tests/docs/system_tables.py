@@ -12,7 +12,7 @@ from bucketlake.types.model import DataField, type_text
 PAGE = Path(__file__).parents[2] / "docs" / "sql" / "system-tables.md"
 HEAD = """# System tables
 
-What a table or the catalog knows of itself, as rows: names, columns, types and texts are Apache Paimon's.
+System tables show what a table or the catalog knows about itself, as rows. Names, columns, types and texts are Apache Paimon's.
 
 ```sql
 SELECT * FROM db.`t$snapshots`;
@@ -22,27 +22,40 @@ SELECT * FROM db.`t$manifests` /*+ OPTIONS('scan.tag-name'='one') */;
 SELECT * FROM sys.tables WHERE database_name = 'db';
 ```
 
-In Python: `lake.table("db.t$files").read(where="bucket = 1", columns=["file_path"])`, without Spark `catalog.table("db.t$files").to_arrow(where="bucket = 1")`, and
-`spark.read.format("bucketlake").load("/warehouse/db.db/t$files")`. They join, are described (`DESCRIBE`) and can be the source of an INSERT like any table; SHOW TABLES does not list them
-(`SHOW TABLES IN sys` lists those of the catalog). They cannot be written, altered or dropped. An unknown name is refused with the nearest one.
+In Python:
 
-- Times are by the clock of the reader's time zone, in milliseconds.
-- A table that *travels* shows the snapshot that `VERSION AS OF`, `TIMESTAMP AS OF` or `scan.*` options choose, else the newest; the others show all there is. What came between two snapshots
-  (`incremental-between`) is refused.
-- Conditions on `snapshot_id`, `schema_id`, `tag_name`, `branch_name`, `partition`, `bucket`, `level`, `database_name` and `table_name` leave out files before they are read.
-- Values of keys and statistics are printed as Paimon holds them: a date is its number of days since 1970, a timestamp `2024-01-31T02:03`. Partitions are printed as SQL casts their values.
+| With | Call |
+|---|---|
+| a session | `lake.table("db.t$files").read(where="bucket = 1", columns=["file_path"])` |
+| no Spark | `catalog.table("db.t$files").to_arrow(where="bucket = 1")` |
+| Spark's reader | `spark.read.format("bucketlake").load("/warehouse/db.db/t$files")` |
+
+## Rules
+
+- System tables can be joined, described (`DESCRIBE`) and used as the source of an INSERT, like any table. They cannot be
+  written, altered or dropped.
+- SHOW TABLES does not list them. `SHOW TABLES IN sys` lists those of the catalog. For an unknown name, the error gives the
+  nearest one.
+- **Time travel.** A table that *travels* shows the snapshot that `VERSION AS OF`, `TIMESTAMP AS OF` or `scan.*` options
+  choose, else the newest. The others show all there is. `incremental-between` (what came between two snapshots) is refused.
+- **Pruning.** Conditions on `snapshot_id`, `schema_id`, `tag_name`, `branch_name`, `partition`, `bucket`, `level`,
+  `database_name` and `table_name` leave out files before they are read.
+- **Times** are in the reader's time zone, in milliseconds.
+- **Values** of keys and statistics are printed as Paimon holds them: a date is its number of days since 1970, a timestamp
+  `2024-01-31T02:03`. Partitions are printed as SQL casts their values.
 
 """
 TAIL = """## Tables over rows
 
-A table's rows seen another way. Time travel, `OPTIONS` hints and branches (`` `t$branch_b$ro` ``) work as for the table.
+These show a table's rows in another way. Time travel, `OPTIONS` hints and branches (`` `t$branch_b$ro` ``) work as for the
+table.
 
-| name | what it shows |
+| Name | What it shows |
 |---|---|
-| `t$ro` | the result of the last full compaction of each bucket: Spark's own scan, no merge. Append tables: the table |
-| `t$audit_log` | rows with their kind: `rowkind` is `+I`, `-U`, `+U` or `-D`; deletes are there |
-| `t$binlog` | the same, values as arrays; an update's two rows are one: `[before, after]` |
-| `t$row_tracking` | the table's columns, `_ROW_ID` and `_SEQUENCE_NUMBER`: of tables with [row tracking](../row-tracking.md) |
+| `t$ro` | the result of the last full compaction of each bucket: Spark's own scan, no merge. For append tables: the table |
+| `t$audit_log` | rows with their kind, deletes included: `rowkind` is `+I`, `-U`, `+U` or `-D` |
+| `t$binlog` | the same, with values as arrays; an update's two rows are one: `[before, after]` |
+| `t$row_tracking` | the table's columns, `_ROW_ID` and `_SEQUENCE_NUMBER`, for tables with [row tracking](../row-tracking.md) |
 
 ### Reading changes
 
@@ -52,31 +65,36 @@ SELECT * FROM db.t /*+ OPTIONS('incremental-between'='12,20', 'incremental-betwe
 SELECT * FROM db.t /*+ OPTIONS('incremental-between-timestamp'='2026-03-01 00:00:00,2026-03-02 00:00:00') */;
 ```
 
-In Python: `t.read(incremental_between="12,20")`, and without Spark `table.to_arrow(incremental_between="12,20")`. The first snapshot is left out, the second taken in; two tags
-may stand for them. Tables with a changelog producer give their changelog, others what was written; `incremental-between-scan-mode` chooses `delta`, `changelog` or
-`diff`, the difference of the two states. A read of the table itself shows rows that came, not deletes: for these ask the audit log.
+In Python: `t.read(incremental_between="12,20")`, and without Spark `table.to_arrow(incremental_between="12,20")`.
+
+- The first snapshot is excluded, the second included. Two tags may stand for them.
+- Tables with a changelog producer give their changelog, others what was written. `incremental-between-scan-mode` chooses
+  `delta`, `changelog` or `diff`, the difference of the two states.
+- A read of the table itself shows rows that came, not deletes. For these, read the audit log.
 
 What exactly comes: [spec/incremental.md](../spec/incremental.md).
 
 ## Metadata columns
 
-Rows of a table have columns that `*` does not show: ask for them by name.
+Rows of a table have columns that `*` does not show. Ask for them by name:
 
 ```sql
 SELECT *, __paimon_file_path FROM db.t;
 SELECT __paimon_partition, __paimon_bucket, count(*) FROM db.t GROUP BY ALL;
 ```
 
-| column | type | meaning |
+| Column | Type | Meaning |
 |---|---|---|
 | `__paimon_file_path` | STRING | the file that holds the row |
 | `__paimon_row_index` | BIGINT | the row's place in its file, from 0 |
 | `__paimon_partition` | STRUCT | the partition columns; an empty struct for tables without partitions |
 | `__paimon_bucket` | INT | the row's bucket |
-| `_ROW_ID`, `_SEQUENCE_NUMBER` | BIGINT | of tables with [row tracking](../row-tracking.md): the row's id, the snapshot that wrote it last |
+| `_ROW_ID` | BIGINT | the row's id, in tables with [row tracking](../row-tracking.md) |
+| `_SEQUENCE_NUMBER` | BIGINT | the snapshot that wrote the row last, in tables with row tracking |
 
-Path and place are those of append tables, of tables with deletion vectors, and of buckets that need no merge (one file, or one level above 0); elsewhere they are refused, as in Apache Paimon. They are
-refused, too, in statements of unusual form (`FROM t SELECT …`, pipes, natural joins).
+File path and row index exist for append tables, for tables with deletion vectors, and for buckets that need no merge (one
+file, or one level above 0). Elsewhere they are refused, as in Apache Paimon. They are also refused in statements of unusual
+form (`FROM t SELECT …`, pipes, natural joins).
 
 DELETE, UPDATE and MERGE take them in conditions and values, of the rows as they are:
 
@@ -88,13 +106,16 @@ MERGE INTO db.t USING s ON t.id = s.id AND __paimon_bucket = 0 WHEN MATCHED THEN
 
 ## max_pt
 
-`sys.max_pt('db.t')` is the greatest value of the table's first partition column, as a string, among the partitions that have data; nulls do not count. It is replaced by its value before the statement is
-planned, so that `WHERE dt = sys.max_pt('db.t')` reads one partition. Tables without partitions, or without data, are refused; so is an argument that is no literal.
+`sys.max_pt('db.t')` is the greatest value of the table's first partition column, as a string, among the partitions that have
+data. Nulls do not count. It is replaced by its value before the statement is planned, so `WHERE dt = sys.max_pt('db.t')` reads
+one partition.
+
+Tables without partitions, or without data, are refused. So is an argument that is no literal.
 """
 
 
 def _rows(fields: Sequence[DataField], about: Mapping[str, str]) -> Iterator[str]:
-    yield "| column | type | meaning |"
+    yield "| Column | Type | Meaning |"
     yield "|---|---|---|"
     for item in fields:
         yield f"| `{item.name}` | {type_text(item.type).replace('|', chr(92) + '|')} | {about[item.name]} |"

@@ -85,6 +85,6 @@ def test_dbt(tmp_path: Path) -> None:
 def test_ray(tmp_path: Path) -> None:
     """The block of docs/without-spark.md, on a table whose splits merge."""
     page = (ROOT / "docs" / "without-spark.md").read_text()
-    block = page.partition("```python ray\n")[2].partition("```")[0]
+    block = page.partition("<!-- needs ray -->\n```python\n")[2].partition("```")[0]
     bare = Bare(tmp_path / "venv", str(ROOT), "ray[data]")
     bare.run(["-c", RAY, str(tmp_path / "wh"), block], RAY_ENABLE_UV_RUN_RUNTIME_ENV="0")

@@ -219,6 +219,6 @@ def test_help_lists_all_and_explains_one(classic: bucketlake.Lake) -> None:
     assert set(listed) == set(PROCEDURES)
     assert listed["create_function"].state.startswith("not built: ")
     told = [tuple(row) for row in classic.sql("CALL sys.help('compact')").collect()]
-    assert told[0][0] == "compact" and told[1] == ("  table", "string", TABLE.doc, "needed")
+    assert told[0][0] == "compact" and told[1] == ("  table", "string", TABLE.doc, "required")
     with pytest.raises(InvalidError, match="did you mean sys.compact"):
         classic.sql("CALL sys.help('compcat')")

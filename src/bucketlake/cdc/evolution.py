@@ -3,7 +3,7 @@
 Types change as Apache Paimon's ingestion changes them: within a family (text, bytes, whole numbers, floating point,
 decimals, times) to what holds both, never to less; across families it is refused by the column's name.
 
-Spec: docs/cdc.md#schema
+Spec: docs/cdc.md#schema-changes
 """
 
 from __future__ import annotations

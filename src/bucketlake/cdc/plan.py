@@ -2,7 +2,7 @@
 
 Everything is checked before anything is changed: a batch that a table cannot take changes no table.
 
-Spec: docs/cdc.md#schema
+Spec: docs/cdc.md#schema-changes
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def sync_table(lake: Lake, source: Source, table: str, checkpoint: str, **how: A
     one commit, once. All tables that events are of go to the one table, unless `including_tables` and the like choose.
 
     `how`: as `How` says. Errors: InvalidError, UnsupportedError before anything is started.
-    Spec: docs/cdc.md#one-table
+    Spec: docs/cdc.md#follow-one-table
     """
     given = _taken(How, how)
     return _start(lake, source, table_job(lake, source, table, given), checkpoint, given)
@@ -126,7 +126,7 @@ def sync_database(lake: Lake, source: Source, database: str, checkpoint: str, **
     the way. Each table's rows of a batch are one commit, once.
 
     `how`: as `HowDatabase` says. Errors: InvalidError, UnsupportedError before anything is started.
-    Spec: docs/cdc.md#whole-databases
+    Spec: docs/cdc.md#follow-a-whole-database
     """
     given = _taken(HowDatabase, how)
     assert isinstance(given, HowDatabase)

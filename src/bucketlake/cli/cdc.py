@@ -26,26 +26,31 @@ class Sync(InWarehouse):
     """What both commands take."""
 
     format: Annotated[str, Option("--format", metavar="FORMAT", help="debezium-json, canal-json, maxwell-json, …")]
-    checkpoint: Annotated[str, Option("--checkpoint", metavar="FOLDER", help="Keeps how far it is, its own.")]
-    kafka: Annotated[str | None, Option("--kafka", metavar="SERVERS", help="host:port, with commas.")] = None
+    checkpoint: Annotated[
+        str,
+        Option("--checkpoint", metavar="FOLDER", help="Where this job keeps its position; no other job may use it."),
+    ]
+    kafka: Annotated[str | None, Option("--kafka", metavar="SERVERS", help="host:port, separated by commas.")] = None
     topic: Annotated[
-        str | None, Option("--topic", metavar="TOPICS", help="With commas, or pattern:REGULAR-EXPRESSION.")
+        str | None, Option("--topic", metavar="TOPICS", help="Separated by commas, or pattern:REGULAR-EXPRESSION.")
     ] = None
     files: Annotated[str | None, Option("--files", metavar="FOLDER", help="Instead of Kafka: files of lines.")] = None
-    registry: Annotated[str | None, Option("--registry", metavar="URL", help="Of avro schemas.")] = None
+    registry: Annotated[str | None, Option("--registry", metavar="URL", help="The registry of Avro schemas.")] = None
     source_option: Annotated[
         list[str] | None, Option("--source-option", metavar="KEY=VALUE", help="An option of Spark's source.")
     ] = None
-    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Of new tables.")] = None
-    partition_keys: Annotated[str | None, Option("--partition-keys", metavar="COLUMNS", help="The same.")] = None
+    primary_keys: Annotated[str | None, Option("--primary-keys", metavar="COLUMNS", help="Key of new tables.")] = None
+    partition_keys: Annotated[
+        str | None, Option("--partition-keys", metavar="COLUMNS", help="Partition columns of new tables.")
+    ] = None
     computed_column: Annotated[
-        list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="Again for more.")
+        list[str] | None, Option("--computed-column", metavar="NAME=FUNCTION(COLUMN)", help="A column made of another.")
     ] = None
     metadata_column: Annotated[
         list[str] | None, Option("--metadata-column", metavar="KIND", help="topic, offset, op_ts, …")
     ] = None
     metadata_column_prefix: Annotated[
-        str | None, Option("--metadata-column-prefix", metavar="TEXT", help="Before their names.")
+        str | None, Option("--metadata-column-prefix", metavar="TEXT", help="In front of their names.")
     ] = None
     type_mapping: Annotated[str | None, Option("--type-mapping", metavar="MODES", help="to-string, …")] = None
     table_option: Annotated[
@@ -54,13 +59,13 @@ class Sync(InWarehouse):
     including_tables: Annotated[
         str | None, Option("--including-tables", metavar="PATTERN", help="Source tables, whole names.")
     ] = None
-    excluding_tables: Annotated[str | None, Option("--excluding-tables", metavar="PATTERN", help="None.")] = None
-    on_error: Annotated[str | None, Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
-    dead_letters: Annotated[
-        str | None, Option("--dead-letters", metavar="TABLE", help="Where events go that are none.")
+    excluding_tables: Annotated[
+        str | None, Option("--excluding-tables", metavar="PATTERN", help="Source tables left out.")
     ] = None
-    every: Annotated[str, Option("--every", metavar="TIME", help="A batch each.")] = "5 seconds"
-    once: Annotated[bool, Option("--once", help="What is there now, then end.")] = False
+    on_error: Annotated[str | None, Option("--on-error", metavar="WHAT", help="dead-letter or stop.")] = None
+    dead_letters: Annotated[str | None, Option("--dead-letters", metavar="TABLE", help="Table for bad events.")] = None
+    every: Annotated[str, Option("--every", metavar="TIME", help="Time between batches.")] = "5 seconds"
+    once: Annotated[bool, Option("--once", help="Take what is there now, then end.")] = False
 
     def kept(self) -> str:
         """Batches that are committed stay; the checkpoint goes on from there."""
@@ -102,9 +107,11 @@ class SyncTable(Sync):
 class SyncDatabase(Sync):
     """What `cdc database` takes."""
 
-    database: Annotated[str, Argument(metavar="DATABASE", help="Of the lake; it has to be there.")]
-    table_prefix: Annotated[str | None, Option("--table-prefix", metavar="TEXT", help="Of names here.")] = None
-    table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="The same.")] = None
+    database: Annotated[str, Argument(metavar="DATABASE", help="The lake's database; it must exist.")]
+    table_prefix: Annotated[
+        str | None, Option("--table-prefix", metavar="TEXT", help="In front of table names here.")
+    ] = None
+    table_suffix: Annotated[str | None, Option("--table-suffix", metavar="TEXT", help="Behind them.")] = None
     table_map: Annotated[
         list[str] | None, Option("--table-map", metavar="SOURCE=NAME", help="A table's name here.")
     ] = None
@@ -120,7 +127,7 @@ class SyncDatabase(Sync):
 
 
 def table(given: SyncTable) -> None:
-    """Keep a table as its source is, until Ctrl-C; with --once, take what is there and end.
+    """Follow a source with a table until Ctrl-C. With --once, take what is there and end.
 
     The table is made where there is none; new columns and wider types follow. A batch is told by a line, or object.
     """
@@ -128,7 +135,7 @@ def table(given: SyncTable) -> None:
 
 
 def database(given: SyncDatabase) -> None:
-    """Keep the tables of a database as those of a source are, until Ctrl-C; new ones are made on the way."""
+    """Follow a source with a database's tables until Ctrl-C. New tables are created on the way."""
     _run(given, given.database, "sync_database")
 
 

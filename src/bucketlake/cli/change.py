@@ -52,11 +52,11 @@ class Create(InWarehouse):
     ] = None
     option: Annotated[list[str] | None, Option("--option", metavar="KEY=VALUE", help="An option.")] = None
     comment: Annotated[str | None, Option("--comment", metavar="TEXT", help="A comment.")] = None
-    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Fine if it is there.")] = False
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Do nothing if it exists.")] = False
 
 
 def create(given: Create) -> Facts:
-    """Make an empty table."""
+    """Create an empty table."""
     catalog = open_warehouse(given.warehouse, must_exist=False)
     found = catalogs.parse_name(given.name)
     fields = model.parse_type_text(f"ROW<{given.columns}>", "flink").fields
@@ -88,7 +88,7 @@ def _listed(text: str | None) -> list[str]:
 class Drop(OfTable, Rehearsing):
     """What `drop` takes."""
 
-    if_exists: Annotated[bool, Option("--if-exists", help="Fine if it is not there.")] = False
+    if_exists: Annotated[bool, Option("--if-exists", help="Do nothing if it does not exist.")] = False
 
 
 def drop(given: Drop) -> Facts:
@@ -179,12 +179,12 @@ class TagCreate(OfTag):
     snapshot: Annotated[
         int | None, Option("--snapshot", metavar="ID", help="What it holds; the newest by default.")
     ] = None
-    keep: Annotated[str | None, Option("--keep", metavar="TIME", help="For so long: '7 d'.")] = None
-    replace: Annotated[bool, Option("--replace", help="Let a tag that is there hold it.")] = False
+    keep: Annotated[str | None, Option("--keep", metavar="TIME", help="How long to keep it: '7 d'.")] = None
+    replace: Annotated[bool, Option("--replace", help="Move an existing tag.")] = False
 
 
 def tag_create(given: TagCreate) -> Facts:
-    """Give a snapshot a name that keeps its files when it expires."""
+    """Tag a snapshot: its files stay when it expires."""
     found = given.plain_table()
     there = found.store.find_tag(given.name) is not None
     if there and given.replace:
@@ -201,7 +201,7 @@ class TagDelete(OfTag, Rehearsing):
 
 
 def tag_delete(given: TagDelete) -> Facts:
-    """Remove a tag, and the files that only it kept."""
+    """Delete a tag, and the files that only it kept."""
     found = given.plain_table()
     held = found.store.find_tag(given.name)
     if held is None:
@@ -227,11 +227,11 @@ class OfBranch(OfTable):
 class BranchCreate(OfBranch):
     """What `branch create` takes."""
 
-    tag: Annotated[str | None, Option("--tag", metavar="NAME", help="With what this tag holds.")] = None
+    tag: Annotated[str | None, Option("--tag", metavar="NAME", help="Start from this tag.")] = None
 
 
 def branch_create(given: BranchCreate) -> Facts:
-    """Make a branch of a table, empty or with what a tag holds."""
+    """Create a branch of a table, empty or from a tag."""
     found = given.plain_table()
     found.create_branch(given.name, given.tag)
     return _branched(found, given.name, f"made branch {given.name} of {found.name}")
@@ -242,7 +242,7 @@ class BranchDelete(OfBranch, Rehearsing):
 
 
 def branch_delete(given: BranchDelete) -> Facts:
-    """Remove a branch; files that it alone has are orphans afterwards."""
+    """Delete a branch. Files that only it had become orphans."""
     found = given.plain_table()
     _require_branch(found, given.name)
     if given.dry_run:
@@ -257,7 +257,7 @@ class FastForward(OfBranch, Rehearsing):
 
 
 def fast_forward(given: FastForward) -> Facts:
-    """Replace the table's history, from the branch's first snapshot on, by the branch's."""
+    """Replace the table's history by the branch's, from the branch's first snapshot on."""
     found = given.plain_table()
     _require_branch(found, given.name)
     ids = found.with_options(branch=given.name).store.snapshot_ids()

@@ -47,7 +47,7 @@ class Fsck(Changing):
 
 
 def fsck(given: Fsck) -> Facts:
-    """Check that a table is whole; --repair mends it."""
+    """Check that a table is intact; --repair mends it."""
     if given.level not in LEVELS:
         raise UsageError("no such level", level=given.level, remedy=f"one of {', '.join(LEVELS)}")
     if (given.allow or given.dry_run) and not given.repair:
@@ -111,7 +111,7 @@ class Advise(OfTable, WithFormat):
 
 
 def advise(given: Advise) -> Rows:
-    """Say what would make a table better, and how."""
+    """Advise what would make a table better, and how."""
     found = given.plain_table().advise()
     if given.console.form == "table":
         for one in found:

@@ -14,15 +14,16 @@ from bucketlake.cli.command import CHANGING, OTHER, READING, Command, commands
 
 _HEAD = """# The command line
 
-`pip install 'bucketlake[cli]'` brings the command `bucketlake`; the extras `spark` and `demo` bring it along. Nothing
-of it starts Spark but `sql`, `demo`, `cdc` and what is called with `--spark`. `python -m bucketlake` is the same
-command.
+`pip install 'bucketlake[cli]'` brings the command `bucketlake`; the extras `spark` and `demo` bring it along.
+`python -m bucketlake` is the same command.
 
-This page is made of the code: `python -m bucketlake.cli.document > docs/command-line.md`.
+Only `sql`, `demo`, `cdc` and calls with `--spark` start Spark.
+
+This page is generated from the code: `python -m bucketlake.cli.document > docs/command-line.md`.
 
 ## A first hour
 
-Rows of a CSV become a table; types, key and buckets are found out from all of its rows:
+The rows of a CSV file become a table. Types, key and buckets are found out from all of its rows:
 
 ```sh
 bucketlake config add lake ./warehouse --default
@@ -44,50 +45,102 @@ bucketlake export trips trips.parquet
 bucketlake watch --once
 ```
 
-## What is common to all
+## Common to all commands
 
-**Which warehouse**: `--warehouse` (`-w`), before or behind the command, else `$BUCKETLAKE_WAREHOUSE`, else the
-default of `bucketlake config`. It is a folder, a URI (`s3://bucket/warehouse`), or a name of the configuration, which
-holds storage options, and of secrets only where they are (`env:NAME`, `keyring`).
+### Which warehouse
 
-**Which table**: `db.table`, `table` of the database `default`, `db.table$branch_dev` (or `--branch dev`),
-`'db.table$files'` for a system table where rows are shown.
+The first of these counts:
 
-**Text** is for people: aligned columns, colours and the terminal's width on a terminal, neither in a pipe; `NO_COLOR`
-and `TERM=dumb` mean no colours. What others wrote (names, comments, values) is shown with escapes for what is not
-printable. Columns in which nothing stands are left out; where the rest is wider than the terminal, heads stand on
-several lines, long texts are shortened, then the others. Notes, warnings, progress and questions go to standard error,
-progress only to a terminal.
+1. `--warehouse` (`-w`), before or after the command;
+2. `$BUCKETLAKE_WAREHOUSE`;
+3. the default of `bucketlake config`.
 
-**`--json`** is one document on standard output: an object, or a list of objects where the page says *rows*. Names
-below do not change; new ones may be added. Values that are not there are null. Moments are texts in UTC
-(`2026-01-31T10:00:00.000Z`), sizes are bytes. **`--format`** writes rows as `table`, `json`, `jsonl` (an object a
-line), `csv` or `arrow` (an Arrow stream). In JSON and CSV decimals and bytes (hexadecimal) of a table's rows are
-texts, times ISO 8601, maps lists of `key` and `value`.
+A warehouse is a folder, a URI (`s3://bucket/warehouse`), or a name of the configuration. The configuration holds
+storage options, but of secrets only where they are (`env:NAME`, `keyring`).
 
-**Exit status**: 0 done; 1 failed, refused, or something was found (`fsck`); 2 wrong usage; 130 after Ctrl-C; 141
-where nobody reads the output any more. Others are said at the command.
+### Which table
 
-**Errors** are two or three lines on standard error: what happened, where, what to do. With `--json` they are one
-object there: `{"error": {"kind": …, "what": …, "place": {…}, "remedy": …}}`. `BUCKETLAKE_TRACE=1` shows where in the
-code.
+| Name | Table |
+|---|---|
+| `db.table` | a table of a database |
+| `table` | a table of the database `default` |
+| `db.table$branch_dev`, or `--branch dev` | a branch |
+| `'db.table$files'` | a system table, where rows are shown |
 
-**Ctrl-C** ends a command; what it kept is said, and what it had finished stays committed.
+### Output
 
-**Before anything is deleted** a question is asked. `--yes` answers it; where standard input is no terminal the
-command is refused without it. `--dry-run` lets the operation itself run on a storage where nothing happens, and says
-what would have gone.
+**Text** is for people. Columns are aligned. On a terminal there are colours, and lines keep to its width; in a pipe
+neither. `NO_COLOR` and `TERM=dumb` switch colours off.
 
-**Completion**: `source <(bucketlake completion bash)` in `~/.bashrc` (zsh: the same in `~/.zshrc`; fish: into
-`~/.config/fish/completions/bucketlake.fish`) completes commands, options and names of tables.
-"""
+- What others wrote (names, comments, values) is shown with escapes for what is not printable.
+- Empty columns are left out. If the rest is wider than the terminal, heads stand on several lines, and long texts are
+  shortened before the others.
+- Notes, warnings, progress and questions go to standard error, progress only to a terminal.
+
+**`--json`** prints one document on standard output: an object, or a list of objects where this page says *rows*.
+
+- The names below do not change; new ones may be added.
+- Missing values are null. Times are texts in UTC (`2026-01-31T10:00:00.000Z`), sizes are bytes.
+
+**`--format`** writes rows as `table`, `json`, `jsonl` (an object a line), `csv` or `arrow` (an Arrow stream). In JSON
+and CSV, decimals and bytes (hexadecimal) of a table's rows are texts, times are ISO 8601, and maps are lists of `key`
+and `value`.
+
+### Exit status
+
+| Status | Meaning |
+|---|---|
+| 0 | done |
+| 1 | failed, refused, or something was found (`fsck`) |
+| 2 | wrong usage |
+| 130 | Ctrl-C |
+| 141 | nobody reads the output any more |
+
+Others are listed at the command.
+
+### Errors
+
+Errors are two or three lines on standard error: what happened, where, what to do. With `--json` they are one object
+there: `{"error": {"kind": …, "what": …, "place": {…}, "remedy": …}}`. `BUCKETLAKE_TRACE=1` shows where in the code.
+
+### Safety
+
+- **Before anything is deleted** a question is asked. `--yes` answers it. Without it, the command is refused if standard
+  input is no terminal.
+- **`--dry-run`** runs the operation itself on a storage where nothing happens, and says what would have gone.
+- **Ctrl-C** ends a command. It says what it kept, and what it had finished stays committed.
+
+### Completion
+
+Shell completion knows commands, options and names of tables.
+
+| Shell | How |
+|---|---|
+| bash | `source <(bucketlake completion bash)` in `~/.bashrc` |
+| zsh | the same with `zsh` in `~/.zshrc` |
+| fish | `bucketlake completion fish`, into `~/.config/fish/completions/bucketlake.fish` |
+
+### Common options
+
+Most commands take these. The sections below name them, and explain only the others.
+
+| Option | Meaning |
+|---|---|"""
+
+# Options that most commands have: how they are written, and what their help says.
+_COMMON = {
+    "warehouse": ("`--warehouse`, `-w` `PLACE`", "Folder, URI or configured name; by default $BUCKETLAKE_WAREHOUSE."),
+    "branch": ("`--branch` `NAME`", "A branch of the table, as TABLE$branch_NAME."),
+    "format": ("`--format` `FORMAT`", "How rows are written: table, json, jsonl, csv, arrow."),
+    "json": ("`--json`", "One JSON document instead of text."),
+}
 
 
 def page() -> str:
     """The page's text."""
     app = build()
     known = list(commands(app))
-    lines = [_HEAD]
+    lines = [_HEAD, *(f"| {name} | {_cell(about)} |" for name, about in _COMMON.values()), ""]
     for panel in (READING, CHANGING, OTHER):
         chosen = [one for one in known if _panel(one[1], one[0]) == panel]
         lines += [f"## {panel}", ""] if chosen else []
@@ -109,9 +162,13 @@ def _section(name: str, command: Command, made: Any) -> Iterator[str]:
     yield ""
     yield f"    bucketlake {name} {' '.join(_pieces(made))}".rstrip()
     yield ""
-    rows = [_row(one) for one in made.params if not getattr(one, "hidden", False)]
+    shown = [one for one in made.params if not getattr(one, "hidden", False)]
+    rows = [_row(one) for one in shown if one.name not in _COMMON or _about(one) != _COMMON[one.name][1]]
     if rows:
-        yield from ("| | |", "|---|---|", *rows, "")
+        yield from ("| Argument | Meaning |", "|---|---|", *rows, "")
+    common = [f"`--{one.name}`" for one in shown if one.name in _COMMON and _about(one) == _COMMON[one.name][1]]
+    if common:
+        yield from (f"[Common options](#common-options): {', '.join(sorted(common))}.", "")
     shape = {"rows": "rows, each with", "facts": "an object with", "lines": "an object a line, each with"}
     if command.shape == "stream":
         yield f"JSON: rows with the table's columns{_besides(command)}."
@@ -119,7 +176,7 @@ def _section(name: str, command: Command, made: Any) -> Iterator[str]:
     elif command.answers:
         yield f"JSON: {shape[command.shape]}"
         yield ""
-        yield from ("| name | | |", "|---|---|---|")
+        yield from ("| Name | Type | Meaning |", "|---|---|---|")
         yield from (f"| `{one.name}` | {one.kind} | {_cell(one.about)} |" for one in command.answers)
         yield ""
     if command.exits != Command.__dataclass_fields__["exits"].default:

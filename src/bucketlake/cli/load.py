@@ -113,7 +113,7 @@ class Import(CsvDialect):
 
 
 def import_(given: Import) -> Facts:
-    """Make a table of CSV, parquet, JSON or Arrow files.
+    """Create a table from CSV, Parquet, JSON or Arrow files.
 
     Types are found out from all rows. Without --key a column that is named like a key becomes it where all its values
     are proved to differ, else the table has none. The rows are there in one commit, or not at all. Options that nobody

@@ -173,7 +173,7 @@ def _changed(before: set[str], names: list[str]) -> tuple[list[str], list[str]]:
 class Options(OfTable, WithFormat):
     """What `options` takes."""
 
-    all: Annotated[bool, Option("--all", help="Those that are not set, too, with their defaults.")] = False
+    all: Annotated[bool, Option("--all", help="Also options that are not set, with their defaults.")] = False
 
 
 def options(given: Options) -> Rows:

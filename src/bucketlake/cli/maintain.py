@@ -128,7 +128,7 @@ class Cluster(Rewriting):
 
 
 def cluster(given: Cluster) -> Facts:
-    """Put rows in an order, so that queries leave out files."""
+    """Sort rows, so that queries skip files."""
 
     def run(handle: Any) -> Snapshot | None:
         asked = {"partitions": given.partitions(), "where": given.where, "order_by": given.by}
@@ -149,7 +149,7 @@ class Rescale(Rewriting):
 
 
 def rescale(given: Rescale) -> Facts:
-    """Put rows into another number of buckets.
+    """Change the number of buckets.
 
     Of the whole table or of some partitions, while others read and write.
     """
@@ -229,9 +229,9 @@ class Expire(Removing):
         str | None,
         Option("--only", metavar="WHAT", help="snapshots, changelogs, tags or partitions; by default all due."),
     ] = None
-    retain_max: Annotated[int | None, Option("--retain-max", metavar="N", help="Keep at most so many.")] = None
-    retain_min: Annotated[int | None, Option("--retain-min", metavar="N", help="Keep at least so many.")] = None
-    max_deletes: Annotated[int | None, Option("--max-deletes", metavar="N", help="Remove at most so many.")] = None
+    retain_max: Annotated[int | None, Option("--retain-max", metavar="N", help="Keep at most this many.")] = None
+    retain_min: Annotated[int | None, Option("--retain-min", metavar="N", help="Keep at least this many.")] = None
+    max_deletes: Annotated[int | None, Option("--max-deletes", metavar="N", help="Remove at most this many.")] = None
 
 
 EXPIRES = ("snapshots", "changelogs", "tags", "partitions")
@@ -303,7 +303,7 @@ class Orphans(Removing):
 
 
 def orphans(given: Orphans) -> Facts:
-    """Remove files that nothing of the table refers to.
+    """Remove files that nothing in the table refers to.
 
     Those that are more than a day old, unless --older-than says otherwise: younger ones may be being written.
     """

@@ -34,7 +34,7 @@ class Reading(OfTable, Where):
     columns: Annotated[
         str | None, Option("--columns", "-c", metavar="NAMES", help="Only these, separated by commas.")
     ] = None
-    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many rows.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most this many rows.")] = None
 
     def names(self) -> list[str] | None:
         """The columns asked for; None: all."""
@@ -48,7 +48,7 @@ class Cat(Reading, Travel, WithFormat):
         str | None,
         Option("--output", "-o", metavar="FILE", help="To a file: .parquet, .csv, .json, .jsonl, .arrow."),
     ] = None
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an existing file.")] = False
 
     def check(self) -> None:
         """As usual, but that files have formats of their own."""
@@ -138,7 +138,7 @@ class Export(Reading, Travel, WithJson):
         str | None,
         Option("--format", metavar="FORMAT", help="parquet, csv, json, jsonl or arrow; by the name otherwise."),
     ] = None
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace an existing file.")] = False
 
     def kept(self) -> str:
         """Nothing stays of a file that is not whole."""

@@ -85,8 +85,8 @@ class Add(OfName):
         list[str] | None,
         Option("--secret", metavar="KEY=env:NAME", help="Where a secret is: env:NAME, or keyring."),
     ] = None
-    default: Annotated[bool, Option("--default", help="The one that is meant where none is said.")] = False
-    replace: Annotated[bool, Option("--replace", help="In place of one of the name.")] = False
+    default: Annotated[bool, Option("--default", help="Make it the default warehouse.")] = False
+    replace: Annotated[bool, Option("--replace", help="Replace a warehouse of the same name.")] = False
 
 
 def add_(given: Add) -> Facts:
@@ -146,7 +146,7 @@ class Default(OfName):
 
 
 def default_(given: Default) -> Facts:
-    """Choose the warehouse that is meant where none is said."""
+    """Choose the default warehouse."""
     named = _named(given.name)
     settings.save(replace(settings.load(), default=given.name))
     return _told(named, given.name, f"{given.name} is the default")
@@ -179,7 +179,7 @@ class Path(WithJson):
 
 
 def path(given: Path) -> Answer:
-    """Say where the configuration lies."""
+    """Print where the configuration lies."""
     return Facts({"path": settings.path()}, text=[clean(settings.path())])
 
 

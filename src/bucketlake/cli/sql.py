@@ -42,7 +42,7 @@ class Sql(WithWarehouse):
         str | None, Option("--format", help=f"How rows are written: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = None
     limit: Annotated[
-        int | None, Option("--limit", min=1, help="At most so many rows of a statement; at the prompt 1000.")
+        int | None, Option("--limit", min=1, help="At most this many rows of a statement; at the prompt 1000.")
     ] = None
     conf: Annotated[list[str], Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, repeatable.")] = []  # noqa: RUF012
     verbose: Annotated[bool, Option("--verbose", help="What Spark logs, and which Spark it is.")] = False

@@ -24,13 +24,13 @@ else:
 class Limited(WithFormat):
     """A list that may be cut."""
 
-    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many, the newest.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most this many, the newest.")] = None
 
 
 class Files(OfTable, Where, Travel, WithFormat):
     """What `files` takes."""
 
-    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most so many.")] = None
+    limit: Annotated[int | None, Option("--limit", "-n", min=0, help="At most this many.")] = None
 
 
 def files(given: Files) -> Rows:

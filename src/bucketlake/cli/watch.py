@@ -31,19 +31,19 @@ class Watch(InWarehouse):
     tables: Annotated[
         str | None, Option("--tables", metavar="PATTERN", help="Only tables whose db.table matches: 'db[.].*'.")
     ] = None
-    excluding: Annotated[str | None, Option("--excluding", metavar="PATTERN", help="None whose db.table matches.")] = (
+    excluding: Annotated[
+        str | None, Option("--excluding", metavar="PATTERN", help="No tables whose db.table matches.")
+    ] = None
+    only: Annotated[str | None, Option("--only", metavar="ACTIONS", help="Only these actions of the usual rules.")] = (
         None
     )
-    only: Annotated[
-        str | None, Option("--only", metavar="ACTIONS", help="Of the usual rules those of these actions.")
-    ] = None
     rules: Annotated[str | None, Option("--rules", metavar="FILE", help="Rules as JSON: a list of objects.")] = None
     once: Annotated[bool, Option("--once", help="One pass over everything, for a scheduler.")] = False
     lease: Annotated[str, Option("--lease", metavar="TIME", help="How long the leadership is taken.")] = "5 min"
 
 
 def watch(given: Watch) -> None:
-    """Keep the tables of a warehouse in shape, until Ctrl-C.
+    """Maintain the tables of a warehouse, until Ctrl-C.
 
     Compacts, expires, removes orphans when due; SIGTERM ends it, too.
     Of several watchers of a warehouse one works and the others wait. With --json an event a line.

@@ -15,7 +15,7 @@ ROWS = (
         "bool",
         "false",
         HONOURED,
-        "Ours: compaction changes the bucket number of partitions as their data grows and shrinks.",
+        "Only in Bucketlake: compaction changes the bucket number of partitions as their data grows and shrinks.",
     ),
     Option(
         "bucket-function.type",
@@ -58,7 +58,12 @@ ROWS = (
         least=1,
     ),
     Option(
-        "dynamic-bucket.max-buckets", "int", "-1", HONOURED, "Most buckets of a partition; -1 any number.", least=-1
+        "dynamic-bucket.max-buckets",
+        "int",
+        "-1",
+        HONOURED,
+        "Maximum number of buckets of a partition; -1 any number.",
+        least=-1,
     ),
     Option(
         "dynamic-bucket.target-row-num",
@@ -80,7 +85,7 @@ ROWS = (
         "int",
         "2048",
         HONOURED,
-        "Most buckets that such a write opens.",
+        "Maximum number of buckets that such a write opens.",
         least=1,
     ),
     Option(

@@ -105,7 +105,7 @@ ROWS = (
         "long",
         "4096",
         SPEED,
-        "Most rows read through side files.",
+        "Maximum number of rows read through side files.",
     ),
     Option(
         "data-evolution.row-sidecar.max-selection-ratio",
@@ -237,7 +237,13 @@ ROWS = (
             "detail",
         ),
     ),
-    Option("upsert-key", "string", None, HONOURED, "Key of an append table: rows that come update those that have it."),
+    Option(
+        "upsert-key",
+        "string",
+        None,
+        HONOURED,
+        "Key of an append table: new rows update the rows that have the same key.",
+    ),
     Option("variant.inferShreddingSchema", "bool", "false", VARIANTS, "Infer how variants are shredded."),
     Option(
         "variant.shredding.adaptive.maxInferBufferRow",

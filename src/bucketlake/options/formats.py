@@ -41,7 +41,7 @@ ROWS = (
         "string",
         None,
         HONOURED,
-        "Weights of the places, comma between them.",
+        "Weights of the places, separated by commas.",
     ),
     Option(
         "data-file.path-directory", "string", None, HONOURED, "Folder inside the table for data files.", mutable=False
@@ -62,7 +62,7 @@ ROWS = (
     Option("file.compression.zstd-level", "int", "1", HONOURED, "Level of zstd.", least=-131072, most=22),
     Option("file.format", "string", "parquet", HONOURED, "Format of data files: parquet, orc or avro."),
     Option("file.format.per.level", "map", None, HONOURED, "Format by level."),
-    Option("file.suffix.include.compression", "bool", "false", HONOURED, "File names say their compression."),
+    Option("file.suffix.include.compression", "bool", "false", HONOURED, "File names include their compression."),
     Option(
         "index-file-in-data-file-dir", "bool", "false", HONOURED, "Index files lie beside data files.", mutable=False
     ),

@@ -36,7 +36,7 @@ ROWS = (
         "enum",
         "none",
         HONOURED,
-        "hash: rows of a partition of an append table go to one task; else to as many as have them.",
+        "With hash, each partition's rows of an append table go to one task, else to as many as have them.",
         values=(
             "none",
             "hash",

@@ -21,7 +21,7 @@ ROWS = (
         "enum",
         "none",
         HONOURED,
-        "Who writes changelog files, if anyone.",
+        "How changelog files are produced.",
         values=(
             "none",
             "input",
@@ -106,7 +106,7 @@ ROWS = (
         "enum",
         "deduplicate",
         HONOURED,
-        "What becomes of rows with the same key.",
+        "How rows with the same key are merged.",
         mutable=False,
         values=(
             "deduplicate",

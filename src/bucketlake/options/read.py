@@ -102,7 +102,7 @@ ROWS = (
         "duration",
         None,
         HONOURED,
-        "Tag what a batch read reads; the life of the tag.",
+        "Tag the snapshot that a batch read reads, for this long.",
     ),
     Option("scan.plan-sort-partition", "bool", "false", SPEED, "Order of splits by partition."),
     Option("scan.primary-branch", "string", None, HONOURED, "Branch whose partitions come first."),

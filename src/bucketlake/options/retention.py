@@ -14,9 +14,21 @@ from bucketlake.options.model import (
 )
 
 ROWS = (
-    Option("changelog.num-retained.max", "int", None, HONOURED, "Most changelogs to keep; else as snapshots.", least=1),
     Option(
-        "changelog.num-retained.min", "int", None, HONOURED, "Fewest changelogs to keep; else as snapshots.", least=1
+        "changelog.num-retained.max",
+        "int",
+        None,
+        HONOURED,
+        "Maximum number of changelogs to keep; else as snapshots.",
+        least=1,
+    ),
+    Option(
+        "changelog.num-retained.min",
+        "int",
+        None,
+        HONOURED,
+        "Minimum number of changelogs to keep; else as snapshots.",
+        least=1,
     ),
     Option("changelog.time-retained", "duration", None, HONOURED, "How long changelogs are kept; else as snapshots."),
     Option(
@@ -43,9 +55,9 @@ ROWS = (
         "duration",
         "1 h",
         HONOURED,
-        "Pause between looks for expired partitions.",
+        "Pause between checks for expired partitions.",
     ),
-    Option("partition.expiration-max-num", "int", "100", HONOURED, "Most partitions expired at once."),
+    Option("partition.expiration-max-num", "int", "100", HONOURED, "Maximum number of partitions expired at once."),
     Option(
         "partition.expiration-strategy",
         "string",
@@ -65,7 +77,9 @@ ROWS = (
     Option("partition.mark-done-action.custom.class", "string", None, CUSTOM_DONE, "Java class of a custom marking."),
     Option("partition.mark-done-action.http.params", "string", None, HONOURED, "Arguments of marking by HTTP."),
     Option("partition.mark-done-action.http.url", "string", None, HONOURED, "Address of marking by HTTP."),
-    Option("partition.timestamp-format.strict", "bool", "false", HONOURED, "Refuse partition values that are no time."),
+    Option(
+        "partition.timestamp-format.strict", "bool", "false", HONOURED, "Refuse partition values that are not a time."
+    ),
     Option("partition.timestamp-formatter", "string", None, HONOURED, "Form of time in partition values."),
     Option("partition.timestamp-pattern", "string", None, HONOURED, "Partition columns that make up the time."),
     Option(
@@ -87,17 +101,17 @@ ROWS = (
             "async",
         ),
     ),
-    Option("snapshot.expire.limit", "int", "50", HONOURED, "Most snapshots expired at once.", least=1),
-    Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Most snapshots to keep.", least=1),
-    Option("snapshot.num-retained.min", "int", "10", HONOURED, "Fewest snapshots to keep.", least=1),
+    Option("snapshot.expire.limit", "int", "50", HONOURED, "Maximum number of snapshots expired at once.", least=1),
+    Option("snapshot.num-retained.max", "int", "2147483647", HONOURED, "Maximum number of snapshots to keep.", least=1),
+    Option("snapshot.num-retained.min", "int", "10", HONOURED, "Minimum number of snapshots to keep.", least=1),
     Option("snapshot.time-retained", "duration", "1 h", HONOURED, "How long snapshots are kept."),
-    Option("tag.automatic-completion", "bool", "false", HONOURED, "Make up for automatic tags that were missed."),
+    Option("tag.automatic-completion", "bool", "false", HONOURED, "Create automatic tags that were missed."),
     Option(
         "tag.automatic-creation",
         "enum",
         "none",
         HONOURED,
-        "What makes tags by itself.",
+        "What creates automatic tags.",
         values=(
             "none",
             "process-time",
@@ -105,7 +119,7 @@ ROWS = (
             "batch",
         ),
     ),
-    Option("tag.batch.customized-name", "string", None, HONOURED, "Name of the tag that a batch write makes."),
+    Option("tag.batch.customized-name", "string", None, HONOURED, "Name of the tag that a batch write creates."),
     Option("tag.callback.#.param", "string", None, WRITES, "Argument of a tag call-back class."),
     Option("tag.callbacks", "string", None, WRITES, "Java classes called after a tag is made."),
     Option("tag.create-success-file", "bool", "false", HONOURED, "Write a success file beside an automatic tag."),
@@ -123,8 +137,8 @@ ROWS = (
         ),
     ),
     Option("tag.creation-period-duration", "duration", None, HONOURED, "The same, as a duration."),
-    Option("tag.default-time-retained", "duration", None, HONOURED, "Life of tags that name none."),
-    Option("tag.num-retained-max", "int", None, HONOURED, "Most automatic tags to keep.", least=1),
+    Option("tag.default-time-retained", "duration", None, HONOURED, "How long tags are kept that do not say it."),
+    Option("tag.num-retained-max", "int", None, HONOURED, "Maximum number of automatic tags to keep.", least=1),
     Option(
         "tag.period-formatter",
         "enum",
@@ -137,5 +151,5 @@ ROWS = (
             "without_dashes_and_spaces",
         ),
     ),
-    Option("tag.time-expire-enabled", "bool", "true", HONOURED, "Drop tags whose life is over."),
+    Option("tag.time-expire-enabled", "bool", "true", HONOURED, "Drop tags whose time is over."),
 )

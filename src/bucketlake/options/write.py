@@ -21,7 +21,7 @@ ROWS = (
         least=1,
     ),
     Option("local-merge-buffer-size", "memory", None, SPEED, "Buffer that merges rows before they are shuffled."),
-    Option("local-sort.max-num-file-handles", "int", "128", SPEED, "Most files open in one sort."),
+    Option("local-sort.max-num-file-handles", "int", "128", SPEED, "Maximum number of files open in one sort."),
     Option("page-size", "memory", "64 kb", SPEED, "Size of memory pages."),
     Option("sort-spill-buffer-size", "memory", "64 mb", SPEED, "Memory of a spilling sort."),
     Option("sort-spill-threshold", "int", None, SPEED, "Readers of a merge before it spills."),
@@ -36,7 +36,7 @@ ROWS = (
         "memory",
         "9223372036854775807 b",
         HONOURED,
-        "Most disk that a writer's spills may take.",
+        "Maximum disk space of a writer's spills.",
     ),
     Option("write-buffer-spillable", "bool", "true", HONOURED, "A full buffer may spill to disk."),
     Option(

@@ -3,7 +3,7 @@
     table.report.timeline() .heat() .levels({"dt": "…"}, 0) .file_sizes() .files() .amplification()
     table.report.evolution() .settings() .overview() .activity() .changes(1, 2)
 
-Spec: docs/page.md#the-facts-behind-it
+Spec: docs/page.md#the-facts-in-python
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class LakeTable(Streams):
         `scan_options`: where it starts (`scan_mode="latest"`, `scan_snapshot_id=7`, …), `read_changelog=True` for a
         column `rowkind` and deletes too, `read_stream_maxFilesPerTrigger` and its kin for the size of a batch,
         `consumer_id` to keep snapshots that are still to be read. `columns`, `where`: as `read`.
-        Spec: docs/streaming.md#reading
+        Spec: docs/streaming.md#read-a-stream
         """
         return stream.read(self.spark, self.table, columns, where, scan_options)
 
@@ -156,7 +156,7 @@ class LakeTable(Streams):
         is given what became of each batch; `.batches` of the query holds the newest. `options`: as `write`, and
         `query_name`. Compaction runs beside the query,
         where rows are seen without.
-        Spec: docs/streaming.md#writing
+        Spec: docs/streaming.md#write-a-stream
         """
         on_batch = on_batch or options.pop("told", None)
         how = stream.Streaming(checkpoint, mode, trigger, options.pop("query_name", None), on_batch)
@@ -175,7 +175,7 @@ class LakeTable(Streams):
         files are Spark's own scan. A batch whose `body` failed or died comes again with the same rows and number:
         `write_batch(df, process.id, batch_id)` writes it once. `checkpoint`, `trigger`: as `write_stream`. `options`:
         `columns`, `where`, `on_batch`, and those of `read_stream`.
-        Spec: docs/streaming.md#processing
+        Spec: docs/streaming.md#process-batches
         """
         own = {name: options.pop(name) for name in ("columns", "where", "on_batch") if name in options}
         table = _as_changes(self.table, options).with_options(options)
@@ -199,7 +199,7 @@ class LakeTable(Streams):
         """As `Table.lookup`; of a DataFrame, which may be a stream, a DataFrame: its tasks look the rows up, each batch
         in the snapshot that is the newest then.
 
-        Spec: docs/streaming.md#lookup
+        Spec: docs/streaming.md#look-up-rows
         """
         if isinstance(rows, DataFrame):
             return looked_up(rows, self.lookup_udf(on, columns, how, **options))

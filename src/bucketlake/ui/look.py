@@ -2,7 +2,7 @@
 
     ANSWERS["heat"](catalog, Query({"database": …, "table": …})) -> dict
 
-Spec: docs/page.md#questions
+Spec: docs/page.md#the-facts-in-python
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ class Mend(str, Enum):
     NONE = ""
     HINTS = "hints are written"
     CONSUMER = "the consumer is set to the snapshot that comes next"
-    MANIFESTS = "manifests are written anew"
-    MERGE = "files are written anew, keys of one run merged"
+    MANIFESTS = "manifests are rewritten"
+    MERGE = "files are rewritten, keys of one run merged"
     MOVE = "rows are moved to their buckets"
     HASHES = "the hash index is built from the keys"
     VECTORS = "vectors that mark nothing are dropped"
     TAKE_OUT = "the file is taken out, with its rows"
-    UNMARK = "deletion vectors are dropped: rows deleted come back"
+    UNMARK = "deletion vectors are dropped: deleted rows come back"
     STRAYS = "the snapshot is removed"
 
 
@@ -50,6 +50,6 @@ class Fault:
 
 
 E, W, N = Severity.ERROR, Severity.WARNING, Severity.INFO
-ROLL_BACK = "CALL sys.rollback to a snapshot or tag that is whole"
+ROLL_BACK = "CALL sys.rollback to an intact snapshot or tag"
 RESTORE = "restore the file from a copy"
 REPAIR = "CALL sys.repair_table"

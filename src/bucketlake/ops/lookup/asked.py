@@ -3,7 +3,7 @@
     asked(store, plan, keys)      the splits in which some of these keys may lie, each with those keys
         .rows(columns)            the rows that a split has of its keys, merged as a read merges them
 
-Spec: docs/streaming.md#lookup
+Spec: docs/streaming.md#look-up-rows
 """
 
 from __future__ import annotations

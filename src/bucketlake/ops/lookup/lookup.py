@@ -7,7 +7,7 @@ Every call is about one snapshot, the newest then unless `scan.*` options name o
 asked keys may lie are looked into by their sorted keys; what they have of a key is merged as a read merges it. Decoded
 parts of files stay in a bounded cache, less those of files that the newest snapshot does not have.
 
-Spec: docs/streaming.md#lookup
+Spec: docs/streaming.md#look-up-rows
 """
 
 from __future__ import annotations

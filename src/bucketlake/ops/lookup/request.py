@@ -2,7 +2,7 @@
 
     LookupRequest.of(schema, on=…, columns=…, how="left", …)
 
-Spec: docs/streaming.md#lookup
+Spec: docs/streaming.md#look-up-rows
 """
 
 from __future__ import annotations

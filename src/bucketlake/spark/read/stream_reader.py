@@ -1,6 +1,6 @@
 """A table as a streaming source of Spark: offsets, batches, and the rows of each task as Arrow.
 
-Spec: docs/spec/streaming.md, docs/streaming.md#reading
+Spec: docs/spec/streaming.md, docs/streaming.md#read-a-stream
 """
 
 from __future__ import annotations

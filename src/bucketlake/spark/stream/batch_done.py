@@ -3,7 +3,7 @@
     steps = Steps(clock)                 takes what a write tells of its steps
     BatchDone.of(…)                      with what its snapshot says
 
-Spec: docs/streaming.md#watching
+Spec: docs/streaming.md#watch-a-stream
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each worker keeps a cache of its own, which the next batches find. What it looks into is the newest snapshot as of each
 batch of rows.
 
-Spec: docs/streaming.md#lookup
+Spec: docs/streaming.md#look-up-rows
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Spark's streaming sources in Python hand rows over one process to another; a bat
 files are Spark's own scan. The loop, its offsets and its checkpoint are ours, and run beside the session that asked,
 on Spark Connect too.
 
-Spec: docs/streaming.md#processing
+Spec: docs/streaming.md#process-batches
 """
 
 from __future__ import annotations

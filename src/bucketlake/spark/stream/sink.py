@@ -1,6 +1,6 @@
 """A streaming DataFrame into a table: every micro-batch is one commit, written once however often it comes.
 
-Spec: docs/spec/streaming.md#batches, docs/streaming.md#writing
+Spec: docs/spec/streaming.md#batches, docs/streaming.md#write-a-stream
 """
 
 from __future__ import annotations

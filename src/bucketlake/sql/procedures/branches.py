@@ -42,25 +42,25 @@ def _merge(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "create_branch",
-        "Makes a branch, without rows or with what a tag holds.",
+        "Creates a branch, empty or from a tag.",
         (
             TABLE,
             Argument("branch", "the new branch's name", required=True),
             Argument("tag", "the tag that it begins with"),
-            Argument("ignoreIfExists", "do nothing where there is one of this name", "boolean", default="false"),
+            Argument("ignoreIfExists", "do nothing if there is one of this name", "boolean", default="false"),
         ),
         _create,
         check=lambda given: _check_flags(given, "ignoreIfExists"),
     ),
     Procedure(
         "delete_branch",
-        "Removes branches. Files that they alone have are orphans.",
-        (TABLE, Argument("branch", "the branches' names, with commas between them", required=True)),
+        "Deletes branches. Files that only they had become orphans.",
+        (TABLE, Argument("branch", "the branches' names, separated by commas", required=True)),
         _delete,
     ),
     Procedure(
         "rename_branch",
-        "Gives a branch another name.",
+        "Renames a branch.",
         (
             TABLE,
             Argument("from_branch", "its name", required=True),
@@ -70,7 +70,7 @@ PROCEDURES = (
     ),
     Procedure(
         "fast_forward",
-        "Replaces the table's history, from the branch's first snapshot on, by the branch's.",
+        "Replaces the table's history by the branch's, from the branch's first snapshot on.",
         (TABLE, Argument("branch", "the branch", required=True)),
         _fast_forward,
     ),

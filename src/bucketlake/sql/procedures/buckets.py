@@ -54,15 +54,19 @@ def advise(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "rescale",
-        "Puts the rows of partitions into another number of buckets.",
+        "Changes the number of buckets of partitions.",
         (
             TABLE,
-            Argument("bucket_num", "the new number; needed for postpone tables", "int", default="bucket"),
+            Argument("bucket_num", "the new number; required for postpone tables", "int", default="bucket"),
             PARTITIONS,
             WHERE,
             Argument("partition", "as `partitions`", engine="flink"),
-            Argument("scan_parallelism", "taken; work is spread by buckets", "int", engine="flink"),
-            Argument("sink_parallelism", "taken; work is spread by buckets", "int", engine="flink"),
+            Argument(
+                "scan_parallelism", "accepted, without effect: work is distributed by bucket", "int", engine="flink"
+            ),
+            Argument(
+                "sink_parallelism", "accepted, without effect: work is distributed by bucket", "int", engine="flink"
+            ),
         ),
         rescale,
         check=check_rescale,
@@ -70,7 +74,7 @@ PROCEDURES = (
     ),
     Procedure(
         "advise_buckets",
-        "What every partition holds, and how many buckets it should have, largest first.",
+        "Lists what every partition holds and how many buckets it should have, largest first.",
         (TABLE,),
         advise,
         f"{_ADVICE}, recommended int, reason string",

@@ -71,8 +71,8 @@ def kind_of(argument: Argument) -> str:
 def need_of(argument: Argument) -> str:
     """Whether a parameter is needed, or what holds without it."""
     if argument.required:
-        return "needed"
-    return f"default: {argument.default}" if argument.default is not None else "may be left out"
+        return "required"
+    return f"default: {argument.default}" if argument.default is not None else "optional"
 
 
 def state(procedure: Procedure) -> str:

@@ -132,8 +132,8 @@ _TAG = _optional("tag", "the tag that is cloned")
 PROCEDURES = (
     Procedure(
         "clone",
-        "Copies tables file by file, with their schemas, vectors and indexes; partitions of tables that are there are "
-        "replaced. Call it again where it failed.",
+        "Copies tables file by file, with their schemas, vectors and indexes. Partitions of existing tables are "
+        "replaced. If it fails, call it again.",
         (
             *(_DATABASE, _TABLE, _CONF, _TARGET_DATABASE, _TARGET_TABLE, _TARGET_CONF, _THREADS),
             _optional("where", "a condition over partition columns"),
@@ -142,7 +142,7 @@ PROCEDURES = (
             _optional("prefer_file_format", "refused: files are copied as they are"),
             Argument("clone_from", "`paimon`", default="paimon"),
             Argument("meta_only", "only the schemas", "boolean", default="false"),
-            Argument("clone_if_exists", "false: leave tables that are there alone", "boolean", default="true"),
+            Argument("clone_if_exists", "false: leave existing tables alone", "boolean", default="true"),
             _optional("target_table_conf", "options of new tables, over the source's: `k1=v1`"),
             *(_ID, _TAG),
         ),

@@ -96,7 +96,7 @@ def _reassign(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "reassign_row_id",
-        "Gives the rows of each partition of a table with `data-evolution.enabled` ids that lie side by side.",
+        "Gives the rows of each partition consecutive ids, in a table with `data-evolution.enabled`.",
         (TABLE, PARTITIONS),
         _reassign,
         "result string",
@@ -111,7 +111,7 @@ PROCEDURES = (
     ),
     Procedure(
         "compact",
-        "Merges files: of a primary-key table each bucket's sorted runs, of an append table small files.",
+        "Merges each bucket's sorted runs of a primary-key table, or small files of an append table.",
         (
             TABLE,
             PARTITIONS,
@@ -121,11 +121,11 @@ PROCEDURES = (
                 "`clustering.incremental`",
             ),
             Argument("order_strategy", "rows of append tables in `order`, `zorder` or `hilbert`", default="none"),
-            Argument("order_by", "columns of the order, comma between them"),
+            Argument("order_by", "columns of the order, separated by commas"),
             WHERE,
             OPTIONS,
-            Argument("partition_idle_time", "only partitions that no file came to for so long, such as `1 d`"),
-            Argument("buckets", "of a table with a fixed number of buckets, these: `0-3,7`"),
+            Argument("partition_idle_time", "only partitions that got no file for so long, such as `1 d`"),
+            Argument("buckets", "only these buckets, of a table with a fixed number: `0-3,7`"),
         ),
         _compact,
         check=_check_compact,

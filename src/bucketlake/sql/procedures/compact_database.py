@@ -66,7 +66,7 @@ def _compact_database(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "compact_database",
-        "Compacts tables of databases. One that fails stops no other.",
+        "Compacts the tables of databases. A failure stops no other table.",
         (
             Argument("including_databases", "a regular expression for whole names", default=".*"),
             Argument("including_tables", "a regular expression for whole `db.table`", default=".*"),
@@ -79,7 +79,7 @@ PROCEDURES = (
                 engine="flink",
             ),
             Argument("table_options", "as `options`", engine="flink"),
-            Argument("partition_idle_time", "only partitions that no file came to for so long: `1 d`", engine="flink"),
+            Argument("partition_idle_time", "only partitions that got no file for so long: `1 d`", engine="flink"),
             Argument(
                 "compact_strategy",
                 "`full`: all files; `minor`: what each table's policy picks; by default as `sys.compact`",

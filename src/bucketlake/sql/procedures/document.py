@@ -13,17 +13,19 @@ _HEAD = """# Procedures
 
     CALL [catalog.]sys.<name>([argument, …])
 
-Arguments are given by place, or by name (`name => value`, names bare or in backticks, in either engine's spelling:
-`consumerId`, `consumer_id`); first those by place. An empty text and NULL mean that the argument is absent. By place
-Spark's order is tried first, and where it makes no sense Flink's. `CALL sys.help()` lists the procedures,
-`CALL sys.help('compact')` the arguments of one.
+- `CALL sys.help()` lists the procedures, `CALL sys.help('compact')` the arguments of one.
+- Give arguments by position, or by name (`name => value`); those by position come first.
+- Names may stand bare or in backticks, in either engine's spelling: `consumerId`, `consumer_id`.
+- An empty text and NULL mean that the argument is absent.
+- By position, Spark's order is tried first, and if it makes no sense Flink's.
 
-This page is made of the code. More: [tags, branches, rollbacks, partitions](../spec/tags.md),
+This page is generated from the code. See also [tags, branches, rollbacks, partitions](../spec/tags.md) and
 [maintenance](../maintenance.md).
 
 ## Partitions
-Where an argument names partitions, specs are separated by `;`, columns within one by `,`; a spec may name some of the
-partition columns. Values are read as the columns' types, with quotes around them or not; the table's
+
+If an argument names partitions, separate specs by `;`, and columns within one by `,`. A spec may name some of the
+partition columns. Values are read as the columns' types, with or without quotes. The table's
 `partition.default-name` means null.
 """
 
@@ -33,18 +35,25 @@ def page() -> str:
     built = [one for one in PROCEDURES.values() if one.run is not None]
     missing = [one for one in PROCEDURES.values() if one.run is None]
     lines = [_HEAD, *(line for one in built for line in _section(one)), "## Not built", ""]
-    lines += ["Known by name and refused before anything is done.", "", "| procedure | of | why not |", "|---|---|---|"]
+    lines += [
+        "These procedures are known by name, and refused before anything is done.",
+        "",
+        "| Procedure | In Paimon on | Why not |",
+        "|---|---|---|",
+    ]
     lines += [f"| `{one.name}` | {one.engines} | {one.missing} |" for one in missing]
     return "\n".join(lines) + "\n"
 
 
 def _section(procedure: Procedure) -> list[str]:
-    origin = f"Of {procedure.engines}." if procedure.engines else "Ours."
-    lines = [f"## {procedure.name}", f"{procedure.doc} {origin} Returns {procedure.columns.replace('`', '')}.", ""]
+    origin = f"As in Apache Paimon on {procedure.engines}." if procedure.engines else "Only in Bucketlake."
+    columns = ", ".join(f"`{column}`" for column in procedure.columns.replace("`", "").split(", "))
+    lines = [f"## {procedure.name}", "", procedure.doc, ""]
     if procedure.arguments:
-        lines += ["| argument | type | | meaning |", "|---|---|---|---|"]
+        lines += ["| Argument | Type | | Meaning |", "|---|---|---|---|"]
         lines += [f"| `{one.name}` | {one.kind} | {need_of(one)} | {one.doc} |" for one in procedure.arguments]
         lines.append("")
+    lines += [f"*Returns* {columns}. *{origin}*", ""]
     if procedure.name in NOTES:
         lines += [NOTES[procedure.name].strip("\n"), ""]
     return lines

@@ -107,7 +107,11 @@ PROCEDURES = (
         "Removes files that no snapshot, tag, branch or changelog refers to.",
         (
             Argument("table", "the table, or `db.*` for all tables of a database", required=True),
-            Argument("older_than", "only files last written before; in this machine's time zone", default="a day ago"),
+            Argument(
+                "older_than",
+                "only files last written before this time; in this machine's time zone",
+                default="a day ago",
+            ),
             Argument("dry_run", "only count", "boolean", default="false"),
             Argument("parallelism", "threads that delete, in each task where tasks do", "int"),
             Argument(

@@ -86,7 +86,7 @@ def _check_compatible(source: LakeTable, target: LakeTable) -> None:
 PROCEDURES = (
     Procedure(
         "copy",
-        "Copies a table's rows to another table, which is made like it where it is not there; partitions are replaced.",
+        "Copies a table's rows to another table, which is created if missing; its partitions are replaced.",
         (
             Argument("source_table", "the table", required=True),
             Argument("target_table", "the table that they go to", required=True),
@@ -97,7 +97,7 @@ PROCEDURES = (
     ),
     Procedure(
         "rewrite_file_index",
-        "Builds the file indexes that the table's options ask for on files that are there.",
+        "Builds the file indexes that the table's options ask for on existing files.",
         (
             TABLE,
             Argument("where", "a condition over partition columns"),

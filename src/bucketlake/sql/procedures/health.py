@@ -23,7 +23,7 @@ _FINDINGS = (
     "snapshot bigint, holder string, file string, `count` bigint not null, cause string not null, "
     "consequence string not null, remedy string not null, repair string not null"
 )
-_LEVEL = Argument("level", "how deep: metadata, footers, keys, rows; each with all before", default="metadata")
+_LEVEL = Argument("level", "how deep: metadata, footers, keys, rows; each includes those before", default="metadata")
 _SNAPSHOT = Argument("snapshot", "the snapshot whose files are looked at; the newest if left out", "bigint")
 
 
@@ -73,7 +73,7 @@ def _usage(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "fsck",
-        "Checks that a table is whole: a row a fault, with its place, cause, consequence and remedy.",
+        "Checks that a table is intact. One row a fault, with place, cause, consequence and remedy.",
         (TABLE, _LEVEL, PARTITIONS, _SNAPSHOT),
         _fsck,
         _FINDINGS,
@@ -82,12 +82,12 @@ PROCEDURES = (
     ),
     Procedure(
         "repair_table",
-        "Mends what a check finds, in one commit that can be rolled back; what would lose rows has to be named.",
+        "Repairs what a check finds, in one commit that can be rolled back. What would lose rows has to be named.",
         (
             TABLE,
             Argument("level", "how deep to check: metadata, footers, keys, rows", default="keys"),
             PARTITIONS,
-            Argument("allow", "codes of faults whose repair loses rows, or what else may be wanted: `code1,code2`"),
+            Argument("allow", "codes of faults whose repair loses rows or something else of value: `code1,code2`"),
             Argument("dry_run", "only say what would be done", "boolean", default="true"),
         ),
         _repair,
@@ -98,7 +98,7 @@ PROCEDURES = (
     ),
     Procedure(
         "advise",
-        "What would make a table better: each with measure, threshold, and the command that mends it.",
+        "Lists what would make a table better, each with measure, threshold, and the command that does it.",
         (TABLE,),
         _advise,
         "topic string not null, `partition` string, measure double not null, threshold double not null, "
@@ -107,7 +107,7 @@ PROCEDURES = (
     ),
     Procedure(
         "usage",
-        "Where the bytes of a table's folder are, each counted once.",
+        "Reports where the bytes of a table's folder are, each counted once.",
         (TABLE,),
         _usage,
         "kind string not null, holder string, files bigint not null, `bytes` bigint not null",

@@ -189,7 +189,7 @@ _TARGET = Argument("target_table", "the table", required=True)
 _BOTH = (
     _TARGET,
     Argument("target_alias", "what qualifies the table's columns; by default its last name"),
-    Argument("source_sqls", "statements that are run first, `;` between them: `CREATE TEMPORARY VIEW s AS …`"),
+    Argument("source_sqls", "statements that run first, separated by `;`: `CREATE TEMPORARY VIEW s AS …`"),
     Argument("source_table", "the source: a table or view; its last name qualifies its columns"),
     Argument("merge_condition", "which rows match"),
 )
@@ -197,7 +197,7 @@ _BOTH = (
 PROCEDURES = (
     Procedure(
         "alter_column_default_value",
-        "Sets the default of a column, by its text as it is stored: `abc`, `5`, `2024-01-01`.",
+        "Sets the default of a column, as the text that is stored: `abc`, `5`, `2024-01-01`.",
         (
             TABLE,
             Argument("column", "the column", required=True),
@@ -209,7 +209,7 @@ PROCEDURES = (
     ),
     Procedure(
         "data_evolution_merge_into",
-        "Sets columns of the rows that match, of a table with `data-evolution.enabled`, as a MERGE does.",
+        "Sets columns of the matching rows in a table with `data-evolution.enabled`, as a MERGE does.",
         (
             *_BOTH,
             Argument(_UPDATE_SET, "`a = s.x, b = s.y`, or `*`: the source's columns by name"),
@@ -222,7 +222,7 @@ PROCEDURES = (
     ),
     Procedure(
         "merge_into",
-        "A MERGE into a primary-key table in Flink's words; of the two upserts and deletes the upsert goes first.",
+        "Merges into a primary-key table, with Flink's arguments. Of an upsert and a delete, the upsert goes first.",
         (
             *_BOTH,
             Argument(_UPSERT, "of the rows that match, which are updated"),

@@ -255,13 +255,13 @@ _DROP = Argument("delete_origin", "drop the source; its files are moved in any c
 PROCEDURES = (
     Procedure(
         "migrate_table",
-        "Makes the parquet or ORC files of one of Spark's tables those of a lake table, in place.",
+        "Turns one of Spark's tables of Parquet or ORC files into a lake table, in place.",
         (
             _TYPE,
             Argument("table", "the table, or a folder: ``parquet.`/path` ``", required=True, alias="source_table"),
             _GIVEN,
             _DROP,
-            Argument("target_table", "the lake table, which may be there; the source's name if left out"),
+            Argument("target_table", "the lake table, which may exist; the source's name if left out"),
             _MAP,
             _THREADS,
         ),
@@ -271,7 +271,7 @@ PROCEDURES = (
     ),
     Procedure(
         "migrate_database",
-        "Makes lake tables of all tables of one of Spark's databases, as `migrate_table` does.",
+        "Turns all tables of one of Spark's databases into lake tables, as `migrate_table` does.",
         (
             _TYPE,
             Argument("database", "the database", required=True, alias="source_database"),
@@ -286,7 +286,7 @@ PROCEDURES = (
     ),
     Procedure(
         "migrate_file",
-        "Adds the files of one of Spark's tables to a lake table that is there; else as `migrate_table`.",
+        "Adds the files of one of Spark's tables to an existing lake table; otherwise as `migrate_table`.",
         (
             _TYPE,
             Argument("source_table", "the table, or a folder: ``parquet.`/path` ``", required=True),

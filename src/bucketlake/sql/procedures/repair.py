@@ -20,7 +20,7 @@ def _repair(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "repair",
-        "Tells the database of a SQL catalog of tables that lie in the warehouse: what it lacks is added.",
+        "Adds tables that lie in the warehouse, and that the database of a SQL catalog lacks, to that database.",
         (
             Argument(
                 "database_or_table",

@@ -39,13 +39,15 @@ def _rewrite(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "rewrite",
-        "Writes files anew in the format, compression and row groups that the options ask for; writers go on.",
+        "Rewrites files in the format, compression and row groups that the options ask for, while writers go on.",
         (
             TABLE,
             PARTITIONS,
             WHERE,
             OPTIONS,
-            Argument("every", "also files that have format and compression already", "boolean", default="false"),
+            Argument(
+                "every", "also rewrite files that have that format and compression already", "boolean", default="false"
+            ),
         ),
         _rewrite,
         "rewritten_files bigint, bytes_before bigint, bytes_after bigint",

@@ -70,7 +70,7 @@ _ID = Argument("snapshot_id", "a snapshot's id", "bigint")
 PROCEDURES = (
     Procedure(
         "rollback",
-        "Makes an older snapshot the newest; later snapshots, tags and changelogs go. One of the three is given.",
+        "Makes an older snapshot the newest; later snapshots, tags and changelogs go. Give one of the three.",
         (
             TABLE,
             Argument("version", "a snapshot's id or a tag's name"),
@@ -84,7 +84,7 @@ PROCEDURES = (
     ),
     Procedure(
         "rollback_to",
-        "As `rollback`, in Flink's words.",
+        "As `rollback`, with Flink's arguments.",
         (TABLE, _TAG, _ID),
         _rollback_to,
         _MOVED,
@@ -93,21 +93,21 @@ PROCEDURES = (
     ),
     Procedure(
         "rollback_to_timestamp",
-        "Makes the newest snapshot that was committed at a time or before the newest of all.",
+        "Rolls back to the last snapshot that was committed at or before a time.",
         (TABLE, Argument("timestamp", "epoch milliseconds", "bigint", required=True)),
         _to_timestamp,
         _MOVED,
     ),
     Procedure(
         "rollback_to_watermark",
-        "Makes the newest snapshot whose watermark is not later the newest of all.",
+        "Rolls back to the last snapshot whose watermark is not later than the given one.",
         (TABLE, Argument("watermark", "epoch milliseconds", "bigint", required=True)),
         _to_watermark,
         _MOVED,
     ),
     Procedure(
         "rollback_to_as_latest",
-        "Publishes a snapshot that holds what an older one held; nothing is taken away.",
+        "Publishes an older snapshot's content as a new snapshot. Nothing is removed.",
         (TABLE, _TAG, _ID),
         _as_latest,
         "previous_snapshot_id bigint, rolled_back_snapshot_id bigint, current_snapshot_id bigint",

@@ -95,7 +95,7 @@ def _check_expiry(given: Arguments) -> None:
 PROCEDURES = (
     Procedure(
         "create_tag",
-        "Gives a snapshot a name that keeps its files when it expires.",
+        "Tags a snapshot: its files stay when it expires.",
         (TABLE, _TAG, _SNAPSHOT, RETAINED),
         _create,
         check=_check,
@@ -103,26 +103,26 @@ PROCEDURES = (
     ),
     Procedure(
         "replace_tag",
-        "Lets a tag that is there hold another snapshot, for another time.",
+        "Moves an existing tag to another snapshot, with another retention.",
         (TABLE, _TAG, _SNAPSHOT, RETAINED),
         _replace,
         check=_check,
     ),
     Procedure(
         "rename_tag",
-        "Gives a tag another name.",
+        "Renames a tag.",
         (TABLE, _TAG, Argument("target_tag", "the new name, which must be free", required=True)),
         _rename,
     ),
     Procedure(
         "delete_tag",
-        "Removes tags, and the files that only they kept; what is not there is passed over.",
-        (TABLE, Argument("tag", "the tags' names, with commas between them", required=True)),
+        "Deletes tags, and the files that only they kept. Missing tags are ignored.",
+        (TABLE, Argument("tag", "the tags' names, separated by commas", required=True)),
         _delete,
     ),
     Procedure(
         "expire_tags",
-        "Removes tags whose time is over, a row each.",
+        "Deletes tags whose time is over. One row a tag.",
         (TABLE, Argument("older_than", "tags made before go too; in this machine's time zone")),
         _expire,
         "expired_tags string not null",
@@ -130,7 +130,7 @@ PROCEDURES = (
     ),
     Procedure(
         "create_tag_from_timestamp",
-        "Tags the first snapshot, or the first tagged one, that was committed at a time or later.",
+        "Tags the first snapshot, or the first tagged one, committed at or after a time.",
         (TABLE, _TAG, Argument("timestamp", "epoch milliseconds", "bigint"), RETAINED),
         _from_timestamp,
         _FOUND,
@@ -138,7 +138,7 @@ PROCEDURES = (
     ),
     Procedure(
         "create_tag_from_watermark",
-        "Tags the first snapshot, or the first tagged one, whose watermark is not before one.",
+        "Tags the first snapshot, or the first tagged one, whose watermark is at least the given one.",
         (TABLE, _TAG, Argument("watermark", "epoch milliseconds", "bigint", required=True), RETAINED),
         _from_watermark,
         _FOUND,
@@ -147,7 +147,7 @@ PROCEDURES = (
     ),
     Procedure(
         "trigger_tag_automatic_creation",
-        "Makes the tags that `tag.automatic-creation` asks for now, and removes those whose time is over.",
+        "Creates the tags that `tag.automatic-creation` asks for now, and deletes those whose time is over.",
         (TABLE,),
         _trigger,
     ),

@@ -121,7 +121,7 @@ def _repair_earliest(lake: Lake, given: Arguments) -> Rows:
 PROCEDURES = (
     Procedure(
         "expire_partitions",
-        "Drops partitions that are too old, the smallest first, a row each.",
+        "Drops partitions that are too old, the smallest first. One row a partition.",
         (
             TABLE,
             Argument("expiration_time", "the age, such as `7 d`; not 0", default="partition.expiration-time"),
@@ -137,7 +137,7 @@ PROCEDURES = (
     ),
     Procedure(
         "mark_partition_done",
-        "Says of partitions that they are done, as `partition.mark-done-action` says; by default by `_SUCCESS` files.",
+        "Marks partitions as done, by `partition.mark-done-action` (default: `_SUCCESS` files).",
         (TABLE, Argument("partitions", "specs of all partition columns: `dt=a,hh=1;dt=b,hh=2`", required=True)),
         _mark_done,
         check=_check_specs,
@@ -153,7 +153,7 @@ PROCEDURES = (
     ),
     Procedure(
         "reset_consumer",
-        "Lets a consumer go on with a snapshot, or forgets it.",
+        "Sets a consumer to a snapshot, or forgets it.",
         (
             TABLE,
             Argument("consumerId", "the consumer", required=True),
@@ -174,14 +174,14 @@ PROCEDURES = (
     ),
     Procedure(
         "purge_files",
-        "Removes all rows for good: branches, tags, consumers, old snapshots and all files. No writer may be at work.",
+        "Removes all rows for good: branches, tags, consumers, old snapshots, all files. No writer may be active.",
         (TABLE,),
         _purge,
         "result string",
     ),
     Procedure(
         "compact_manifest",
-        "Tells the newest snapshot's files by fewer manifests, without deletions.",
+        "Rewrites the newest snapshot's manifests into fewer ones, without deletions.",
         (
             TABLE,
             OPTIONS,
@@ -195,7 +195,7 @@ PROCEDURES = (
     ),
     Procedure(
         "remove_unexisting_files",
-        "Takes data files that something else has removed out of the table, a row each. Their rows are lost.",
+        "Drops missing data files from the table. One row a file; their rows are lost.",
         (
             TABLE,
             Argument("dry_run", "only say which", "boolean", default="false"),
@@ -206,8 +206,8 @@ PROCEDURES = (
     ),
     Procedure(
         "remove_unexisting_manifests",
-        "Takes manifests that something else has removed out of the newest snapshot. What they told of is lost, what "
-        "they deleted may be back: a snapshot that is whole is better.",
+        "Drops missing manifests from the newest snapshot. What they added is lost, and what they deleted may be "
+        "back: prefer a rollback to an intact snapshot.",
         (Argument("table", TABLE.doc, required=True, alias="tableId"),),
         _remove_missing_manifests,
         "result string",
@@ -215,7 +215,7 @@ PROCEDURES = (
     ),
     Procedure(
         "repair_earliest_snapshot",
-        "Lets the history begin with a snapshot that follows a gap.",
+        "Makes the history begin with a snapshot that follows a gap.",
         (TABLE, Argument("snapshot_id", "the snapshot", "bigint", required=True)),
         _repair_earliest,
         "previous_earliest_snapshot_id bigint not null, current_earliest_snapshot_id bigint not null",
