@@ -69,6 +69,24 @@ def test_the_token_gives_a_cookie_that_opens_the_page(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
+    "other", ['prefs={"a":1,"b":[2]}', 'x="never closed', "two words=1", "=", "é=1", "u=@,", ";;", "{cookie}=old"]
+)
+def test_cookies_of_other_servers_of_the_machine_lock_nobody_out(page: Page, other: str) -> None:
+    own = page.cookie["cookie"]
+    stranger = other.replace("{cookie}", page.access.cookie)
+    for both in (f"{stranger}; {own}", f"{own}; {stranger}"):
+        assert request(page.app, "/api/session", {"cookie": both}).status == 200
+    assert request(page.app, "/api/session", {"cookie": stranger}).status == 401
+
+
+def test_a_request_of_many_parameters_is_answered_like_others(page: Page) -> None:
+    many = "&".join(f"a{n}=1" for n in range(300))
+    assert request(page.app, f"/?{many}").status == 401
+    assert page.get(f"/?{many}").status == 200
+    assert page.get("/api/session/").status == 404  # a redirect would name the host
+
+
+@pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:8765", "127.0.0.1:8765.evil", ""]
 )
 def test_a_name_that_is_not_the_servers_is_refused(page: Page, host: str) -> None:
