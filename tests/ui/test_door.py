@@ -15,6 +15,7 @@ from tests.ui.asgi import HOST, request
 from bucketlake.ui import server
 from bucketlake.ui.guard import Access
 from bucketlake.ui.look import ANSWERS
+from bucketlake.ui.rows import text_of
 
 STATIC = Path(server.__file__).parent / "static"
 ORDERS = {"database": "shop", "table": "orders"}
@@ -232,6 +233,16 @@ def test_answers_are_bounded_in_time_and_size(shop: Any, monkeypatch: pytest.Mon
 
 def page_is_too_long(shop: Any) -> int:
     return int(Page(shop).get("/api/heat?" + "x" * 9_000).status)
+
+
+def test_values_are_shown_as_texts_of_a_bounded_length() -> None:
+    nested = [("<b>", [1, None, b"\xff"]), ("k", [])]
+    values = [None, True, b"\x00\xff", b"x" * 1_000, nested, {"a": None}, list(range(10_000)), "y" * 10_000]
+    shown = [text_of(value) for value in values]
+    assert shown[:3] == [None, "true", "0x00ff"]
+    assert shown[3].endswith("… (1,000 bytes)")
+    assert shown[4:6] == ['{"<b>": [1, null, "0xff"], "k": []}', '{"a": null}']
+    assert all(len(text) <= 200 for text in shown if text)
 
 
 # ---------------------------------------------------------------------------------------------- jobs

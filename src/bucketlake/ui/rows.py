@@ -5,6 +5,7 @@ sample(table, snapshot, limit) -> dict        difference(table, before, after, l
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -57,14 +58,32 @@ class Seen:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as text; None for null."""
+    """A value as text; None for null. Bytes are hexadecimal digits, nested values as JSON writes them."""
     if value is None:
         return None
     if isinstance(value, bytes):
-        return cut(value[:CELL].hex(), CELL)
+        return _hex(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return cut(json.dumps(_plain(value), ensure_ascii=False), CELL)
     return cut(value if isinstance(value, str) else str(value), CELL)
+
+
+def _hex(value: bytes) -> str:
+    shown = value[: CELL // 4].hex()
+    return f"0x{shown}" if len(value) <= CELL // 4 else f"0x{shown}… ({len(value):,} bytes)"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON takes it: of long ones the beginning, maps by their keys."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in list(value.items())[:CELL]}
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) for one in value):  # a map, as Arrow gives it
+            return {str(key): _plain(one) for key, one in value[:CELL]}
+        return [_plain(one) for one in value[:CELL]]
+    return value if value is None or isinstance(value, (bool, int, float)) else text_of(value)
 
 
 def sample(table: Table, snapshot: int | None, limit: int) -> dict[str, Any]:
