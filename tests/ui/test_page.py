@@ -326,8 +326,10 @@ def test_maintenance_asks_first_and_shows_how_it_goes(window: Window, shop: Any)
     page.locator("dialog").wait_for(state="detached")
     assert len(shop.table("web.clicks").snapshots()) == before
     page.get_by_role("button", name="Tag…").click()
-    page.get_by_role("dialog").get_by_label("Name", exact=True).fill(HOSTILE[0])
     page.get_by_role("dialog").get_by_role("button", name="Tag").click()
+    page.wait_for_selector("dialog [role=alert] >> text=Name: this is needed")  # and nothing is started
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill(HOSTILE[0])
+    page.keyboard.press("Enter")
     page.wait_for_selector("[data-panel=activity] .job.done")
     assert HOSTILE[0] in shop.table("web.clicks").tags()
     assert HOSTILE[0] in page.locator("[data-panel=activity]").inner_text()

@@ -146,11 +146,19 @@ function asking(table, question) {
     inputs[name] = box;
     return h("p", { class: "field" }, h("label", { for: id }, label), box);
   });
+  const run = button(question.go, go, { class: "strong" });
+  for (const box of Object.values(inputs)) box.addEventListener("keydown", (event) => { if (event.key === "Enter" && box.tagName === "INPUT") go(); });
   const dialog = h("dialog", { "aria-labelledby": title },
     h("h2", { id: title }, question.title), h("p", { class: "mono" }, table.called), h("p", {}, question.text), fields, problem,
-    h("div", { class: "row end" }, button("Leave it", () => dialog.close(), { class: "quiet" }), button(question.go, go, { class: "strong" })));
-  async function go(event) {
-    event.target.disabled = true;
+    h("div", { class: "row end" }, button("Leave it", () => dialog.close(), { class: "quiet" }), run));
+  async function go() {
+    const empty = question.fields.find(([name]) => name !== "snapshot" && !inputs[name].value.trim());
+    if (empty) {
+      fill(problem, `${empty[1]}: this is needed.`);
+      inputs[empty[0]].focus();
+      return;
+    }
+    run.disabled = true;
     try {
       const given = Object.fromEntries(Object.entries(inputs).map(([name, box]) => [name, box.value.trim()]));
       await change("start", { action: question.action, ...table.place, ...given });
@@ -159,7 +167,7 @@ function asking(table, question) {
       table.element("activity").refresh(true);
     } catch (error) {
       fill(problem, error.message);
-      event.target.disabled = false;
+      run.disabled = false;
     }
   }
   dialog.addEventListener("close", () => dialog.remove());
