@@ -30,7 +30,7 @@ export function amplificationPanel(table) {
 function drawn(data) {
   const moments = data.moments;
   const view = { at: moments.length - 1, rules: new Set() };
-  const figures = h("dl", { class: "pairs", "aria-live": "polite" });
+  const figures = h("dl", { class: "pairs" });
   const box = h("div", {
     class: "pair-charts", tabindex: "0", role: "slider", "aria-label": "Amplification after a snapshot", "aria-orientation": "horizontal",
     "aria-valuemin": moments[0].snapshot, "aria-valuemax": moments[moments.length - 1].snapshot, data: { figure: "amplification-cursor" },

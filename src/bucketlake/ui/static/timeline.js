@@ -48,7 +48,7 @@ function drawn(table, data) {
   const scale = Math.min((BASE - TOP) / up, (FOOT - BASE - 4) / down);
   const tall = (size) => (size ? Math.max(2, Math.sqrt(size) * scale) : 0);
   const most = Math.max(1, ...commits.map((one) => one.rows));
-  const details = h("div", { class: "details", "aria-live": "polite" });
+  const details = h("div", { class: "details" }); // the slider tells its value itself
   const box = surface(HEIGHT, paint, {
     tabindex: "0", role: "slider", "aria-label": "Snapshots", "aria-valuemin": commits[0].snapshot,
     "aria-valuemax": commits[commits.length - 1].snapshot, "aria-orientation": "horizontal", data: { figure: "timeline" },
@@ -85,7 +85,8 @@ function drawn(table, data) {
       if (names.length) marked = mark(context, c, one, names, x + slot / 2, marked, width);
       if (x > free) {
         const label = slot < 26 ? String(one.snapshot) : `#${one.snapshot}`;
-        text(context, label, x + slot / 2, FOOT + 13, undefined, n === view.chosen ? c.ink : c.muted, "center");
+        const half = context.measureText(label).width / 2;
+        text(context, label, Math.max(half, x + slot / 2), FOOT + 13, undefined, n === view.chosen ? c.ink : c.muted, "center");
         free = x + Math.max(context.measureText(label).width + 14, 40);
       }
     }
