@@ -140,6 +140,8 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     page.wait_for_selector(".travel >> text=snapshot 1")
     line = page.get_by_role("slider", name="Snapshots")
     assert line.get_attribute("aria-valuenow") == "1"
+    page.get_by_role("link", name="before sale").click()
+    page.wait_for_selector(".travel >> text=snapshot 2")
     page.get_by_role("button", name="Back to the newest").first.click()
     page.wait_for_function("() => !document.querySelector('.travel').textContent")
 
@@ -178,7 +180,7 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
         assert measure.capitalize() in page.locator("[data-panel=heat] .legend").inner_text()
     page.locator("[data-panel=heat]").get_by_label("Shade by").select_option("bytes")
     assert page.evaluate(CUT) == ["day=…", "…-01"]  # partitions still differ in what is left of them
-    page.set_viewport_size({"width": 1280, "height": 1060})
+    page.set_viewport_size({"width": 1280, "height": 1240})
     page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
     window.picture("page")
     page.emulate_media(color_scheme="dark")
@@ -239,9 +241,13 @@ def test_one_mark_goes_over_both_charts_of_amplification(window: Window, shop: A
 
 def test_the_list_of_tables_keeps_what_was_searched(window: Window) -> None:
     page = window.page
-    page.get_by_role("searchbox", name="Find a table").fill("shop.")
-    page.locator("#tree a", has_text="orders").click()
+    page.get_by_role("searchbox", name="Find a table").wait_for()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.type("shop.o")
+    page.keyboard.press("Enter")
     page.wait_for_selector("h1 >> text=orders")
+    page.get_by_role("searchbox", name="Find a table").fill("shop.")
     page.get_by_role("link", name="Schema").click()
     page.locator("#tree a", has_text="customers").click()
     page.wait_for_selector("h1 >> text=customers")

@@ -50,7 +50,7 @@ export function homePage(known, go, retry) {
 export function tree(element, known, go) {
   const id = unique("find");
   const lists = h("div", { class: "lists" });
-  const find = h("input", { id, type: "search", placeholder: "Find a table", "aria-label": "Find a table", on: { input: () => show() } });
+  const find = h("input", { id, type: "search", placeholder: "Find a table", "aria-label": "Find a table", "aria-keyshortcuts": "/", on: { input: () => show(), keydown: (event) => { if (event.key === "Enter" && find.value && links.length) links[0][0].click(); } } });
   let place = null;
   let links = [];
 

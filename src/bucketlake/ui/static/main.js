@@ -74,6 +74,11 @@ menu.addEventListener("click", () => {
 });
 document.getElementById("skip").addEventListener("click", () => main.focus());
 document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, select, dialog")) {
+    fold(true);
+    side.querySelector("input")?.focus();
+    event.preventDefault();
+  }
   if (event.key !== "Escape" || !side.classList.contains("open")) return;
   fold(false);
   menu.focus();

@@ -1,6 +1,6 @@
 // A figure with its frame: title, what it shows, and its states: loading, empty, failed, drawn.
 
-import { button, fill, h, unique } from "./dom.js";
+import { add, button, fill, h, unique } from "./dom.js";
 
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
@@ -33,7 +33,9 @@ export function panel({ name, title, caption, about, controls = [], load, draw, 
     if (run) run.abort();
     const own = run = new AbortController();
     const held = focused(body);
-    if (!quiet) state("loading", h("div", { class: "waiting", role: "status" }, h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "sr" }, "Loading")));
+    // What is drawn stays, pale, until its successor is there: nothing jumps.
+    if (!quiet && section.dataset.state === "drawn") { state("loading"); add(body, [h("span", { class: "sr", role: "status" }, "Loading")]); }
+    else if (!quiet) state("loading", h("div", { class: "waiting", role: "status" }, h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "sr" }, "Loading")));
     try {
       const data = await load(own.signal);
       if (own.signal.aborted) return;

@@ -24,6 +24,7 @@ const MODES = {
   fixed: (o) => `${plural(o.bucket, "bucket")} by hash of the ${o.keyed ? "key" : "bucket key"}`, dynamic: () => "dynamic buckets", "key-dynamic": () => "dynamic buckets, keys unique across partitions",
   unaware: () => "no buckets", postpone: () => "buckets assigned later, by compaction",
 };
+const EVERY = 10000;
 // What moves with a snapshot chosen on the time line.
 const TRAVELLING = ["heat", "levels", "sizes", "files", "sample"];
 
@@ -103,6 +104,7 @@ export function tablePage(first, allowed) {
   const travel = h("div", { class: "travel", role: "status" });
   const body = h("div", { class: "panels" });
   const page = h("div", { class: "table-page" }, head, rooms, travel, body);
+  let timer = 0;
   table.branchLink = (branch) => address({ ...place, branch: branch === "main" ? null : branch, room: table.room });
 
   async function overview() {
@@ -149,7 +151,18 @@ export function tablePage(first, allowed) {
     }, { class: "quiet small" })));
   }
 
-  const leave = () => table.panels.forEach((one) => one.leave && one.leave());
+  function leave() {
+    clearTimeout(timer);
+    table.panels.forEach((one) => one.leave && one.leave());
+  }
+
+  // Parts without the figure of activity look now and then whether somebody has committed.
+  async function listen() {
+    timer = setTimeout(listen, EVERY);
+    if (document.hidden || table.newest === null) return;
+    const found = await ask("activity", place).catch(() => null);
+    if (page.isConnected && found?.snapshot && found.snapshot !== table.newest) table.arrived(found.snapshot);
+  }
 
   function enter() {
     leave();
@@ -159,6 +172,7 @@ export function tablePage(first, allowed) {
     table.panels = ROOMS[table.room][1](table, allowed);
     fill(body, table.panels);
     page.part = ROOMS[table.room][0];
+    if (!table.element("activity").dataset) timer = setTimeout(listen, EVERY);
     if (table.room === "rows") ask("timeline", { ...place, limit: 200 }).then((data) => { table.commits = data.commits; table.changed("commits"); }).catch(() => {});
   }
 

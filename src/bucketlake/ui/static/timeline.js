@@ -220,7 +220,7 @@ function described(table, one, before) {
     one.changelog_rows && ["Changelog", `${brief(one.changelog_rows)} rows`],
     one.stream && ["Stream batch", h("span", { class: "mono" }, one.stream)],
     one.watermark !== null && one.watermark !== undefined && ["Watermark", when(one.watermark)],
-    ["Schema", String(one.schema_id)],
+    ["Schema", h("a", { href: table.at("schema") }, String(one.schema_id))],
   ].filter(Boolean);
   const marks = [...one.tags.map((n) => ["tag", n]), ...one.branches.map((n) => ["branch", n]), ...one.consumers.map((n) => ["consumer", n])];
   return [
@@ -239,7 +239,7 @@ function described(table, one, before) {
 function named(table, data) {
   const list = (title, items) => items.length > 0 && h("div", {}, h("h3", {}, title), h("ul", { class: "plain" }, items.slice(0, 50)));
   return h("div", { class: "columns" },
-    list("Tags", data.tags.map((tag) => h("li", {}, h("b", {}, tag.name), h("span", { class: "muted" }, ` snapshot ${tag.snapshot}${tag.expired ? ", kept by the tag alone" : ""} · ${brief(tag.rows)} rows`)))),
+    list("Tags", data.tags.map((tag) => h("li", {}, tag.expired ? h("b", {}, tag.name) : h("a", { href: table.at("history", { snapshot: tag.snapshot, commit: null }), title: `View snapshot ${tag.snapshot}` }, tag.name), h("span", { class: "muted" }, ` snapshot ${tag.snapshot}${tag.expired ? ", kept by the tag alone" : ""} · ${brief(tag.rows)} rows`)))),
     list("Branches", data.branches.map((one) => h("li", {}, h("a", { href: table.branchLink(one.name) }, one.name), h("span", { class: "muted" }, ` ${one.forked_from ? `from snapshot ${one.forked_from}` : "on its own"} · ${plural(one.commits, "commit")}${one.newest_time ? `, the newest ${ago(one.newest_time)}` : ""}`)))),
     list("Consumers", data.consumers.map((one) => h("li", {}, h("b", {}, one.name), h("span", { class: one.lag > 10 ? "warn" : "muted" }, ` reads snapshot ${one.next_snapshot} next · ${one.lag ? `${plural(one.lag, "snapshot")} behind` : "up to date"}`)))));
 }
