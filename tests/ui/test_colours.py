@@ -53,7 +53,12 @@ def test_pictures_of_the_page_and_of_matplotlib_have_the_same_colours() -> None:
     page = colours("light")
     kinds = {"APPEND": "teal", "COMPACT": "amber", "OVERWRITE": "rust", "ANALYZE": "grey"}
     assert {kind: page[name] for kind, name in kinds.items()} == style.KINDS
-    assert (page["teal"], page["orange"], page["grey"], page["ink"]) == (style.TEAL, style.ORANGE, style.GREY, style.INK)
+    assert (page["teal"], page["orange"], page["grey"], page["ink"]) == (
+        style.TEAL,
+        style.ORANGE,
+        style.GREY,
+        style.INK,
+    )
     assert (page["amber"], *(page[f"ramp-{n}"] for n in range(3, 8))) == style.LEVELS
     assert set(style.RAMP) <= {page[f"ramp-{n}"] for n in range(8)}
 

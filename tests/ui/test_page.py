@@ -349,6 +349,23 @@ def test_a_commit_of_others_is_announced(window: Window, shop: Any) -> None:
     assert "No streams, no consumers, no jobs" in page.locator("[data-panel=activity]").inner_text()
 
 
+def test_a_commit_is_announced_in_every_part_and_shown_when_it_is_wanted(browser: Any, tmp_path: Path) -> None:
+    table = bucketlake.open(tmp_path).create_table("default.t", pa.schema([("id", pa.int64())]))
+    table.write_arrow(pa.table({"id": [1]}))
+    with served(bucketlake.open(tmp_path)) as running:
+        window = Window(browser, running)
+        window.page.clock.install()
+        page = window.room("default/t", "layout")
+        page.wait_for_selector("[data-panel=files] >> text=/^1 file$/")
+        table.write_arrow(pa.table({"id": [2]}))
+        page.clock.fast_forward(11_000)
+        page.wait_for_selector(".travel >> text=Snapshot 2 has been committed")
+        page.get_by_role("button", name="Show it").click()
+        page.wait_for_selector("[data-panel=files] >> text=/^2 files$/")
+        assert window.wrong == []
+        window.close()
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_hostile_names_are_shown_as_they_are(window: Window, room: str) -> None:
     page = window.room("default/x%3Ci%3Ey", room)

@@ -1,7 +1,7 @@
 """How pictures look: colours, sizes as text, names that are shown as they are; matplotlib loaded when one is drawn.
 
-Colours are those of the page (ui/static/page.css), and readable beside each other without colour vision; what is light or
-dark follows the user's style.
+Colours are those of the page (ui/static/page.css), and readable beside each other without colour vision; what is light
+or dark follows the user's style.
 """
 
 from __future__ import annotations

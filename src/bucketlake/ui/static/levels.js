@@ -64,7 +64,7 @@ function packed(files, title, level, width) {
 function drawn(table, data, note, heading) {
   fill(heading, data.scale ? "Levels of one bucket" : data.bucket === -2 ? "Pending rows" : table.unbucketed ? (data.partition ? "Files of one partition" : "Files to scale") : "Files of one bucket");
   fill(note, h("b", {}, data.partition || "All rows"), table.unbucketed ? ": " : `, ${data.bucket === -2 ? "rows that wait for their bucket" : `bucket ${data.bucket}`}: `,
-    data.scale ? `${plural(data.runs, "sorted run")}, that a read merges; from ${data.trigger} on they are compacted. Good: few runs, most bytes in the deepest level.` : `${plural(data.levels.reduce((n, level) => n + level.files, 0), "file")}, each as wide as its bytes.`);
+    data.scale ? `${plural(data.runs, "sorted run")}, that a read merges; from ${data.trigger} on they are compacted. Good: few runs, most bytes in the deepest level.` : `${plural(data.files.length + data.left_out, "file")}, ${data.files.length === 1 ? "" : "each "}as wide as its bytes.`);
   const rows = lanes(data, 800);
   const order = rows.flatMap((lane, r) => lane.blocks.map((one, n) => [r, n]));
   const largest = Math.max(...data.files.map((file) => file.size), 1);
@@ -145,7 +145,7 @@ function drawn(table, data, note, heading) {
   }
 
   function tell(file) {
-    const pairs = [["Level", `${file.level}`], ["Bytes", bytes(file.size)], ["Rows", count(file.rows)], file.deletes ? ["Deletes", count(file.deletes)] : null,
+    const pairs = [data.scale && ["Level", `${file.level}`], ["Bytes", bytes(file.size)], ["Rows", count(file.rows)], file.deletes ? ["Deletes", count(file.deletes)] : null,
       file.min_key !== null && ["Keys", [h("span", { class: "mono" }, file.min_key), " … ", h("span", { class: "mono" }, file.max_key)]], ["Created", `${when(file.created)}${file.source ? ` by ${file.source === "compact" ? "compaction" : "a write"}` : ""}`], ["Schema", String(file.schema_id)]].filter(Boolean);
     fill(details, h("div", { class: "headline" }, h("strong", { class: "mono cut", title: file.name }, file.name)),
       h("dl", { class: "pairs" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
