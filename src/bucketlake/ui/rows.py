@@ -1,6 +1,6 @@
 """Rows of a table as the page shows them: few, as texts, cut where they are long.
 
-sample(table, snapshot, limit) -> dict        difference(table, before, after, limit) -> dict
+sample(table, snapshot, limit) -> dict
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import UnsupportedError
-from bucketlake.ops.scan.system_tables import view_of
 from bucketlake.report.history import cut
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -94,26 +92,3 @@ def sample(table: Table, snapshot: int | None, limit: int) -> dict[str, Any]:
     shown = selection.snapshot.id if selection.snapshot is not None else None
     left_out = len(read.schema.fields) - found.num_columns
     return {"snapshot": shown, **Seen.of(found, limit).to_dict(), "left_out_columns": left_out}
-
-
-def difference(table: Table, before: int, after: int, limit: int) -> dict[str, Any]:
-    """What differs between two snapshots: files, whatever the table, and rows with what became of them (+I, -D, …); a
-    change back in time is told as well: `before` may be the later one. Errors: those of reading."""
-    files = table.report.changes(before, after).to_dict()
-    low, high = min(before, after), max(before, after)
-    rows: dict[str, Any] | None = None
-    why = None
-    if low != high:
-        span = {"incremental-between": f"{low},{high}", "incremental-between-scan-mode": "diff"}
-        try:
-            audit = _audit(table).with_options(span)
-            rows = Seen.of(audit.to_arrow(limit=limit + 1), limit).to_dict()
-        except UnsupportedError as error:
-            why = str(error)
-    return {"files": files, "rows": rows, "why": why, "low": low, "high": high}
-
-
-def _audit(table: Table) -> Table:
-    view = view_of("audit_log")
-    assert view is not None
-    return Table(table.store, table.name, view)

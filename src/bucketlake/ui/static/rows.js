@@ -65,7 +65,7 @@ export function differencePanel(table) {
     wide: true,
     caption: "Files and rows that differ, whatever commits came between. Choose two snapshots.",
     about: {
-      what: "Files that one snapshot has and the other has not, and rows that are new, gone or changed from the one to the other, whatever commits came between.",
+      what: "Files that one snapshot has and the other has not, and rows that were added, deleted or changed from the one to the other, whatever commits came between. Of a changed row both states are shown, the cells that differ marked. Rows count from their commit on, also where batch reads see them only after compaction.",
       good: "A compaction changes files but no rows.",
       act: "To have the old rows back: CALL sys.rollback, or read VERSION AS OF and write what you need.",
     },
@@ -81,8 +81,8 @@ export function differencePanel(table) {
         h("dl", { class: "pairs" }, [["Files added", `${count(files[`${came}_files`])}, ${bytes(files[`${came}_bytes`])}`], ["Files removed", `${count(files[`${went}_files`])}, ${bytes(files[`${went}_bytes`])}`], ["Files unchanged", count(files.same_files)], files.moved_files && ["On another level", count(files.moved_files)]]
           .filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
         data.why ? h("p", { class: "nothing" }, data.why)
-          : data.rows.rows.length === 0 ? h("p", { class: "nothing" }, "No row differs.")
-            : [grid(data.rows, table, "Rows that differ", true), data.rows.more && h("p", { class: "hint" }, `The first ${count(data.rows.rows.length)}; there are more.`)],
+          : data.rows.rows.length === 0 ? h("p", { class: "nothing" }, data.whole ? "No row differs." : "No row differs among those compared; there are too many to compare them all.")
+            : [grid(data.rows, table, "Rows that differ", true), (data.rows.more || !data.whole) && h("p", { class: "hint" }, `The first ${count(data.rows.rows.length)}; there ${data.rows.more ? "are" : "may be"} more.`)],
       ];
     },
   });
