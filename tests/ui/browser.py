@@ -75,7 +75,7 @@ class Window:
     def anew(self) -> None:
         """Go back to where everything begins."""
         self.page.set_viewport_size({"width": 1280, "height": 900})
-        self.page.emulate_media(color_scheme="light")
+        self.page.emulate_media(color_scheme="light", media="screen")
         self.page.evaluate("localStorage.clear()")
         self.page.goto("about:blank")
         self.meant = None

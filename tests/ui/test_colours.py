@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bucketlake.plot import style
 from bucketlake.ui import server
 
 CSS = (Path(server.__file__).parent / "static" / "page.css").read_text()
@@ -46,3 +47,30 @@ def test_texts_can_be_read(theme: str) -> None:
     poor = [(a, b, round(contrast(found[a], found[b]), 2)) for a, b in pairs if contrast(found[a], found[b]) < 4.5]
     assert poor == []
     assert contrast(found["focus"], found["paper"]) >= 3 and contrast(found["focus"], found["raised"]) >= 3
+
+
+def test_pictures_of_the_page_and_of_matplotlib_have_the_same_colours() -> None:
+    page = colours("light")
+    kinds = {"APPEND": "teal", "COMPACT": "amber", "OVERWRITE": "rust", "ANALYZE": "grey"}
+    assert {kind: page[name] for kind, name in kinds.items()} == style.KINDS
+    assert (page["teal"], page["orange"], page["grey"], page["ink"]) == (
+        style.TEAL,
+        style.ORANGE,
+        style.GREY,
+        style.INK,
+    )
+    assert (page["amber"], *(page[f"ramp-{n}"] for n in range(3, 8))) == style.LEVELS
+    assert set(style.RAMP) <= {page[f"ramp-{n}"] for n in range(8)}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_parts_of_figures_stand_out_from_the_ground(theme: str) -> None:
+    found = colours(theme)
+    poor = [
+        (part, round(contrast(found[part], found["paper"]), 2))
+        for part in ("teal", "rust", "orange", "amber-edge", "ramp-7")
+        if contrast(found[part], found["paper"]) < 3
+    ]
+    assert poor == []
+    assert contrast(found["on-amber"], found["amber"]) >= 4.5
+    assert contrast(found["ink"], found["came-cell"]) >= 4.5

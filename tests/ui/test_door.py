@@ -15,6 +15,7 @@ from tests.ui.asgi import HOST, request
 from bucketlake.ui import server
 from bucketlake.ui.guard import Access
 from bucketlake.ui.look import ANSWERS
+from bucketlake.ui.rows import text_of
 
 STATIC = Path(server.__file__).parent / "static"
 ORDERS = {"database": "shop", "table": "orders"}
@@ -66,6 +67,24 @@ def test_the_token_gives_a_cookie_that_opens_the_page(page: Page) -> None:
     assert page.access.token not in entered.body.decode() and page.access.token not in cookie
     opened = request(page.app, "/", {"cookie": cookie.partition(";")[0]})
     assert opened.status == 200 and b"main.js" in opened.body
+
+
+@pytest.mark.parametrize(
+    "other", ['prefs={"a":1,"b":[2]}', 'x="never closed', "two words=1", "=", "é=1", "u=@,", ";;", "{cookie}=old"]
+)
+def test_cookies_of_other_servers_of_the_machine_lock_nobody_out(page: Page, other: str) -> None:
+    own = page.cookie["cookie"]
+    stranger = other.replace("{cookie}", page.access.cookie)
+    for both in (f"{stranger}; {own}", f"{own}; {stranger}"):
+        assert request(page.app, "/api/session", {"cookie": both}).status == 200
+    assert request(page.app, "/api/session", {"cookie": stranger}).status == 401
+
+
+def test_a_request_of_many_parameters_is_answered_like_others(page: Page) -> None:
+    many = "&".join(f"a{n}=1" for n in range(300))
+    assert request(page.app, f"/?{many}").status == 401
+    assert page.get(f"/?{many}").status == 200
+    assert page.get("/api/session/").status == 404  # a redirect would name the host
 
 
 @pytest.mark.parametrize(
@@ -214,6 +233,16 @@ def test_answers_are_bounded_in_time_and_size(shop: Any, monkeypatch: pytest.Mon
 
 def page_is_too_long(shop: Any) -> int:
     return int(Page(shop).get("/api/heat?" + "x" * 9_000).status)
+
+
+def test_values_are_shown_as_texts_of_a_bounded_length() -> None:
+    nested = [("<b>", [1, None, b"\xff"]), ("k", [])]
+    values = [None, True, b"\x00\xff", b"x" * 1_000, nested, {"a": None}, list(range(10_000)), "y" * 10_000]
+    shown = [text_of(value) for value in values]
+    assert shown[:3] == [None, "true", "0x00ff"]
+    assert shown[3].endswith("… (1,000 bytes)")
+    assert shown[4:6] == ['{"<b>": [1, null, "0xff"], "k": []}', '{"a": null}']
+    assert all(len(text) <= 200 for text in shown if text)
 
 
 # ---------------------------------------------------------------------------------------------- jobs

@@ -26,7 +26,7 @@ ROOMS = {
     "layout": {"heat": "drawn", "levels": "drawn", "sizes": "drawn", "files": "drawn"},
     "rows": {"sample": "drawn", "difference": "drawn"},
     "schema": {"columns": "drawn", "evolution": "drawn", "options": "drawn"},
-    "care": {"advice": "drawn", "activity": "drawn", "maintenance": "drawn"},
+    "maintenance": {"advice": "drawn", "activity": "drawn", "maintenance": "drawn"},
 }
 WIDTHS = (360, 768, 1280)
 NAMELESS = """() => [...document.querySelectorAll('button, a[href], input, select, [tabindex="0"], [role=img], [role=slider], [role=application]')]
@@ -105,7 +105,7 @@ def test_the_warehouse_shows_its_tables_and_finds_them(window: Window) -> None:
     assert page.locator("#tree a").all_inner_texts() == ["clicks"]
     page.locator("#tree a").click()
     page.wait_for_selector("h1 >> text=clicks")
-    assert page.title() == "web.clicks · Bucketlake"
+    assert page.title() == "web.clicks · History · Bucketlake"
 
 
 def test_on_a_narrow_window_the_tables_are_behind_a_button(window: Window) -> None:
@@ -140,6 +140,8 @@ def test_the_time_line_is_walked_by_keyboard_and_takes_the_other_figures_along(w
     page.wait_for_selector(".travel >> text=snapshot 1")
     line = page.get_by_role("slider", name="Snapshots")
     assert line.get_attribute("aria-valuenow") == "1"
+    page.get_by_role("link", name="before sale").click()
+    page.wait_for_selector(".travel >> text=snapshot 2")
     page.get_by_role("button", name="Back to the newest").first.click()
     page.wait_for_function("() => !document.querySelector('.travel').textContent")
 
@@ -159,13 +161,13 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
     heat = shop.table("shop.orders").report.heat()
     map_, details = page.locator("[data-figure=heat]"), page.locator("[data-panel=heat] .details")
     map_.focus()
-    assert heat.partitions[0].text in details.inner_text()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
-    assert (
-        heat.partitions[1].text in details.inner_text()
-        and f"bucket 1 of {heat.partitions[1].buckets}" in details.inner_text()
-    )
+    largest, first = max((cell.bytes, part.text, cell.bucket) for part in heat.partitions for cell in part.cells)[1:]
+    assert largest in details.inner_text() and f"bucket {first} of" in details.inner_text()  # where most bytes are
+    for key in ("ArrowDown", "Home", "ArrowRight"):
+        page.keyboard.press(key)
+    row = [part.text for part in heat.partitions].index(largest) + 1
+    assert heat.partitions[row].text in details.inner_text()
+    assert f"bucket 1 of {heat.partitions[row].buckets}" in details.inner_text()
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-panel=levels] .caption >> text=bucket 1")
     page.wait_for_function("() => document.activeElement.dataset.figure === 'levels'")
@@ -174,17 +176,96 @@ def test_the_heat_map_leads_to_the_files_of_a_bucket(window: Window, shop: Any) 
     page.keyboard.press("ArrowDown")
     assert name.inner_text() != first
     for measure in ("rows", "files", "runs", "skew"):
-        page.locator("[data-panel=heat] select").select_option(measure)
+        page.locator("[data-panel=heat]").get_by_label("Shade by").select_option(measure)
         assert measure.capitalize() in page.locator("[data-panel=heat] .legend").inner_text()
-    page.locator("[data-panel=heat] select").select_option("bytes")
+    page.locator("[data-panel=heat]").get_by_label("Shade by").select_option("bytes")
     assert page.evaluate(CUT) == ["day=…", "…-01"]  # partitions still differ in what is left of them
-    page.set_viewport_size({"width": 1280, "height": 1060})
+    page.set_viewport_size({"width": 1280, "height": 1240})
     page.evaluate("() => { document.activeElement.blur(); scrollTo(0, 0); }")
     window.picture("page")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size({"width": 1280, "height": 760})
     page.evaluate("() => scrollTo(0, document.querySelector('[data-panel=levels]').offsetTop - 70)")
     window.picture("dark")
+
+
+def test_an_address_brings_back_what_was_looked_at(window: Window, shop: Any) -> None:
+    page = window.room("shop/orders", "history")
+    page.get_by_role("slider", name="Snapshots").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**snapshot=2*")
+    page.get_by_role("link", name="Layout").press("Enter")
+    page.wait_for_selector("[data-panel=heat][data-state=drawn]")
+    assert page.evaluate("document.activeElement.textContent") == "Layout"  # a part is left without losing one's place
+    assert "snapshot 2" in page.locator(".travel").inner_text()
+    assert f"{shop.table('shop.orders').report.heat(2).files} files" in page.locator("[data-panel=heat]").inner_text()
+    page.locator("[data-panel=heat]").get_by_label("Shade by").select_option("rows")
+    page.locator("[data-figure=heat]").focus()
+    for key in ("Home", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**bucket=0*")
+    chosen = page.locator("[data-panel=levels] .caption").inner_text()
+    page.reload()
+    page.wait_for_selector("[data-panel=levels][data-state=drawn]")
+    assert page.locator("[data-panel=levels] .caption").inner_text() == chosen
+    assert page.locator("[data-panel=heat] select").first.input_value() == "rows"
+    assert page.title() == "shop.orders · Layout · Bucketlake"
+    page.go_back()
+    page.wait_for_selector("[data-panel=timeline][data-state=drawn]")
+    assert page.get_by_role("slider", name="Snapshots").get_attribute("aria-valuenow") == "2"
+    page.go_back()
+    page.wait_for_function("() => !document.querySelector('.travel').textContent")
+
+
+def test_a_commit_leads_to_what_it_changed(window: Window) -> None:
+    page = window.room("shop/orders", "history")
+    page.get_by_role("slider", name="Snapshots").press("ArrowLeft")
+    number = int(page.get_by_role("slider", name="Snapshots").get_attribute("aria-valuenow"))
+    page.get_by_role("link", name="What changed").click()
+    page.wait_for_selector(f"[data-panel=difference] .caption >> text=snapshot {number - 1} to {number}")
+    assert page.get_by_label("to", exact=True).input_value() == str(number)
+
+
+def test_one_mark_goes_over_both_charts_of_amplification(window: Window, shop: Any) -> None:
+    page = window.room("shop/orders", "history")
+    moments = shop.table("shop.orders").report.amplification().moments
+    mark, panel = page.get_by_role("slider", name="Amplification"), page.locator("[data-panel=amplification]")
+    assert mark.get_attribute("aria-valuenow") == str(moments[-1].snapshot)
+    mark.press("Home")
+    assert mark.get_attribute("aria-valuenow") == str(moments[0].snapshot)
+    assert panel.locator(".rule").evaluate_all("all => all.map(one => one.getAttribute('x1'))") == ["0.0", "0.0"]
+    assert f"{moments[0].write:.2f}×" in panel.locator(".pairs").inner_text()
+
+
+def test_the_list_of_tables_keeps_what_was_searched(window: Window) -> None:
+    page = window.page
+    page.get_by_role("searchbox", name="Find a table").wait_for()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.type("shop.o")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1 >> text=orders")
+    page.get_by_role("searchbox", name="Find a table").fill("shop.")
+    page.get_by_role("link", name="Schema").click()
+    page.locator("#tree a", has_text="customers").click()
+    page.wait_for_selector("h1 >> text=customers")
+    assert page.locator("#tree a").all_inner_texts() == ["customers", "orders"]
+    assert page.locator("#tree a[aria-current]").inner_text() == "customers"
+    assert page.locator(".rooms a[aria-current]").inner_text() == "Schema"  # another table, the same part
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_on_paper_the_page_is_light_and_without_controls(window: Window) -> None:
+    page = window.room("shop/orders", "history")
+    page.emulate_media(color_scheme="dark", media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert not any(page.locator(one).first.is_visible() for one in (".top", "#tree", ".rooms", ".tools"))
+    assert page.locator("[data-panel=timeline] canvas").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
 def test_files_are_sorted_by_their_headings(window: Window, shop: Any) -> None:
@@ -197,6 +278,10 @@ def test_files_are_sorted_by_their_headings(window: Window, shop: Any) -> None:
     page.get_by_role("button", name="Bytes ↓").click()
     page.wait_for_selector("button >> text=Bytes ↑")
     assert sizes == sorted(sizes, reverse=True) and lines.first.inner_text() != first
+    assert page.evaluate("document.activeElement.textContent") == "Bytes ↑"  # the heading keeps the focus
+    page.locator("[data-panel=files]").get_by_label("Show").select_option("bucket")
+    bucket = max((c.bytes, c.files) for p in shop.table("shop.orders").report.heat().partitions for c in p.cells)[1]
+    page.wait_for_selector(f"[data-panel=files] >> text=/^{bucket} files?$/")
 
 
 def test_rows_travel_in_time_and_differences_say_what_became_of_them(window: Window, shop: Any) -> None:
@@ -230,25 +315,27 @@ def test_schemas_and_options_say_what_differs_and_hide_secrets(window: Window) -
 
 
 def test_advice_has_a_command_to_copy(window: Window) -> None:
-    page = window.room("shop/orders", "care")
+    page = window.room("shop/orders", "maintenance")
     window.context.grant_permissions(["clipboard-read", "clipboard-write"])
     item = page.locator("[data-panel=advice] li").first
     item.get_by_role("button", name="Copy").first.click()
     page.wait_for_selector("text=Copied")
     assert page.evaluate("navigator.clipboard.readText()") == item.locator("code").first.inner_text()
-    window.picture("care")
+    window.picture("maintenance")
 
 
 def test_maintenance_asks_first_and_shows_how_it_goes(window: Window, shop: Any) -> None:
-    page = window.room("web/clicks", "care")
+    page = window.room("web/clicks", "maintenance")
     before = len(shop.table("web.clicks").snapshots())
     page.get_by_role("button", name="Compact…").click()
     page.get_by_role("button", name="Leave it").click()
     page.locator("dialog").wait_for(state="detached")
     assert len(shop.table("web.clicks").snapshots()) == before
     page.get_by_role("button", name="Tag…").click()
-    page.get_by_role("dialog").get_by_label("Name", exact=True).fill(HOSTILE[0])
     page.get_by_role("dialog").get_by_role("button", name="Tag").click()
+    page.wait_for_selector("dialog [role=alert] >> text=Name: this is needed")  # and nothing is started
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill(HOSTILE[0])
+    page.keyboard.press("Enter")
     page.wait_for_selector("[data-panel=activity] .job.done")
     assert HOSTILE[0] in shop.table("web.clicks").tags()
     assert HOSTILE[0] in page.locator("[data-panel=activity]").inner_text()
@@ -259,7 +346,24 @@ def test_a_commit_of_others_is_announced(window: Window, shop: Any) -> None:
     assert window.states()["timeline"] == window.states()["amplification"] == "empty"
     page.evaluate("document.querySelector('[data-panel=activity]').refresh(true)")
     page.wait_for_selector("text=Nothing was committed yet. The first write")
-    assert "No stream, no consumer, no job" in page.locator("[data-panel=activity]").inner_text()
+    assert "No streams, no consumers, no jobs" in page.locator("[data-panel=activity]").inner_text()
+
+
+def test_a_commit_is_announced_in_every_part_and_shown_when_it_is_wanted(browser: Any, tmp_path: Path) -> None:
+    table = bucketlake.open(tmp_path).create_table("default.t", pa.schema([("id", pa.int64())]))
+    table.write_arrow(pa.table({"id": [1]}))
+    with served(bucketlake.open(tmp_path)) as running:
+        window = Window(browser, running)
+        window.page.clock.install()
+        page = window.room("default/t", "layout")
+        page.wait_for_selector("[data-panel=files] >> text=/^1 file$/")
+        table.write_arrow(pa.table({"id": [2]}))
+        page.clock.fast_forward(11_000)
+        page.wait_for_selector(".travel >> text=Snapshot 2 has been committed")
+        page.get_by_role("button", name="Show it").click()
+        page.wait_for_selector("[data-panel=files] >> text=/^2 files$/")
+        assert window.wrong == []
+        window.close()
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -294,7 +398,10 @@ def test_what_is_missing_or_damaged_is_said_and_can_be_tried_again(browser: Any,
         page.wait_for_selector("[data-panel=heat][data-state=drawn]")
         page.goto(f"{running.origin}/#/table/default/nothing/history")
         page.wait_for_selector(".head [role=alert] >> text=no such table")
-        page.goto(f"{running.origin}/#/table/default/hurt/care")
+        page.wait_for_function("() => document.querySelectorAll('.panel').length === 0")  # said once
+        page.get_by_role("link", name="To the warehouse").click()
+        page.wait_for_selector(".card")
+        page.goto(f"{running.origin}/#/table/default/hurt/maintenance")
         page.wait_for_selector("text=This page only looks")  # it was started without maintenance
         assert page.get_by_role("button", name="Compact…").count() == 0
         assert all(re.search(r"status of (404|500)", text) for text in window.wrong), window.wrong

@@ -111,7 +111,8 @@ class Diff(Reading, WithFormat):
 def diff(given: Diff) -> Streamed:
     """Show the rows that differ between two snapshots or tags.
 
-    Each with its kind: +I inserted, -U and +U before and after an update, -D deleted.
+    Each with its kind: +I of rows that are new, have other values or were written again, -D of deleted ones. Of append
+    tables, the rows of new files.
     """
     store = given.plain_table().store
     newest = store.latest_snapshot_id()
@@ -196,6 +197,6 @@ EXPORTED = columns(
 def register(app: Group) -> None:
     """Register the family."""
     add(app, cat, panel=READING, answers=("stream", EXPORTED))
-    changed = columns(rowkind="+I inserted, -U before an update, +U after it, -D deleted; then the table's columns")
+    changed = columns(rowkind="+I new, changed or written again, -D deleted; then the table's columns")
     add(app, diff, panel=READING, answers=("stream", changed))
     add(app, export, panel=READING, answers=("facts", EXPORTED))

@@ -355,7 +355,7 @@ def _file_sizes(report: TableReport, snapshot: int | None, ax: Any, heading: str
         ax.text(
             within,
             1,
-            " rolled here",
+            f" target {style.size_text(facts.target)}",
             transform=ax.get_xaxis_transform(),
             fontsize="x-small",
             color=style.GREY,

@@ -1,6 +1,7 @@
 """How pictures look: colours, sizes as text, names that are shown as they are; matplotlib loaded when one is drawn.
 
-Colours are readable beside each other without colour vision; what is light or dark follows the user's style.
+Colours are those of the page (ui/static/page.css), and readable beside each other without colour vision; what is light
+or dark follows the user's style.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 from bucketlake.errors import UnsupportedError
 
-KINDS = {"APPEND": "#2a8391", "OVERWRITE": "#b4481b", "COMPACT": "#e0a030", "ANALYZE": "#9aa5ab"}
+KINDS = {"APPEND": "#2a8391", "OVERWRITE": "#b4481b", "COMPACT": "#e0a030", "ANALYZE": "#8a949a"}
 WORDS = {"APPEND": "write", "OVERWRITE": "overwrite", "COMPACT": "compaction", "ANALYZE": "statistics"}
 TEAL, ORANGE, GREY, INK = "#2a8391", "#d1720b", "#8a949a", "#1d2226"
 RAMP = ("#e9f1f1", "#b3d2d5", "#5a98a1", "#0e6673", "#084650")
-LEVELS = ("#e0a030", "#8dbcc2", "#5a98a1", "#377f8b", "#0e6673", "#084650")
+LEVELS = ("#e0a030", "#8dbcc2", "#5a98a1", "#327884", "#0e6673", "#084650")
 LONGEST = 28  # characters of a name beside a picture
 
 

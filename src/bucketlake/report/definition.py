@@ -193,7 +193,7 @@ def _setting(options: TableOptions, key: str) -> Setting:
         differs=given and _differs(options.raw, key, default),
         effect="unknown" if option is None else str(option.effect),
         why="" if option is None else option.effect.why,
-        doc="Nobody here knows this key." if option is None else option.doc,
+        doc="No option of this name is known." if option is None else option.doc,
         mutable=option is None or option.mutable,
     )
 

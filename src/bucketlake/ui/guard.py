@@ -15,7 +15,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -140,17 +139,14 @@ class Door:
         """Whether a request bears the token."""
         if scope["path"] != "/" or scope["method"] != "GET":
             return False
-        given = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20).get("token", [""])
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
         return secrets.compare_digest(given[0].encode(), self._access.token.encode())
 
     def _known(self, scope: Scope) -> bool:
-        """Whether a request bears the cookie."""
-        try:
-            cookies = SimpleCookie(_headers(scope).get("cookie", ""))
-        except CookieError:
-            return False
-        found = cookies.get(self._access.cookie)
-        return found is not None and secrets.compare_digest(found.value.encode(), self._access.session.encode())
+        """Whether a request bears the cookie, whatever the other servers of this machine have set beside it."""
+        pairs = (one.strip().partition("=") for one in _headers(scope).get("cookie", "").split(";"))
+        given = [value for name, _, value in pairs if name == self._access.cookie]
+        return any(secrets.compare_digest(one.encode(), self._access.session.encode()) for one in given)
 
 
 def _headers(scope: Scope) -> dict[str, str]:

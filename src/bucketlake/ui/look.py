@@ -17,7 +17,8 @@ from bucketlake.report.history import COMMITS, MOST_COMMITS, cut
 from bucketlake.report.places import MOST_LISTED, Wanted
 from bucketlake.report.report import TableReport
 from bucketlake.table import Table
-from bucketlake.ui.rows import MOST_ROWS, difference, sample
+from bucketlake.ui.difference import difference
+from bucketlake.ui.rows import MOST_ROWS, sample
 from bucketlake.values import dataclass
 
 MOST_TABLES = 2_000

@@ -1,16 +1,15 @@
 """Rows of a table as the page shows them: few, as texts, cut where they are long.
 
-sample(table, snapshot, limit) -> dict        difference(table, before, after, limit) -> dict
+sample(table, snapshot, limit) -> dict
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.errors import UnsupportedError
-from bucketlake.ops.scan.system_tables import view_of
 from bucketlake.report.history import cut
 from bucketlake.table import Table
 from bucketlake.values import dataclass
@@ -57,14 +56,32 @@ class Seen:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as text; None for null."""
+    """A value as text; None for null. Bytes are hexadecimal digits, nested values as JSON writes them."""
     if value is None:
         return None
     if isinstance(value, bytes):
-        return cut(value[:CELL].hex(), CELL)
+        return _hex(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return cut(json.dumps(_plain(value), ensure_ascii=False), CELL)
     return cut(value if isinstance(value, str) else str(value), CELL)
+
+
+def _hex(value: bytes) -> str:
+    shown = value[: CELL // 4].hex()
+    return f"0x{shown}" if len(value) <= CELL // 4 else f"0x{shown}… ({len(value):,} bytes)"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON takes it: of long ones the beginning, maps by their keys."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in list(value.items())[:CELL]}
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) for one in value):  # a map, as Arrow gives it
+            return {str(key): _plain(one) for key, one in value[:CELL]}
+        return [_plain(one) for one in value[:CELL]]
+    return value if value is None or isinstance(value, (bool, int, float)) else text_of(value)
 
 
 def sample(table: Table, snapshot: int | None, limit: int) -> dict[str, Any]:
@@ -75,26 +92,3 @@ def sample(table: Table, snapshot: int | None, limit: int) -> dict[str, Any]:
     shown = selection.snapshot.id if selection.snapshot is not None else None
     left_out = len(read.schema.fields) - found.num_columns
     return {"snapshot": shown, **Seen.of(found, limit).to_dict(), "left_out_columns": left_out}
-
-
-def difference(table: Table, before: int, after: int, limit: int) -> dict[str, Any]:
-    """What differs between two snapshots: files, whatever the table, and rows with what became of them (+I, -D, …); a
-    change back in time is told as well: `before` may be the later one. Errors: those of reading."""
-    files = table.report.changes(before, after).to_dict()
-    low, high = min(before, after), max(before, after)
-    rows: dict[str, Any] | None = None
-    why = None
-    if low != high:
-        span = {"incremental-between": f"{low},{high}", "incremental-between-scan-mode": "diff"}
-        try:
-            audit = _audit(table).with_options(span)
-            rows = Seen.of(audit.to_arrow(limit=limit + 1), limit).to_dict()
-        except UnsupportedError as error:
-            why = str(error)
-    return {"files": files, "rows": rows, "why": why, "low": low, "high": high}
-
-
-def _audit(table: Table) -> Table:
-    view = view_of("audit_log")
-    assert view is not None
-    return Table(table.store, table.name, view)

@@ -89,7 +89,9 @@ def application(catalog: Catalog, access: Access, limits: Limits | None = None) 
     routes += [Route(f"/api/{name}", server.question(name)) for name in ANSWERS]
     routes += [Route("/api/session", server.session), Route("/api/jobs", server.listed)]
     routes += [Route("/api/start", server.start, methods=["POST"]), Route("/api/stop", server.stop, methods=["POST"])]
-    return Door(Starlette(routes=routes, lifespan=lifespan), access)
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False  # what is no place of the page is none
+    return Door(app, access)
 
 
 class _Server:

@@ -131,6 +131,8 @@ def bind(
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
     and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
     tokens = text.tokenize(statement)
+    if not any(token.kind == "word" and token.value.upper() in _BEFORE_TABLES for token in tokens):
+        return statement, {}, {}
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
     called = calls(statement, tokens)
@@ -310,6 +312,7 @@ def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[i
     return [(moved(start), moved(end), piece) for start, end, piece in pieces]
 
 
+_BEFORE_TABLES = ("FROM", "JOIN", "TABLE")  # no table stands in a query without one of these words
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
 _EXPLAIN = ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED")
 

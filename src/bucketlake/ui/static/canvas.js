@@ -6,7 +6,7 @@ import { colour } from "./theme.js";
 export const RAMP = 8;
 
 export function palette() {
-  const names = ["paper", "raised", "ink", "muted", "faint", "line", "accent", "accent-soft", "warn", "focus"];
+  const names = ["paper", "raised", "ink", "muted", "faint", "line", "accent", "accent-soft", "warn", "focus", "teal", "amber", "amber-edge", "on-amber", "rust", "grey"];
   const found = Object.fromEntries(names.map((name) => [name, colour(name)]));
   found.ramp = Array.from({ length: RAMP }, (_, n) => colour(`ramp-${n}`));
   found.turn = Number(colour("ramp-turn"));
@@ -44,34 +44,37 @@ export function field(draw, props = {}) {
 function live(box, drawn) {
   const watch = new ResizeObserver(drawn);
   watch.observe(box);
-  const theme = () => { if (box.isConnected) drawn(); else removeEventListener("themechange", theme); };
+  const theme = () => { if (box.isConnected) drawn(true); else removeEventListener("themechange", theme); };
   addEventListener("themechange", theme);
 }
 
 function painter(canvas, size, draw) {
   let asked = false;
-  return () => {
+  function paint() {
+    asked = false;
+    const [width, height] = size();
+    if (!width || !height) return;
+    const scale = Math.min(devicePixelRatio || 1, 3);
+    const [w, t] = [Math.round(width * scale), Math.round(height * scale)];
+    if (canvas.width !== w || canvas.height !== t) {
+      canvas.width = w;
+      canvas.height = t;
+      canvas.style.setProperty("width", `${width}px`);
+      canvas.style.setProperty("height", `${height}px`);
+    }
+    const context = canvas.getContext("2d");
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.font = `12px ${colour("sans")}`;
+    context.textBaseline = "middle";
+    draw(context, width, height, palette());
+  }
+  // At once where the colours are others: a page on its way to paper does not wait for a frame.
+  return (now) => {
+    if (now === true) { paint(); return; }
     if (asked) return;
     asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      const [width, height] = size();
-      if (!width || !height) return;
-      const scale = Math.min(devicePixelRatio || 1, 3);
-      const [w, t] = [Math.round(width * scale), Math.round(height * scale)];
-      if (canvas.width !== w || canvas.height !== t) {
-        canvas.width = w;
-        canvas.height = t;
-        canvas.style.setProperty("width", `${width}px`);
-        canvas.style.setProperty("height", `${height}px`);
-      }
-      const context = canvas.getContext("2d");
-      context.setTransform(scale, 0, 0, scale, 0, 0);
-      context.clearRect(0, 0, width, height);
-      context.font = `12px ${colour("sans")}`;
-      context.textBaseline = "middle";
-      draw(context, width, height, palette());
-    });
+    requestAnimationFrame(paint);
   };
 }
 
@@ -87,6 +90,9 @@ export function chart(draw) {
   }).observe(box);
   return box;
 }
+
+// The colour of a level, on paper as on the page: level 0 stands out, the deeper the stronger. `top`: the deepest there is.
+export const levelShade = (level, top) => (level <= 0 ? -1 : 3 + Math.min(4, Math.floor((level - 1) * 4 / Math.max(1, top - 1))));
 
 // What is too long loses its end, or its beginning where it stands to the right: partitions differ in their ends.
 export function text(context, label, x, y, most, colours, align = "left") {

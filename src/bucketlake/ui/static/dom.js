@@ -15,7 +15,7 @@ function made(element, props, children) {
 }
 
 // Signs that steer how others are shown are shown themselves: a name is what it says.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const plain = (text) => String(text).replace(HIDDEN, (sign) => `⟨U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 
 export function add(element, children) {
@@ -63,6 +63,7 @@ export function copyable(text) {
     try {
       await navigator.clipboard.writeText(text);
       say.textContent = "Copied";
+      toast("The command is in the clipboard.");
     } catch {
       const range = document.createRange();
       range.selectNodeContents(code);

@@ -5,7 +5,7 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export const count = (n) => (n === null || n === undefined ? "–" : whole.format(n));
-export const brief = (n) => (n === null || n === undefined ? "–" : Math.abs(n) < 10000 ? whole.format(n) : short.format(n));
+export const brief = (n) => (n === null || n === undefined ? "–" : Math.abs(n) < 100000 ? whole.format(n) : short.format(n));
 export const times = (n) => (n === null || n === undefined ? "–" : `${n >= 100 ? Math.round(n) : n.toFixed(n >= 10 ? 1 : 2)}×`);
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
@@ -16,7 +16,7 @@ export function bytes(n) {
   let value = Math.abs(n);
   let unit = 0;
   while (value >= 1024 && unit < UNITS.length - 1) { value /= 1024; unit += 1; }
-  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  const digits = unit === 0 || value >= 100 || Number.isInteger(value) ? 0 : value >= 10 ? 1 : 2;
   return `${n < 0 ? "−" : ""}${value.toFixed(digits)} ${UNITS[unit]}`;
 }
 
@@ -26,6 +26,18 @@ export function when(millis) {
   if (Number.isNaN(date.getTime())) return "–";
   const pad = (n) => String(n).padStart(2, "0");
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+}
+
+// The two ends of a span: days, or, within one day, times.
+export function ends(first, last) {
+  const [a, b] = [when(first), when(last)];
+  return a.slice(0, 10) === b.slice(0, 10) ? [a.slice(11, 16), b.slice(11, 16)] : [a.slice(0, 10), b.slice(0, 10)];
+}
+
+// A time for those who are elsewhere.
+export function universal(millis) {
+  const date = new Date(millis);
+  return Number.isNaN(date.getTime()) ? "" : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 export function ago(millis, now = Date.now()) {

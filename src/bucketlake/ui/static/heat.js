@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { RAMP, block, field, text } from "./canvas.js";
-import { fill, h, select } from "./dom.js";
+import { fill, h, plain, select } from "./dom.js";
 import { brief, briefly, bytes, count, plural, times } from "./format.js";
 import { panel } from "./panel.js";
 
@@ -12,26 +12,35 @@ const MEASURES = {
   bytes: ["Bytes", bytes], rows: ["Rows", brief], files: ["Files", count], runs: ["Runs", count], skew: ["Skew", times],
 };
 
+const ORDERS = { name: "name", most: "largest first" };
+
 export function heatPanel(table) {
-  let measure = "bytes";
+  let measure = table.state.by in MEASURES ? table.state.by : "bytes";
+  let order = table.state.order in ORDERS ? table.state.order : "name";
   let last = null;
   const made = panel({
     name: "heat",
     title: "Partitions and buckets",
     wide: true,
-    caption: "Where the data lies. Choose a cell to see its files below.",
+    caption: "A row a partition, a cell a bucket, stronger where there is more. Good: one shade in a row, few runs. Choose a cell to see its files.",
     about: {
-      what: "A row is a partition, a cell one of its buckets; the darker, the more. Runs are the sorted stretches that a read merges; skew is a bucket's bytes over the mean of its partition.",
+      what: "A row is a partition, a cell one of its buckets; the stronger its shade, the more it holds. Runs are the sorted runs that a read merges; skew is a bucket's bytes over the mean of its partition.",
       good: "Cells of one row in about the same shade: a job of many tasks then ends all at once. Few runs: reads merge little. Skew near 1.",
-      act: "One dark cell among pale ones: a few keys hold much of the data, choose another bucket key. All too dark or too pale: rescale the partition. Many runs: compact.",
+      act: "One strong cell among pale ones: a few keys hold much of the data, choose another bucket key. Buckets too large or too small: rescale the partition. Many runs: compact.",
     },
     controls: [select("Shade by", Object.entries(MEASURES).map(([key, [word]]) => [key, word]), measure, (value) => {
       measure = value;
-      if (last) last(measure);
+      table.choose({ by: value === "bytes" ? null : value });
+      if (last && order === "name") last(); else made.refresh(true);
+    }), select("Order", Object.entries(ORDERS), order, (value) => {
+      order = value;
+      table.choose({ order: value === "name" ? null : value });
+      made.refresh(true);
     })],
     load: async (signal) => (await table.ready, ask("heat", { ...table.place, snapshot: table.snapshot }, signal)),
     empty: (data) => data.partitions.length === 0 && "No files: the table is empty here.",
     draw: (data) => {
+      if (order === "most") data.partitions.sort((a, b) => largest(b, measure) - largest(a, measure));
       const [parts, again] = drawn(table, data, () => measure);
       last = again;
       return parts;
@@ -39,6 +48,8 @@ export function heatPanel(table) {
   });
   return made;
 }
+
+const largest = (part, measure) => (measure === "runs" ? Math.max(...part.cells.map((cell) => cell.runs)) : part[measure]);
 
 function layout(data) {
   if (data.partitions.length > 1) {
@@ -61,13 +72,25 @@ function layout(data) {
   return { lines, heads: part.cells.length <= wide ? part.cells.map((cell) => (cell.bucket === -2 ? "pending" : String(cell.bucket))) : [] };
 }
 
+// The bucket of the address, else the one of the most bytes.
+function found(table, lines) {
+  let best = null;
+  lines.forEach(({ line }, row) => line.forEach((item, column) => {
+    if (!item) return;
+    const chosen = table.chosen !== null && item.part.key === table.chosen.partition && item.cell.bucket === table.chosen.bucket;
+    const rank = chosen ? Infinity : item.cell.bytes;
+    if (!best || rank > best.rank) best = { rank, row, column };
+  }));
+  return { row: best.row, column: best.column };
+}
+
 function drawn(table, data, measure) {
   const { lines, heads } = layout(data);
   if (table.unbucketed) heads.length = 0;
   const columns = Math.max(...lines.map((one) => one.line.length));
   const all = lines.flatMap((one) => one.line.filter(Boolean).map((item) => item.cell));
   const longest = Math.max(...lines.map((one) => one.label.length));
-  const at = { row: 0, column: Math.max(0, lines[0].line.findIndex(Boolean)), over: null };
+  const at = { ...found(table, lines), over: "" };
   const details = h("div", { class: "details", "aria-live": "polite" });
   const legend = h("div", { class: "row legend" });
   const view = field(paint, {
@@ -90,7 +113,7 @@ function drawn(table, data, measure) {
     });
     const say = MEASURES[key][1];
     fill(legend, h("span", {}, MEASURES[key][0]), h("span", {}, say(begin)),
-      h("span", { class: "ramp", "aria-hidden": "true" }, Array.from({ length: RAMP }, (_, n) => h("i", { class: `ramp-${n}` }))), h("span", {}, say(end)),
+      h("span", { class: "ramp", "aria-hidden": "true" }, Array.from({ length: RAMP }, (_, n) => h("i", { class: `ramp-${n}` }))), h("span", {}, say(end)), !even && h("span", {}, "(by factors)"),
       h("span", { class: "spring" }), h("span", {}, `${plural(data.files, "file")} · ${briefly(data.rows, "row")} · ${bytes(data.bytes)}`));
   }
   const shade = (value) => { let n = 0; while (n < steps.length && value > steps[n]) n += 1; return n; };
@@ -156,7 +179,7 @@ function drawn(table, data, measure) {
     const { part, cell } = item;
     fill(details,
       h("div", { class: "headline" }, h("strong", {}, part.text || "All rows"), h("span", {}, cell.pending ? "rows that wait for their bucket" : table.unbucketed ? "no buckets" : `bucket ${cell.bucket} of ${part.buckets}`)),
-      h("dl", { class: "pairs" }, [["Rows", count(cell.rows)], ["Bytes", bytes(cell.bytes)], ["Files", count(cell.files)], data.keyed && !cell.pending && ["Sorted runs", count(cell.runs)], part.buckets > 1 && ["Skew", `${times(cell.skew)} the mean`], part.buckets > 1 && ["Partition", `${bytes(part.bytes)}, largest bucket ${times(part.skew)}`]].filter(Boolean)
+      h("dl", { class: "pairs" }, [["Rows", count(cell.rows)], ["Bytes", bytes(cell.bytes)], ["Files", count(cell.files)], data.keyed && !cell.pending && ["Sorted runs", count(cell.runs)], part.buckets > 1 && ["Skew", `${times(cell.skew)} of the mean bucket`], part.buckets > 1 && [part.text ? "Its partition" : "All buckets", `${bytes(part.bytes)}, the largest ${times(part.skew)} of the mean`]].filter(Boolean)
         .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
   }
 
@@ -177,7 +200,15 @@ function drawn(table, data, measure) {
 
   function open(jump) {
     const item = lines[at.row].line[at.column];
-    if (item) table.bucket(item.part.key, item.cell.bucket, jump);
+    if (item) table.bucket(item.part.key, item.cell.bucket, { jump });
+  }
+
+  function under(event) {
+    const box = view.box.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const row = Math.floor((y + view.box.scrollTop - HEAD) / ROW);
+    const column = Math.floor((x + view.box.scrollLeft - labels) / wide);
+    return y >= HEAD && x >= labels && row >= 0 && column >= 0 && row < lines.length && column < columns ? [row, column] : null;
   }
 
   view.box.addEventListener("keydown", (event) => {
@@ -189,17 +220,29 @@ function drawn(table, data, measure) {
     event.preventDefault();
   });
   view.box.addEventListener("click", (event) => {
-    const box = view.box.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top + view.box.scrollTop - HEAD) / ROW);
-    const column = Math.floor((event.clientX - box.left + view.box.scrollLeft - labels) / wide);
-    if (row >= 0 && column >= 0 && row < lines.length && column < columns) { move(row, column, false); open(false); }
+    const place = under(event);
+    if (place) { move(...place, false); open(false); }
   });
-  const fitted = () => { size(view.box.clientWidth || 600); view.resize(labels + columns * wide, HEAD + lines.length * ROW); };
+  view.box.addEventListener("pointermove", (event) => {
+    const place = under(event);
+    const item = place && lines[place[0]].line[place[1]];
+    const told = item ? `${item.part.text || "All rows"}${item.cell.pending || table.unbucketed ? "" : `, bucket ${item.cell.bucket}`}\n${bytes(item.cell.bytes)}, ${plural(item.cell.rows, "row")}, ${plural(item.cell.files, "file")}${data.keyed ? `, ${plural(item.cell.runs, "run")}` : ""}` : "";
+    if (told !== at.over) { at.over = told; view.box.title = plain(told); }
+  });
+  const fitted = () => {
+    size(view.box.clientWidth || 600);
+    view.resize(labels + columns * wide, HEAD + lines.length * ROW);
+    if (!placed && view.box.clientWidth) { placed = true; move(at.row, at.column); }
+  };
   view.box.style.setProperty("height", `${Math.min(HEAD + lines.length * ROW + 14, 420)}px`);
   new ResizeObserver(fitted).observe(view.box);
   const again = () => { measured(); tell(); view.redraw(); };
   again();
-  queueMicrotask(() => open(false));
+  let placed = false;
+  queueMicrotask(() => {
+    const item = lines[at.row].line[at.column];
+    if (item) table.bucket(item.part.key, item.cell.bucket, { proposed: true });
+  });
   const left = [data.left_out > 0 && `${plural(data.left_out, "partition")}`, data.left_out_buckets > 0 && plural(data.left_out_buckets, "bucket")].filter(Boolean);
   return [[legend, view.box, details, left.length > 0 && h("p", { class: "hint" }, `Not shown: ${left.join(" and ")} that hold no more than those shown.`)], again];
 }

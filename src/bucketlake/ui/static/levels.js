@@ -1,29 +1,29 @@
-// One bucket to scale: a lane a sorted run, a block a file, as wide as the keys that it spans.
+// One bucket to scale: a lane a sorted run, a block a file, as wide as the keys that it spans and as tall as it is large.
 
 import { ask } from "./api.js";
-import { block, field, text } from "./canvas.js";
-import { fill, h } from "./dom.js";
+import { block, field, levelShade, text } from "./canvas.js";
+import { fill, h, plain } from "./dom.js";
 import { bytes, count, plural, when } from "./format.js";
 import { panel } from "./panel.js";
 
-const LANE = 20;
+const LANE = 22;
 const GAP = 10;
 const HEAD = 20;
 
 export function levelsPanel(table) {
   return panel({
     name: "levels",
-    title: "Inside one bucket",
+    title: "Levels of one bucket",
     wide: true,
     caption: "Choose a cell above.",
     about: {
-      what: "The files of one bucket. In a table with a key each lane is a sorted run: level 0 on top, the newest first, the oldest level at the bottom. A block spans its file's first to last key; its shade is its size. Without a key, blocks are files as wide as their bytes.",
+      what: "The files of one bucket. In a table with a key each lane is a sorted run: level 0 on top, the newest first, the oldest level at the bottom. A block spans its file's first to last key; the taller, the larger; its colour is its level. Without a key, blocks are files as wide as their bytes.",
       good: "Few lanes, and most bytes in the lowest: a read of a key looks into one block of each lane.",
       act: "Lanes that pile up in level 0 mean that compaction lags: compact the table, or give compaction a job of its own.",
     },
     load: async (signal) => (await table.ready, table.chosen ? ask("levels", { ...table.place, snapshot: table.snapshot, ...table.chosen }, signal) : null),
     empty: (data) => (!data ? (table.overview?.files === 0 ? "No files: the table is empty here." : "Choose a bucket in the figure above.") : data.levels.length === 0 && "This bucket has no files."),
-    draw: (data, { note }) => drawn(table, data, note),
+    draw: (data, { note, section }) => drawn(table, data, note, section.querySelector("h2")),
   });
 }
 
@@ -32,7 +32,7 @@ function lanes(data, width) {
   const found = [];
   for (const level of data.levels) {
     const own = data.files.filter((file) => file.level === level.level);
-    const title = `L${level.level} · ${plural(level.files, "file")} · ${bytes(level.size)}`;
+    const title = `${keyed ? `Level ${level.level} · ` : ""}${plural(level.files, "file")} · ${bytes(level.size)}`;
     if (keyed) {
       const runs = new Map();
       for (const file of own) { if (!runs.has(file.run)) runs.set(file.run, []); runs.get(file.run).push(file); }
@@ -61,12 +61,14 @@ function packed(files, title, level, width) {
   return found;
 }
 
-function drawn(table, data, note) {
+function drawn(table, data, note, heading) {
+  fill(heading, data.scale ? "Levels of one bucket" : data.bucket === -2 ? "Pending rows" : table.unbucketed ? (data.partition ? "Files of one partition" : "Files to scale") : "Files of one bucket");
   fill(note, h("b", {}, data.partition || "All rows"), table.unbucketed ? ": " : `, ${data.bucket === -2 ? "rows that wait for their bucket" : `bucket ${data.bucket}`}: `,
-    data.scale ? `${plural(data.runs, "sorted run")}; from ${data.trigger} on they are compacted.` : plural(data.levels.reduce((n, level) => n + level.files, 0), "file"));
+    data.scale ? `${plural(data.runs, "sorted run")}, that a read merges; from ${data.trigger} on they are compacted. Good: few runs, most bytes in the deepest level.` : `${plural(data.files.length + data.left_out, "file")}, ${data.files.length === 1 ? "" : "each "}as wide as its bytes.`);
   const rows = lanes(data, 800);
   const order = rows.flatMap((lane, r) => lane.blocks.map((one, n) => [r, n]));
   const largest = Math.max(...data.files.map((file) => file.size), 1);
+  const deepest = Math.max(0, ...data.levels.map((level) => level.level));
   const whole = Math.max(1, ...data.levels.map((level) => level.size));
   const details = h("div", { class: "details", "aria-live": "polite" });
   let place = 0;
@@ -96,8 +98,9 @@ function drawn(table, data, note) {
       if (lane.title) {
         const line = side ? at + LANE / 2 : at - 9;
         text(context, lane.title, 0, line, side ? side - 12 : room, c.muted);
-        context.fillStyle = c.accent;
-        if (side) context.fillRect(0, at + LANE - 2, Math.max(1, sums.get(lane.level).size / whole * (side - 16)), 2);
+        const n = data.scale ? levelShade(lane.level, deepest) : 5;
+        context.fillStyle = n < 0 ? c.amber : c.ramp[n];
+        if (side) context.fillRect(0, at + LANE - 2, Math.max(1, sums.get(lane.level).size / whole * (side - 16)), 3);
       }
       context.fillStyle = c.raised;
       block(context, side, at + 2, room, LANE - 4, 3);
@@ -105,11 +108,12 @@ function drawn(table, data, note) {
       for (const one of lane.blocks) {
         const x = side + one.from * room;
         const wide = Math.max(3, (one.to - one.from) * room - 1);
-        const n = Math.min(7, 1 + Math.floor(Math.sqrt(one.file.size / largest) * 6.99));
-        context.fillStyle = c.ramp[n];
-        block(context, Math.min(x, side + room - wide), at + 2, wide, LANE - 4, 3);
+        const n = data.scale ? levelShade(lane.level, deepest) : 5;
+        const tall = data.scale ? Math.max(5, one.file.size / largest * (LANE - 2)) : LANE - 4;
+        context.fillStyle = n < 0 ? c.amber : c.ramp[n];
+        block(context, Math.min(x, side + room - wide), at + (LANE - tall) / 2, wide, tall, 3);
         context.fill();
-        if (wide > 84) text(context, bytes(one.file.size), Math.min(x, side + room - wide) + 7, at + LANE / 2 + 0.5, wide - 10, n > c.turn ? c.paper : c.ink);
+        if (wide > 84 && tall >= 13) text(context, bytes(one.file.size), Math.min(x, side + room - wide) + 7, at + LANE / 2 + 0.5, wide - 10, n < 0 ? c["on-amber"] : n > c.turn ? c.paper : c.ink);
       }
     });
     const chosen = order[place];
@@ -141,8 +145,8 @@ function drawn(table, data, note) {
   }
 
   function tell(file) {
-    const pairs = [["Level", `${file.level}`], ["Bytes", bytes(file.size)], ["Rows", count(file.rows)], file.deletes ? ["Deletes", count(file.deletes)] : null,
-      file.min_key !== null && ["Keys", [h("span", { class: "mono" }, file.min_key), " … ", h("span", { class: "mono" }, file.max_key)]], ["Made", `${when(file.created)}${file.source ? ` by ${file.source === "compact" ? "compaction" : "a write"}` : ""}`], ["Schema", String(file.schema_id)]].filter(Boolean);
+    const pairs = [data.scale && ["Level", `${file.level}`], ["Bytes", bytes(file.size)], ["Rows", count(file.rows)], file.deletes ? ["Deletes", count(file.deletes)] : null,
+      file.min_key !== null && ["Keys", [h("span", { class: "mono" }, file.min_key), " … ", h("span", { class: "mono" }, file.max_key)]], ["Created", `${when(file.created)}${file.source ? ` by ${file.source === "compact" ? "compaction" : "a write"}` : ""}`], ["Schema", String(file.schema_id)]].filter(Boolean);
     fill(details, h("div", { class: "headline" }, h("strong", { class: "mono cut", title: file.name }, file.name)),
       h("dl", { class: "pairs" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
   }
@@ -164,14 +168,23 @@ function drawn(table, data, note) {
     else return;
     event.preventDefault();
   });
-  view.box.addEventListener("click", (event) => {
+  function under(event) {
     const box = view.box.getBoundingClientRect();
     const [x, at] = [event.clientX - box.left - side, event.clientY - box.top + view.box.scrollTop];
     const room = view.box.clientWidth - side - 8;
     const r = tops.findIndex((t) => at >= t && at < t + LANE);
-    if (r < 0) return;
-    const n = rows[r].blocks.findIndex((one) => x / room >= one.from - 0.004 && x / room <= one.to + 0.004);
-    if (n >= 0) choose(order.findIndex(([a, b]) => a === r && b === n));
+    const n = r < 0 ? -1 : rows[r].blocks.findIndex((one) => x / room >= one.from - 0.004 && x / room <= one.to + 0.004);
+    return n < 0 ? null : [r, n];
+  }
+  view.box.addEventListener("click", (event) => {
+    const place = under(event);
+    if (place) choose(order.findIndex(([a, b]) => a === place[0] && b === place[1]));
+  });
+  view.box.addEventListener("pointermove", (event) => {
+    const place = under(event);
+    const file = place && rows[place[0]].blocks[place[1]].file;
+    const told = file ? plain(`Level ${file.level}: ${bytes(file.size)}, ${plural(file.rows, "row")}${file.min_key === null ? "" : `\n${file.min_key} … ${file.max_key}`}`) : "";
+    if (view.box.title !== told) view.box.title = told;
   });
   if (order.length) tell(rows[order[0][0]].blocks[order[0][1]].file);
   return [view.box, details, data.left_out > 0 && h("p", { class: "hint" }, `${plural(data.left_out, "smaller file")} not shown.`)];

@@ -3,6 +3,7 @@
 import { ask, session } from "./api.js";
 import { button, fill, h } from "./dom.js";
 import { homePage, tree } from "./home.js";
+import { address, read, same } from "./place.js";
 import { tablePage } from "./table.js";
 import { start } from "./theme.js";
 
@@ -13,31 +14,37 @@ const menu = document.getElementById("menu");
 let allowed = false;
 let known = { databases: [], warehouse: "" };
 let shown = null;
-
-const go = (place) => `#/${["table", place.database, place.table, place.room || "history", ...(place.branch ? [place.branch] : [])].map(encodeURIComponent).join("/")}`;
-
-function parts() {
-  try {
-    const [kind, database, table, room, branch] = location.hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
-    return kind === "table" && database && table ? { database, table, room: room || "history", branch: branch || null } : null;
-  } catch { return null; }
-}
+let list = null;
 
 function fold(open) {
   side.classList.toggle("open", open);
   menu.setAttribute("aria-expanded", String(open));
 }
 
-function show() {
-  const place = parts();
-  if (shown?.leave) shown.leave();
+function show(moved = true) {
+  const place = read();
   fold(false);
-  shown = place ? tablePage(place, allowed, go) : homePage(known, go, begin);
-  fill(main, shown);
+  if (place && shown?.place && same(shown.place, place)) shown.to(place);
+  else {
+    if (shown?.leave) shown.leave();
+    shown = place ? tablePage(place, allowed) : homePage(known, address, begin);
+    fill(main, shown);
+    scrollTo(0, 0);
+    if (moved) main.focus({ preventScroll: true });
+  }
   fill(where, place && [h("a", { href: "#/" }, "Warehouse"), h("span", { "aria-hidden": "true" }, " / "), h("span", {}, place.database), h("span", { "aria-hidden": "true" }, " / "), h("b", {}, place.table)]);
-  document.title = place ? `${place.database}.${place.table} · Bucketlake` : "Bucketlake";
-  tree(side, known, go, place);
-  scrollTo(0, 0);
+  document.title = place ? `${place.database}.${place.table} · ${shown.part} · Bucketlake` : "Bucketlake";
+  list?.mark(place);
+  if (!place && moved) lookAgain();
+}
+
+// Tables that came or went since: whoever goes to the warehouse sees them.
+async function lookAgain() {
+  const found = await ask("databases").catch(() => null);
+  if (!found || JSON.stringify(found) === JSON.stringify(known)) return;
+  known = found;
+  list = tree(side, known, address);
+  if (!read()) show(false); else list.mark(read());
 }
 
 async function begin() {
@@ -48,6 +55,7 @@ async function begin() {
     const badge = document.getElementById("mode");
     badge.hidden = false;
     badge.textContent = allowed ? "maintenance" : "read-only";
+    badge.title = allowed ? "Started with --allow-maintenance: this page may compact, expire and tag" : "This page changes nothing";
     badge.classList.toggle("strong", allowed);
     known = await ask("databases");
   } catch (error) {
@@ -55,12 +63,25 @@ async function begin() {
     fill(main, h("div", { class: "failure", role: "alert" }, h("p", {}, error.message), button("Try again", begin, { class: "quiet" })));
     if (error.kind === "locked" || error.kind === "gone") return;
   }
-  show();
+  list = tree(side, known, address);
+  show(false);
 }
 
 start(document.getElementById("theme"));
-menu.addEventListener("click", () => fold(!side.classList.contains("open")));
+menu.addEventListener("click", () => {
+  fold(!side.classList.contains("open"));
+  if (side.classList.contains("open")) side.querySelector("input")?.focus();
+});
 document.getElementById("skip").addEventListener("click", () => main.focus());
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") fold(false); });
-addEventListener("hashchange", show);
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, select, dialog")) {
+    fold(true);
+    side.querySelector("input")?.focus();
+    event.preventDefault();
+  }
+  if (event.key !== "Escape" || !side.classList.contains("open")) return;
+  fold(false);
+  menu.focus();
+});
+addEventListener("hashchange", () => show());
 begin();

@@ -1,6 +1,6 @@
 // A figure with its frame: title, what it shows, and its states: loading, empty, failed, drawn.
 
-import { button, fill, h, unique } from "./dom.js";
+import { add, button, fill, h, unique } from "./dom.js";
 
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
@@ -32,13 +32,20 @@ export function panel({ name, title, caption, about, controls = [], load, draw, 
   async function refresh(quiet = false) {
     if (run) run.abort();
     const own = run = new AbortController();
-    if (!quiet) state("loading", h("div", { class: "waiting", role: "status" }, h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "sr" }, "Loading")));
+    const held = focused(body);
+    // What is drawn stays, pale, until its successor is there: nothing jumps.
+    if (!quiet && section.dataset.state === "drawn") { state("loading"); add(body, [h("span", { class: "sr", role: "status" }, "Loading")]); }
+    else if (!quiet) state("loading", h("div", { class: "waiting", role: "status" }, h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "bar" }), h("span", { class: "sr" }, "Loading")));
     try {
       const data = await load(own.signal);
       if (own.signal.aborted) return;
       const nothing = empty && empty(data);
       if (nothing) state("empty", h("p", { class: "nothing" }, nothing));
-      else { state("drawn"); fill(body, draw(data, { refresh, note, section })); }
+      else {
+        state("drawn");
+        fill(body, draw(data, { refresh, note, section }));
+        if (held >= 0 && document.activeElement === document.body) reachable(body)[held]?.focus({ preventScroll: true });
+      }
     } catch (error) {
       if (own.signal.aborted) return;
       state("failed", h("div", { class: "failure", role: "alert" },
@@ -56,6 +63,10 @@ export function panel({ name, title, caption, about, controls = [], load, draw, 
   queueMicrotask(() => seen.observe(section));
   return section;
 }
+
+// What has the focus keeps it where a figure is drawn anew: by its place among all that can have it.
+const reachable = (body) => [...body.querySelectorAll("button, a[href], select, input, summary, [tabindex='0']")];
+const focused = (body) => reachable(body).indexOf(document.activeElement);
 
 const HEADINGS = {
   damaged: "A file of this table is damaged.", storage: "The storage does not answer.", missing: "Not found.",

@@ -5,7 +5,7 @@ import { fill, h, select } from "./dom.js";
 import { ago, bytes, count, plural } from "./format.js";
 import { panel } from "./panel.js";
 
-const label = (one) => `${one.snapshot} · ${one.words} · ${ago(one.time)}`;
+const label = (one) => `${one.snapshot} · ${one.words} · ${ago(one.time)}${one.tags.length ? ` · tag ${one.tags.join(", ")}` : ""}`;
 
 function snapshots(table) {
   return table.commits.slice(-300).reverse();
@@ -15,9 +15,9 @@ export function samplePanel(table) {
   let limit = 50;
   const made = panel({
     name: "sample",
-    title: "A sample of rows",
+    title: "Sample rows",
     wide: true,
-    caption: "Some rows, in no particular order.",
+    caption: "Some rows as a reader gets them, in no particular order.",
     about: {
       what: "Rows as a reader gets them: merged by key, deletes applied. With a snapshot chosen, as they were then.",
       good: "What you expect of your data.",
@@ -27,8 +27,8 @@ export function samplePanel(table) {
     load: async (signal) => (await table.ready, ask("sample", { ...table.place, snapshot: table.snapshot, limit }, signal)),
     empty: (data) => data.rows.length === 0 && (data.snapshot === null ? "Nothing was committed yet." : "No rows: the table is empty here."),
     draw: (data, { note }) => {
-      fill(note, data.snapshot === null ? "" : `As of snapshot ${data.snapshot}, in no particular order${data.more ? "; there are more" : ""}.`);
-      return grid(data, table);
+      fill(note, data.snapshot === null ? "" : `${data.more ? "Some" : "All"} rows as of snapshot ${data.snapshot}, as a reader gets them${data.more ? ", in no particular order; there are more" : ""}.`);
+      return grid(data, table, "Sample rows");
     },
   });
   const offer = () => fill(made.querySelector(".slot"), select("As of", [["", "the newest"], ...snapshots(table).map((one) => [one.snapshot, label(one)])], table.snapshot || "", (value) => table.look(value ? Number(value) : null)));
@@ -37,29 +37,35 @@ export function samplePanel(table) {
   return made;
 }
 
-function grid(data, table, kinds = false) {
+// Which cells of a row differ from those of the row before it, which it replaces.
+function differing(data, n) {
+  if (data.rows[n][0] !== "+U" || n === 0 || data.rows[n - 1][0] !== "-U") return new Set();
+  return new Set(data.rows[n].map((value, m) => (m && value !== data.rows[n - 1][m] ? m : -1)));
+}
+
+function grid(data, table, title, kinds = false) {
   const keys = new Set([...(table.overview?.primary_key || []), ...(table.overview?.partition_key || [])]);
   return [
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows" },
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${title}, table` },
       h("table", { class: "grid" },
-        h("thead", {}, h("tr", {}, data.columns.map((name, n) => h("th", { scope: "col", class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? "What" : name, keys.has(name) && !(kinds && n === 0) && h("span", { class: "keysign", title: "key" }, " ●"))))),
-        h("tbody", {}, data.rows.map((row) => h("tr", { class: kinds ? kind(row[0]) : "" }, row.map((value, n) => h("td", { class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? WORDS[value] || value : value === null ? h("i", { class: "null" }, "null") : value.length > 40 ? h("span", { title: value }, value) : value))))))),
+        h("thead", {}, h("tr", {}, data.columns.map((name, n) => h("th", { scope: "col", class: data.numeric[n] ? "number" : "" }, kinds && n === 0 ? "Change" : name, keys.has(name) && !(kinds && n === 0) && h("span", { class: "keysign", title: "key", role: "img", "aria-label": "key" }, " ●"))))),
+        h("tbody", {}, data.rows.map((row, place) => [row, kinds ? differing(data, place) : new Set()]).map(([row, changed]) => h("tr", { class: kinds ? kind(row[0]) : "" }, row.map((value, n) => h("td", { class: `${data.numeric[n] ? "number" : ""}${changed.has(n) ? " differs" : ""}` }, kinds && n === 0 ? WORDS[value] || value : value === null ? h("i", { class: "null" }, "null") : value.length > 40 ? h("span", { title: value }, value) : value))))))),
     data.left_out_columns > 0 && h("p", { class: "hint" }, `${plural(data.left_out_columns, "more column")} not shown.`),
   ];
 }
 
-const WORDS = { "+I": "+ new", "-D": "− gone", "-U": "− before", "+U": "+ after" };
+const WORDS = { "+I": "+ added", "-D": "− deleted", "-U": "− before", "+U": "+ after" };
 const kind = (word) => (word && word.startsWith("+") ? "came" : "went");
 
 export function differencePanel(table) {
-  let [before, after] = [null, null];
+  let [before, after] = [table.number("from"), table.number("to")];
   const made = panel({
     name: "difference",
-    title: "What differs between two snapshots",
+    title: "Difference between two snapshots",
     wide: true,
-    caption: "Choose two snapshots.",
+    caption: "Files and rows that differ, whatever commits came between. Choose two snapshots.",
     about: {
-      what: "Files that one snapshot has and the other has not, and rows that are new, gone or changed from the one to the other, whatever commits came between.",
+      what: "Files that one snapshot has and the other has not, and rows that were added, deleted or changed from the one to the other, whatever commits came between. Of a changed row both states are shown, the cells that differ marked. Rows count from their commit on, also where batch reads see them only after compaction.",
       good: "A compaction changes files but no rows.",
       act: "To have the old rows back: CALL sys.rollback, or read VERSION AS OF and write what you need.",
     },
@@ -68,25 +74,31 @@ export function differencePanel(table) {
     empty: (data) => (!data ? (["Nothing was committed yet.", "There is only one snapshot."][table.commits.length] || "Choose two snapshots above.") : data.low === data.high && "These are one and the same snapshot."),
     draw: (data, { note }) => {
       const files = data.files;
-      fill(note, `From snapshot ${data.low} to ${data.high}.`);
+      fill(note, `What differs from snapshot ${data.low} to ${data.high}, whatever commits came between.`);
       const swap = files.before > files.after;
       const [came, went] = swap ? ["removed", "added"] : ["added", "removed"];
       return [
-        h("dl", { class: "pairs" }, [["New files", `${count(files[`${came}_files`])}, ${bytes(files[`${came}_bytes`])}`], ["Files gone", `${count(files[`${went}_files`])}, ${bytes(files[`${went}_bytes`])}`], ["The same", count(files.same_files)], files.moved_files && ["On another level", count(files.moved_files)]]
+        h("dl", { class: "pairs" }, [["Files added", `${count(files[`${came}_files`])}, ${bytes(files[`${came}_bytes`])}`], ["Files removed", `${count(files[`${went}_files`])}, ${bytes(files[`${went}_bytes`])}`], ["Files unchanged", count(files.same_files)], files.moved_files && ["On another level", count(files.moved_files)]]
           .filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
         data.why ? h("p", { class: "nothing" }, data.why)
-          : data.rows.rows.length === 0 ? h("p", { class: "nothing" }, "No row differs.")
-            : [grid(data.rows, table, true), data.rows.more && h("p", { class: "hint" }, "There are more.")],
+          : data.rows.rows.length === 0 ? h("p", { class: "nothing" }, data.whole ? "No row differs." : "No row differs among those compared; there are too many to compare them all.")
+            : [grid(data.rows, table, "Rows that differ", true), (data.rows.more || !data.whole) && h("p", { class: "hint" }, `The first ${count(data.rows.rows.length)}; there ${data.rows.more ? "are" : "may be"} more.`)],
       ];
     },
   });
+  const chose = (from, to) => {
+    [before, after] = [from, to];
+    table.choose({ from, to });
+    made.refresh();
+  };
   const offer = () => {
     const known = snapshots(table);
-    if (!before && known.length > 1) [before, after] = [known[1].snapshot, known[0].snapshot];
+    for (const number of [before, after]) if (number && known.length && !known.some((one) => one.snapshot === number)) known.push({ snapshot: number, words: "older", time: null, tags: [] });
+    if (!(before && after) && known.length > 1) [before, after] = [known[1].snapshot, known[0].snapshot];
     const choices = known.map((one) => [one.snapshot, label(one)]);
     fill(made.querySelector(".slot"),
-      select("From", choices, before, (value) => { before = Number(value); made.refresh(); }),
-      select("to", choices, after, (value) => { after = Number(value); made.refresh(); }));
+      select("From", choices, before, (value) => chose(Number(value), after)),
+      select("to", choices, after, (value) => chose(before, Number(value))));
   };
   table.watch("commits", () => { offer(); if (["drawn", "empty"].includes(made.dataset.state)) made.refresh(); });
   offer();

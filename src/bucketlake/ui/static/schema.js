@@ -9,14 +9,14 @@ export function columnsPanel(table) {
   return panel({
     name: "columns",
     title: "Columns",
-    caption: "The newest schema.",
+    caption: "The newest schema: every column, its type, and its part in keys and partitions.",
     about: {
       what: "Every column with its type. Key columns identify a row, partition columns choose its folder.",
       good: "A key that is as short as it can be, partitions of some hundred megabytes each.",
       act: "ALTER TABLE … ADD, RENAME, ALTER and DROP COLUMN change the schema and touch no file.",
     },
     load: (signal) => ask("overview", table.place, signal),
-    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns" }, h("table", { class: "grid" },
+    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns, scrolls" }, h("table", { class: "grid" },
       h("thead", {}, h("tr", {}, ["Column", "Type", "Role", "Comment"].map((word) => h("th", { scope: "col" }, word)))),
       h("tbody", {}, data.columns.map((one) => h("tr", {}, h("td", {}, h("b", {}, one.name)), h("td", { class: "mono" }, one.type, !one.nullable && h("span", { class: "muted" }, " not null")),
         h("td", {}, one.role.split(" ").filter(Boolean).map((word) => h("span", { class: "pill" }, word))), h("td", { class: "muted" }, one.comment || "", one.default !== null && h("span", { class: "mono" }, ` default ${one.default}`))))))),
@@ -34,8 +34,8 @@ function change(one) {
 export function evolutionPanel(table) {
   return panel({
     name: "evolution",
-    title: "How the schema came to be",
-    caption: "One step a schema, the newest first.",
+    title: "Schema history",
+    caption: "What each schema changed against the one before, the newest first. Good: few steps, types that only widen.",
     about: {
       what: "Each schema against the one before: columns that came, went, or changed, and options that were set. Old files keep the schema that they were written with; readers translate.",
       good: "Few steps. Types that only widen.",
@@ -50,7 +50,7 @@ export function evolutionPanel(table) {
         const list = h("ul", { class: "changes" }, step.columns.slice(0, 300).map(change), step.options.slice(0, 300).map((one) => h("li", { class: "option" }, h("span", { class: "sign", "aria-label": "option" }, "·"),
           h("span", {}, h("span", { class: "mono" }, one.key), ` ${one.before === null ? "= " : `${one.before} → `}`, h("span", { class: "mono" }, one.after ?? "removed")))));
         return h("li", {}, h("div", { class: "headline" }, h("strong", {}, `Schema ${step.id}`), step.current && h("span", { class: "pill" }, "current"), h("span", { class: "muted", title: when(step.time) }, step.time ? ago(step.time) : ""), h("span", { class: "muted" }, plural(step.fields, "column"))),
-          step.columns.length + step.options.length === 0 ? h("p", { class: "muted" }, "No difference that is told here.") : first && many ? h("details", {}, h("summary", {}, plural(step.columns.length, "column")), list) : list);
+          step.columns.length + step.options.length === 0 ? h("p", { class: "muted" }, "No difference in columns or options.") : first && many ? h("details", {}, h("summary", {}, plural(step.columns.length, "column")), list) : list);
       })),
       data.unreadable.length > 0 && h("p", { class: "warn" }, `Damaged: schema ${data.unreadable.join(", ")}.`),
       data.left_out > 0 && h("p", { class: "hint" }, `${plural(data.left_out, "older schema")} not shown.`),
@@ -67,7 +67,7 @@ export function optionsPanel(table) {
     name: "options",
     title: "Options",
     wide: true,
-    caption: "What is set here, against the defaults.",
+    caption: "What is set here, against the defaults. Good: a short list, each with a reason.",
     about: {
       what: "Every option that a table may have: what holds here, the default, and what it is for. Honoured ones change what happens here; kept ones are for other engines; secrets are hidden.",
       good: "A short list of what differs, each with a reason that somebody remembers.",
@@ -82,7 +82,7 @@ export function optionsPanel(table) {
       const body = h("div", {});
       show = () => {
         const found = data.settings.filter((one) => (search || wanted === "all" || one[wanted]) && (!search || one.key.includes(search) || one.doc.toLowerCase().includes(search)));
-        fill(body, found.length === 0 ? h("p", { class: "nothing" }, search ? "Nothing of that name." : "Everything is as by default.")
+        fill(body, found.length === 0 ? h("p", { class: "nothing" }, search ? "Nothing of that name." : "Every option has its default.")
           : h("ul", { class: "options" }, found.slice(0, 500).map((one) => h("li", { class: one.differs ? "differs" : "" },
             h("div", { class: "headline" }, h("span", { class: "mono key" }, one.key), h("span", { class: "mono value" }, one.value === null ? h("span", { class: "muted" }, "not set") : one.value),
               one.differs && one.default !== null && h("span", { class: "muted" }, "default ", h("span", { class: "mono" }, one.default)), one.effect !== "honoured" && h("span", { class: "pill", title: one.why }, one.effect)),

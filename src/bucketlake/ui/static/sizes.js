@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { chart } from "./canvas.js";
-import { button, h, plain, s, unique } from "./dom.js";
+import { button, h, plain, s, select, unique } from "./dom.js";
 import { brief, bytes, count, plural, when } from "./format.js";
 import { panel } from "./panel.js";
 
@@ -11,9 +11,9 @@ export function sizesPanel(table) {
     name: "sizes",
     title: "File sizes",
     wide: true,
-    caption: "How many files there are of each size.",
+    caption: "How many files there are of each size. Good: most near the target; those below a quarter of it stand out.",
     about: {
-      what: "Each column counts the files between one power of two and the next. The line is the size at which writers begin a new file.",
+      what: "Each column counts the files between one power of two and the next; below a quarter of the target they are orange. The line is the target, the size at which writers begin a new file.",
       good: "Most files near the line. Level 0 of a table with a key holds small files for a while: that is as it should be.",
       act: "Many files far left of the line: compact, write less often, or with fewer tasks. Change the line with the option target-file-size.",
     },
@@ -44,7 +44,7 @@ function bars(data, width) {
     const label = `${bytes(bin.low)} to ${bytes(bin.high)}: ${plural(bin.files, "file")}, ${bytes(bin.bytes)}`;
     return s("g", { class: "bar", tabindex: "0", role: "img", "aria-label": label }, s("title", {}, label),
       s("rect", { x, y: 0, width: wide, height: height - foot, class: "hit" }),
-      s("rect", { x: x + 2, y: height - foot - tall, width: Math.max(2, wide - 4), height: tall, rx: 3, class: "solid" }),
+      s("rect", { x: x + 2, y: height - foot - tall, width: Math.max(2, wide - 4), height: tall, rx: 3, class: bin.high <= data.target / 4 ? "solid small" : "solid" }),
       s("text", { x: x + wide / 2, y: height - foot - tall - 7, "text-anchor": "middle" }, brief(bin.files)));
   });
   const every = Math.ceil(steps / Math.max(2, Math.floor(width / 90)));
@@ -61,32 +61,41 @@ function bars(data, width) {
 
 const ROW = 30;
 const PAGE = 200;
-const COLUMNS = [["name", "File"], ["partition", "Partition"], ["bucket", "Bucket"], ["level", "Level"], ["size", "Bytes"], ["rows", "Rows"], ["created", "Made"]];
+const COLUMNS = [["name", "File", "minmax(0, 3fr)"], ["partition", "Partition", "minmax(0, 2fr)"], ["bucket", "Bucket", "56px"], ["level", "Level", "52px"], ["size", "Bytes", "84px"], ["rows", "Rows", "84px"], ["created", "Created", "150px"]];
+
+// A table without partitions, buckets or levels has no such columns.
+const columnsOf = (table) => COLUMNS.filter(([key]) => !((key === "partition" && table.overview?.partition_key.length === 0) || (key === "bucket" && table.unbucketed) || (key === "level" && table.overview?.keyed === false)));
 
 export function filesPanel(table) {
   const order = { sort: "size", descending: true };
-  return panel({
+  let only = "all";
+  const own = () => (only === "bucket" && table.chosen ? table.chosen : {});
+  const made = panel({
     name: "files",
-    title: "All files",
+    title: "Data files",
     wide: true,
-    caption: "Every data file of the snapshot. Choose a heading to sort.",
+    caption: "Every data file of the snapshot; a heading sorts. Good: few, near the target size.",
+    controls: [select("Show", [["all", "all files"], ["bucket", "the chosen bucket"]], only, (value) => { only = value; made.refresh(); })],
     about: {
       what: "The live files, as the snapshot's manifests name them, a few hundred fetched at a time.",
       good: "Names, sizes and ages as you would expect: nothing much older than the last full compaction.",
       act: "Sort by bytes to find the smallest, by age to find what was never compacted.",
     },
-    load: (signal) => ask("files", { ...table.place, snapshot: table.snapshot, ...order, start: 0, count: PAGE }, signal),
+    load: async (signal) => (await table.ready, ask("files", { ...table.place, snapshot: table.snapshot, ...own(), ...order, start: 0, count: PAGE }, signal)),
     empty: (data) => data.total === 0 && "No files here.",
-    draw: (data, { refresh }) => listing(table, data, order, refresh),
+    draw: (data, { refresh }) => listing(table, data, { order, own: own() }, refresh),
   });
+  table.watch("bucket", () => { if (only === "bucket") made.refresh(true); });
+  return made;
 }
 
-function listing(table, first, order, refresh) {
+function listing(table, first, { order, own }, refresh) {
+  const columns = columnsOf(table);
   const pages = new Map([[0, first.files]]);
   const asked = new Set([0]);
-  const rows = h("div", { class: "rows", role: "rowgroup", on: { pointerover: (event) => { const one = event.target.closest(".cell"); if (one) one.title = one.textContent; } } });
+  const rows = h("div", { class: "rows", role: "presentation", on: { pointerover: (event) => { const one = event.target.closest(".cell"); if (one) one.title = one.textContent; } } });
   const space = h("div", { class: "space", role: "presentation" }, rows);
-  const view = h("div", { class: "list-view", tabindex: "0", "aria-label": "Files", data: { figure: "files" } }, space);
+  const view = h("div", { class: "list-view", tabindex: "0", role: "rowgroup", "aria-label": "Files, scrolls", data: { figure: "files" } }, space);
   space.style.setProperty("height", `${Math.min(first.total * ROW, 8000000)}px`);
   let drawn = -1;
   let asking = 0;
@@ -107,7 +116,7 @@ function listing(table, first, order, refresh) {
     drawn = from;
     want(from, to);
     while (pool.length < to - from) {
-      const cells = COLUMNS.map(([key]) => h("span", { class: `cell ${key}`, role: "cell" }));
+      const cells = columns.map(([key]) => h("span", { class: `cell ${key}`, role: "cell" }));
       const line = h("div", { class: "line", role: "row" }, cells);
       pool.push([line, cells]);
       rows.append(line);
@@ -118,7 +127,7 @@ function listing(table, first, order, refresh) {
       if (line.hidden) return;
       const file = (pages.get(Math.floor(n / PAGE)) || [])[n % PAGE];
       line.setAttribute("aria-rowindex", n + 2);
-      COLUMNS.forEach(([key], m) => {
+      columns.forEach(([key], m) => {
         const text = plain(cell(file, key));
         if (cells[m].textContent !== text) cells[m].textContent = text;
       });
@@ -138,7 +147,7 @@ function listing(table, first, order, refresh) {
     if (asked.has(page)) return;
     asked.add(page);
     try {
-      const found = await ask("files", { ...table.place, snapshot: first.snapshot, ...order, start: page * PAGE, count: PAGE });
+      const found = await ask("files", { ...table.place, snapshot: first.snapshot, ...own, ...order, start: page * PAGE, count: PAGE });
       pages.set(page, found.files);
       if (view.isConnected) paint(true);
     } catch { asked.delete(page); }
@@ -152,13 +161,15 @@ function listing(table, first, order, refresh) {
   }, { passive: true });
   new ResizeObserver(() => paint(true)).observe(view);
   view.style.setProperty("height", `${Math.min(first.total, 12) * ROW + 2}px`);
-  const heads = COLUMNS.map(([key, word]) => {
-    const own = order.sort === key;
-    return h("span", { class: `cell ${key}`, role: "columnheader", "aria-sort": own ? (order.descending ? "descending" : "ascending") : "none" },
-      button(`${word}${own ? (order.descending ? " ↓" : " ↑") : ""}`, () => {
-        if (own) order.descending = !order.descending; else Object.assign(order, { sort: key, descending: key !== "name" && key !== "partition" });
+  const heads = columns.map(([key, word]) => {
+    const sorted = order.sort === key;
+    return h("span", { class: `cell ${key}`, role: "columnheader", "aria-sort": sorted ? (order.descending ? "descending" : "ascending") : "none" },
+      button(`${word}${sorted ? (order.descending ? " ↓" : " ↑") : ""}`, () => {
+        if (sorted) order.descending = !order.descending; else Object.assign(order, { sort: key, descending: key !== "name" && key !== "partition" });
         refresh();
       }, { class: "sort" }));
   });
-  return [h("div", { class: "listing", role: "table", "aria-label": "Files", "aria-rowcount": first.total + 1 }, h("div", { class: "line heads", role: "row" }, heads), view), h("p", { class: "hint" }, plural(first.total, "file"))];
+  const widths = (without) => columns.filter(([key]) => !without.includes(key)).map(([, , wide]) => wide).join(" ");
+  const style = { "--columns": widths([]), "--columns-middle": widths(["level", "rows", "created"]), "--columns-narrow": widths(["level", "rows", "created", "partition"]) };
+  return [h("div", { class: "listing", role: "table", "aria-label": "Files", "aria-rowcount": first.total + 1, style }, h("div", { role: "rowgroup" }, h("div", { class: "line heads", role: "row" }, heads)), view), h("p", { class: "hint" }, plural(first.total, "file"))];
 }

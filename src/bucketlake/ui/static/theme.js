@@ -11,12 +11,14 @@ const SIGNS = {
 };
 const system = matchMedia("(prefers-color-scheme: dark)");
 
+let printing = false;
+
 function stored() {
   try { return localStorage.getItem(KEY) || "auto"; } catch { return "auto"; }
 }
 
 function apply(choice) {
-  const dark = choice === "dark" || (choice === "auto" && system.matches);
+  const dark = !printing && (choice === "dark" || (choice === "auto" && system.matches));
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   dispatchEvent(new Event("themechange"));
 }
@@ -35,6 +37,7 @@ export function start(button) {
     show();
   });
   system.addEventListener("change", show);
+  for (const [event, now] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { printing = now; show(); });
   show();
 }
 

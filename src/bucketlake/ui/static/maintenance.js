@@ -1,18 +1,18 @@
-// Care: advice with the command that mends it, who is at work, and, where it is allowed, maintenance.
+// Maintenance: advice with the command that mends it, who is at work, and, where it is allowed, maintenance.
 
 import { ask, change } from "./api.js";
 import { button, copyable, fill, h, toast, unique } from "./dom.js";
 import { ago, brief, bytes, count, plural, span, when } from "./format.js";
 import { panel } from "./panel.js";
 
-const EVERY = 3000;
+const [EVERY, LATER] = [3000, 15000];
 
 export function advicePanel(table) {
   return panel({
     name: "advice",
     title: "Advice",
     wide: true,
-    caption: "From the table's metadata and its own history; the most pressing first.",
+    caption: "What to mend, from the table's metadata and its own history; the most pressing first. Good: nothing here.",
     about: {
       what: "What was measured, the value from which on it matters, why, and the statement that mends it.",
       good: "Nothing here.",
@@ -40,31 +40,36 @@ function topics(advice) {
 }
 
 function piece(one) {
-  const share = Math.min(1, one.threshold && one.measure ? one.threshold / one.measure : 0);
+  const graded = one.threshold > 0 && !ALL_OR_NOTHING.includes(one.topic);
+  const share = graded && one.measure ? Math.min(1, one.threshold / one.measure) : 0;
   return [
-    h("div", { class: "headline" }, h("strong", {}, one.topic.replaceAll("-", " ")), one.partition && h("span", { class: "pill" }, one.partition),
-      h("span", { class: "muted" }, one.threshold ? `measured ${round(one.measure)}, limit ${round(one.threshold)}` : "")),
-    one.threshold > 0 && h("div", { class: "gauge", role: "img", "aria-label": `${round(one.measure)} of a limit of ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
+    h("div", { class: "headline" }, h("strong", {}, ADVICE_WORDS[one.topic] || one.topic.replaceAll("-", " ")), one.partition && h("span", { class: "pill" }, one.partition),
+      h("span", { class: "muted" }, graded ? `${round(one.measure / one.threshold)} times the limit` : "")),
+    graded && h("div", { class: "gauge", role: "img", title: `measured ${round(one.measure)}, limit ${round(one.threshold)}`, "aria-label": `measured ${round(one.measure)}, limit ${round(one.threshold)}` }, h("i", { class: "fill" }), h("i", { class: "limit", style: { left: `${share * 100}%` } })),
     h("p", {}, `${one.reason}.`),
     one.command ? copyable(one.command) : h("p", { class: "muted" }, "No command mends this: it takes a change of what is written."),
   ];
 }
 
+const ALL_OR_NOTHING = ["options", "statistics"]; // there is no more or less of these
+const ADVICE_WORDS = { buckets: "number of buckets", history: "space held by history", held: "space held", statistics: "statistics missing or old" };
 const round = (n) => (Math.abs(n) >= 100 ? count(Math.round(n)) : String(Math.round(n * 100) / 100));
 
 export function activityPanel(table, wide = false) {
   let timer = 0;
   const made = panel({
     name: "activity",
-    title: "At work now",
+    title: "Activity",
     wide,
-    caption: "Looked at every three seconds.",
+    caption: "Who writes and reads the table now, looked at every three seconds. Good: streams whose batches end, consumers that keep up.",
     about: {
       what: "Streaming queries that write this table, by what they note before each batch; consumers that read it; jobs that were started from this page.",
       good: "Batches that are done soon after they begin, consumers that lag by a snapshot or two.",
       act: "A consumer that lags keeps old snapshots from expiring: let it go on, or CALL sys.reset_consumer.",
     },
     load: async (signal) => {
+      clearTimeout(timer);
+      timer = setTimeout(again, LATER); // where this one fails
       const [at, jobs] = await Promise.all([ask("activity", table.place, signal), ask("jobs", {}, signal)]);
       return { ...at, jobs: jobs.jobs.filter((job) => job.table === table.called) };
     },
@@ -79,7 +84,7 @@ export function activityPanel(table, wide = false) {
           h("div", { class: "headline" }, h("b", { class: "mono cut", title: one.query }, one.query), h("span", { class: one.done ? "muted" : "busy" }, one.batch === null ? "unknown batch" : one.done ? `batch ${one.batch} is done` : `batch ${one.batch} is at work`)),
           h("p", { class: "muted" }, `${one.commits ? `${plural(one.commits, "commit")} among the newest snapshots, ${brief(one.rows)} rows` : "no commit among the newest snapshots"}${one.time ? ` · ${ago(one.time, data.now)}` : ""}`)))),
         group("Consumers", data.consumers.map((one) => h("li", {}, h("b", {}, one.name), h("span", { class: one.lag > 10 ? "warn" : "muted" }, ` ${one.lag ? `${plural(one.lag, "snapshot")} behind` : "up to date"}`)))),
-        data.jobs.length + data.streams.length + data.consumers.length === 0 && h("p", { class: "nothing" }, "No stream, no consumer, no job."),
+        data.jobs.length + data.streams.length + data.consumers.length === 0 && h("p", { class: "nothing" }, "No streams, no consumers, no jobs."),
       ];
     },
   });
@@ -103,13 +108,13 @@ function job(one) {
 }
 
 export function maintenancePanel(table, allowed) {
-  const section = h("section", { class: "panel", "aria-labelledby": "maintenance", data: { panel: "maintenance", state: "drawn" } }, h("header", {}, h("h2", { id: "maintenance" }, "Maintenance")));
+  const section = h("section", { class: "panel", "aria-labelledby": "maintenance", data: { panel: "maintenance", state: "drawn" } }, h("header", {}, h("h2", { id: "maintenance" }, "Run maintenance")));
   if (!allowed) {
-    section.append(h("p", { class: "caption" }, "This page only looks. To compact, expire and tag from here, start it so:"), copyable("bucketlake ui --allow-maintenance"));
+    section.append(h("p", { class: "caption" }, "This page only looks, and changes nothing. To compact, expire and tag from here, start it so:"), copyable("bucketlake ui --allow-maintenance"));
     return section;
   }
   section.append(
-    h("p", { class: "caption" }, "Each asks before it does anything. Progress is shown under “At work now”."),
+    h("p", { class: "caption" }, "Each asks before it does anything. Progress is shown under “Activity”."),
     h("div", { class: "row" }, button("Compact…", () => asking(table, COMPACT)), button("Expire snapshots…", () => asking(table, EXPIRE)), button("Tag…", () => asking(table, TAG))));
   return section;
 }
@@ -141,11 +146,19 @@ function asking(table, question) {
     inputs[name] = box;
     return h("p", { class: "field" }, h("label", { for: id }, label), box);
   });
+  const run = button(question.go, go, { class: "strong" });
+  for (const box of Object.values(inputs)) box.addEventListener("keydown", (event) => { if (event.key === "Enter" && box.tagName === "INPUT") go(); });
   const dialog = h("dialog", { "aria-labelledby": title },
     h("h2", { id: title }, question.title), h("p", { class: "mono" }, table.called), h("p", {}, question.text), fields, problem,
-    h("div", { class: "row end" }, button("Leave it", () => dialog.close(), { class: "quiet" }), button(question.go, go, { class: "strong" })));
-  async function go(event) {
-    event.target.disabled = true;
+    h("div", { class: "row end" }, button("Leave it", () => dialog.close(), { class: "quiet" }), run));
+  async function go() {
+    const empty = question.fields.find(([name]) => name !== "snapshot" && !inputs[name].value.trim());
+    if (empty) {
+      fill(problem, `${empty[1]}: this is needed.`);
+      inputs[empty[0]].focus();
+      return;
+    }
+    run.disabled = true;
     try {
       const given = Object.fromEntries(Object.entries(inputs).map(([name, box]) => [name, box.value.trim()]));
       await change("start", { action: question.action, ...table.place, ...given });
@@ -154,7 +167,7 @@ function asking(table, question) {
       table.element("activity").refresh(true);
     } catch (error) {
       fill(problem, error.message);
-      event.target.disabled = false;
+      run.disabled = false;
     }
   }
   dialog.addEventListener("close", () => dialog.remove());
