@@ -92,15 +92,19 @@ def recommended(buckets: int, size: int, rows: int) -> tuple[int, str]:
     Spec: docs/spec/rescale.md#advice
     """
     load = max(size / TARGET_BYTES, rows / TARGET_ROWS)
-    each = f"{size / buckets / _MB:,.1f} MB and {rows / buckets:,.0f} rows a bucket"
+    each = f"a bucket holds {_held(size, rows, buckets)}"
     if EMPTY * buckets <= load <= FULL * buckets:
         return buckets, f"{each}: as it should be"
     choices = _finer(buckets) if load > FULL * buckets else _coarser(buckets, load)
     best = min(choices, key=lambda number: (abs(log2(max(load, 1e-9) / number)), number))
     if best == buckets:
         return buckets, f"{each}: no other number fits better"
-    word = "too large" if best > buckets else "too small"
-    return best, f"{each}: {word}, {size / best / _MB:,.1f} MB and {rows / best:,.0f} rows with {best}"
+    word = "too much" if best > buckets else "too little"
+    return best, f"{each}, {word}: with {best} it would hold {_held(size, rows, best)}"
+
+
+def _held(size: int, rows: int, buckets: int) -> str:
+    return f"{size / buckets / _MB:,.1f} MB and {rows / buckets:,.0f} rows"
 
 
 def _finer(buckets: int) -> Iterable[int]:
