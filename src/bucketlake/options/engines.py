@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from bucketlake.options.model import ENGINE, HONOURED, RETRIES, SPEED, Effect, Option, call, of, upkeep
 
+LEGACY_TIMESTAMPS = "legacy-timestamp-mapping.enabled"
+
 _SPARK = (
     Option(
-        "legacy-timestamp-mapping.enabled",
+        LEGACY_TIMESTAMPS,
         "bool",
         "false",
-        call("leave it out: TIMESTAMP is TIMESTAMP_NTZ in Spark, CAST it where that is not wanted"),
-        "Spark sees TIMESTAMP as its own TIMESTAMP.",
+        Effect("honoured", "calls", remedy="SET spark.paimon.legacy-timestamp-mapping.enabled = true in the session"),
+        "Spark takes TIMESTAMP for its own TIMESTAMP.",
     ),
     Option("read.allow.fullScan", "bool", "true", HONOURED, "Whether reads of partitioned tables may open every file."),
     Option(
         "read.changelog",
         "bool",
         "false",
-        call("SELECT from the system table `t$audit_log`, or lake.read_table(…, read_changelog=True)"),
+        call("SELECT from the system table `t$audit_log`", "reads and streams of DataFrames"),
         "Reads give kinds of changes.",
     ),
     Option("read.stream.ignore-expired", "bool", "false", HONOURED, "Streams pass over snapshots that have expired."),

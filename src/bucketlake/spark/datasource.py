@@ -45,12 +45,14 @@ from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
 from bucketlake.options.catalog import ALLOWED_EXTERNAL, metastore_of
+from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
 from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched
 from bucketlake.spark.cluster import ensure_package, parallelism
+from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
@@ -183,6 +185,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
     def _table(self) -> Table:
         table = self._opened()
+        if self.handle is None and LEGACY_TIMESTAMPS in self.options:  # this process knows no zone of the session's
+            refuse_stored(table.schema, "format('bucketlake')")
         if str(self.options.get(READ_CHANGELOG, "false")).lower() != "true":
             return table
         if table.view is not None:

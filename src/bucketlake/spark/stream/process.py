@@ -32,8 +32,9 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.instants import known_part, shown
 from bucketlake.spark.read.reader import Need, are_few, of_splits
-from bucketlake.spark.types import arrow_layout, char_columns, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -204,6 +205,7 @@ def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess
 def _source(spark: SparkSession, table: Table, how: Processing) -> Source:
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     where = None if how.where is None else parse_where(how.where, table.schema.fields, zone)
+    where = known_part(where, table.schema.fields, table.options)
     return Source.of(table.store, where)
 
 
@@ -254,7 +256,7 @@ def _in_order(
     splits = [split for group in groups for split in group]
     if are_few(splits):
         rows = pa.Table.from_batches(reading.rows(splits), arrow_layout(fields))
-        return char_columns(framed(spark, rows, spark_schema(fields)), fields).coalesce(1)
+        return shown(framed(spark, rows, spark_schema(fields)), fields, table.options).coalesce(1)
     ensure_package(spark)
     shares = pack([_Group(group) for group in groups], parallelism(spark))
-    return char_columns(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields)
+    return shown(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields, table.options)

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
@@ -188,7 +189,7 @@ def _frames(
         need = Need()
         own = place is not None and place.start == reference.start
         if proved is not None and not own:
-            source = Source(reference.node, reference.exposed, table.schema.fields)
+            source = _source(reference, table)
             need = _first_rows(table, selection, proved, source, _need(proved, source))
             if any(option.startswith("incremental") for option in reference.options):
                 need = replace(need, limit=None)  # what came between two snapshots is less than its files hold
@@ -210,9 +211,7 @@ def _take_down(lake: Lake, references: Sequence[Reference], proved: Proof | None
     """What a query reads of its tables."""
     for reference in references:
         table, selection = lake.table(reference.name.full).table.as_of(reference.options)
-        need = (
-            Need() if proved is None else _need(proved, Source(reference.node, reference.exposed, table.schema.fields))
-        )
+        need = Need() if proved is None else _need(proved, _source(reference, table))
         columns = None if need.columns is None else tuple(need.columns)
         reads.append(Read(reference.name.full, table, selection, columns, need.predicate))
 
@@ -233,7 +232,7 @@ def _counted(
 
     def once() -> tuple[DataFrame, Sequence[tuple[int, int, str]]] | None:
         table, selection = handle.as_of(reference.options)
-        source = Source(reference.node, reference.exposed, table.schema.fields)
+        source = _source(reference, table)
         wanted = asked(proved, source, table.schema.partition_keys) if table.view is None else None
         if wanted is None:
             return None
@@ -241,6 +240,11 @@ def _counted(
         return None if found is None else (found, wanted.pieces)
 
     return on_newest(handle.store, once)
+
+
+def _source(reference: Reference, table: Table) -> Source:
+    fields = table.schema.fields
+    return Source(reference.node, reference.exposed, fields, unproved(fields, table.options))
 
 
 def moved(start: int, pieces: Sequence[tuple[int, int, str]]) -> int:

@@ -18,6 +18,7 @@ from bucketlake.ops.commit.analyze import commit_statistics
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
@@ -130,7 +131,7 @@ def _computed(lake: Lake, table: Table, fields: Sequence[DataField]) -> TableSta
     if snapshot is None:
         return None
     size = sum(entry.file.file_size for entry in live_entries(table.store, snapshot))
-    handle = lake.table(table.name).with_options({"scan.snapshot-id": str(snapshot.id)})
+    handle = lake.table(table.name, {LEGACY_TIMESTAMPS: False}).with_options({"scan.snapshot-id": str(snapshot.id)})
     known = {item.name for item in handle.table.as_of()[0].schema.fields}
     fields = [item for item in fields if item.name in known]  # of a snapshot older than a column
     error = float(str(lake.spark.conf.get(_NDV_ERROR, "0.05")))
