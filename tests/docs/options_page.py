@@ -73,6 +73,7 @@ def _of(module: object) -> Iterator[Option]:
 
 def _row(option: Option) -> str:
     effect = f"{option.effect}: {option.effect.why}" if getattr(option.effect, "why", "") else str(option.effect)
+    effect += f", but honoured by {option.effect.within}" if option.effect.within else ""
     values = f" One of {', '.join(f'`{value}`' for value in option.values)}." if option.values else ""
     default = "" if option.default in (None, "") else f"`{option.default}`"
     return f"| `{option.key}`{'' if option.mutable else ' *'} | {default} | {effect} | {(option.doc + values).replace('|', chr(92) + '|')} |"

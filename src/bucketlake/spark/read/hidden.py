@@ -32,7 +32,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.instants import shown
+from bucketlake.spark.instants import shown, shown_schema
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -73,7 +73,8 @@ class Wanted:
 
 def hidden_fields(names: Sequence[str], schema: TableSchema) -> list[T.StructField]:
     """Metadata columns of a table as Spark has them."""
-    return [T.StructField(name, hidden_type(name, schema)) for name in names]
+    partition = shown_schema(schema.partition_fields, schema.table_options)
+    return [T.StructField(name, partition if name == PARTITION else hidden_type(name, schema)) for name in names]
 
 
 def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
