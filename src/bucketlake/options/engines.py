@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from bucketlake.options.model import ENGINE, HONOURED, RETRIES, SPEED, Effect, Option, call, of, upkeep
 
-LEGACY_TIMESTAMPS = "legacy-timestamp-mapping.enabled"
-
 _SPARK = (
     Option(
-        LEGACY_TIMESTAMPS,
+        "legacy-timestamp-mapping.enabled",
         "bool",
         "false",
         Effect("honoured", "calls", remedy="SET spark.paimon.legacy-timestamp-mapping.enabled = true in the session"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 
 CATALOG_NAMES = ("bucketlake", "paimon")
 PREFIXES = ("spark.paimon.", "spark.bucketlake.")

@@ -45,7 +45,6 @@ from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_
 from bucketlake.ops.write.staging import stage, staged, unstage
 from bucketlake.ops.write.write import write_batches
 from bucketlake.options.catalog import ALLOWED_EXTERNAL, metastore_of
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.options.options import OPTIONS
 from bucketlake.predicate.tree import Predicate, is_exact
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
@@ -58,6 +57,7 @@ from bucketlake.spark.types import field_types, require_columns, spark_batch, sp
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 

@@ -19,14 +19,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.options.options import TableOptions, option_keys
 from bucketlake.options.session import PREFIXES
 from bucketlake.predicate.tree import Predicate, without
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.settings import setting_of
 from bucketlake.spark.types import as_nullable, char_columns, field_types, quoted, spark_schema, spark_type
-from bucketlake.types.instants import as_instants, has_local_times, local_fields
+from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants, has_local_times, local_fields
 from bucketlake.types.model import DataField, DataType, Root
 
 UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "+00:00")

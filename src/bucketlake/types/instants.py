@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from bucketlake.types.model import DataField, DataType, Root
 
+LEGACY_TIMESTAMPS = "legacy-timestamp-mapping.enabled"  # the option that says so
+
 
 def has_local_times(fields: Sequence[DataField]) -> bool:
     """Whether a column holds local times, at any depth."""

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from bucketlake.errors import InvalidError
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.options.options import option_keys
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import source_of
@@ -22,6 +21,7 @@ from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
 from bucketlake.spark.types import quoted
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError
 from bucketlake.ops.compact.reindex import reindex
 from bucketlake.ops.scan.partition_choice import chosen_partitions, parse_specs
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.predicate.parse import parse_where
 from bucketlake.spark.maintain.compaction import run_indexing
 from bucketlake.spark.write import writer
 from bucketlake.sql.procedures.arguments import table_name, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import type_text
 
 if TYPE_CHECKING:

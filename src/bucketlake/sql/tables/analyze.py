@@ -18,7 +18,6 @@ from bucketlake.ops.commit.analyze import commit_statistics
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.write.prepare import new_commit_user
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
@@ -26,6 +25,7 @@ from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 

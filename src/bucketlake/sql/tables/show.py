@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.options.engines import LEGACY_TIMESTAMPS
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
 from bucketlake.spark.instants import shown_schema, shows_instants
@@ -26,7 +25,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.instants import as_instants
+from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
 from bucketlake.values import dataclass
 
