@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import UnsupportedError
-from bucketlake.options.options import TableOptions, option_keys
+from bucketlake.options.options import TableOptions
 from bucketlake.options.session import PREFIXES
 from bucketlake.predicate.tree import Predicate, without
 from bucketlake.spark.assignment import Rules
@@ -29,6 +29,8 @@ from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants, has_local_
 from bucketlake.types.model import DataField, DataType, Root
 
 UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "+00:00")
+
+_SPELLINGS = (LEGACY_TIMESTAMPS, LEGACY_TIMESTAMPS.replace("-", "_").replace(".", "_"))  # of options, and in Python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +47,7 @@ def of_session(spark: SparkSession) -> bool:
 
 def of_call(spark: SparkSession, options: Mapping[str, Any]) -> bool:
     """Whether a call with these options does, or else the session."""
-    own = option_keys(dict(options)).get(LEGACY_TIMESTAMPS)
+    own = next((options[key] for key in _SPELLINGS if options.get(key) is not None), None)
     return of_session(spark) if own is None else shows_instants(TableOptions({LEGACY_TIMESTAMPS: str(own)}))
 
 
@@ -119,8 +121,10 @@ def refuse_stored(schema: TableSchema, what: str) -> None:
 def refuse_skipped(spark: SparkSession, schema: TableSchema, rows: Callable[[], DataFrame]) -> None:
     """UnsupportedError where rows that are written again, as they are shown, hold a local time that clocks of the
     session's zone skip: another one would be stored. `rows`: as they are stored."""
+    if not tells_otherwise(schema):
+        return
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    if not tells_otherwise(schema) or zone in UTC:
+    if zone in UTC:
         return
     items = [item for item in schema.fields if item.type.holds(Root.TIMESTAMP)]
     lost = reduce(
