@@ -57,6 +57,7 @@ ROOMS = (
         "spark.java",
         "spark.quiet",
         "spark.settings",
+        "spark.instants",
     ),
     *("spark.read", "spark.maintain"),
     *(

@@ -80,12 +80,17 @@ def _sections() -> Iterator[str]:
     yield "|---|---|---|---|"
     yield from (_row(option, _sentence(option.effect.why)) for option in _sorted(left) if option.effect == "kept")
     yield from ("", "## Refused", "", "| Option | Default | Meaning | What to do instead |", "|---|---|---|---|")
-    yield from (_row(option, _sentence(option.effect.remedy)) for option in _sorted(left) if option.effect == "refused")
+    yield from (_row(option, _instead(option)) for option in _sorted(left) if option.effect == "refused")
     yield ""
 
 
 def _sorted(options: list[Option]) -> list[Option]:
     return sorted(options, key=lambda option: option.key)
+
+
+def _instead(option: Option) -> str:
+    within = option.effect.within
+    return _sentence(option.effect.remedy) + (f" Honoured by {within}." if within else "")
 
 
 def _sentence(text: str) -> str:

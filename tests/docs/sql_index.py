@@ -153,7 +153,11 @@ def _state(key: str) -> str:
     effect = OPTIONS[key].effect
     if effect == "honoured":
         return "honoured"
-    return f"without effect: {effect.why}" if effect == "kept" else f"refused: {effect.remedy or 'not supported'}"
+    if effect == "kept":
+        return f"without effect: {effect.why}"
+    if effect.within:
+        return f"honoured by {effect.within}; refused in SQL: {effect.remedy}"
+    return f"refused: {effect.remedy or 'not supported'}"
 
 
 if __name__ == "__main__":

@@ -20,18 +20,29 @@ class Effect(str):
     rows or files would be written otherwise, so it is only read; upkeep: work beside the rows is left undone, so
     writing warns; calls: only the call that sets it is at stake.
     `why`, of kept ones: what makes them harmless. `only_with`: the option without which the key means nothing.
-    `remedy`: what to do instead of setting it.
+    `remedy`: what to do instead of setting it. `within`, of refused ones: the calls that honour it all the same.
+    Honoured ones whose stake is calls hold for sessions and calls, and are no options of a table.
     """
 
     stake: Stake
     why: str
     only_with: str
     remedy: str
+    within: str
 
-    def __new__(cls, name: str, stake: Stake = "", *, why: str = "", only_with: str = "", remedy: str = "") -> Effect:
+    def __new__(
+        cls,
+        name: str,
+        stake: Stake = "",
+        *,
+        why: str = "",
+        only_with: str = "",
+        remedy: str = "",
+        within: str = "",
+    ) -> Effect:
         """An effect that equals its name."""
         made = super().__new__(cls, name)
-        made.stake, made.why, made.only_with, made.remedy = stake, why, only_with, remedy
+        made.stake, made.why, made.only_with, made.remedy, made.within = stake, why, only_with, remedy, within
         return made
 
 
@@ -63,9 +74,9 @@ def upkeep(remedy: str, only_with: str = "") -> Effect:
     return Effect("refused", "upkeep", only_with=only_with, remedy=remedy)
 
 
-def call(remedy: str) -> Effect:
-    """Refused: nothing of a table hangs on it but the call that sets it."""
-    return Effect("refused", "calls", remedy=remedy)
+def call(remedy: str, within: str = "") -> Effect:
+    """Refused: nothing of a table hangs on it but the call that sets it. `within`: the calls that honour it."""
+    return Effect("refused", "calls", remedy=remedy, within=within)
 
 
 CUSTOM_DONE = upkeep("mark partitions done by success-file or http-report")

@@ -357,6 +357,15 @@ def refuse_options(options: Mapping[str, str], *, for_writing: bool = True) -> N
     _refuse_formats(options)
 
 
+def refuse_of_calls(options: Mapping[str, str]) -> None:
+    """UnsupportedError for an option that a table is to be made or altered with, and that holds for calls alone."""
+    for key, value in options.items():
+        option = find_option(key)
+        of_calls = option is not None and option.effect == HONOURED and option.effect.stake == "calls"
+        if option is not None and of_calls and _asks(option, key, value):
+            raise _refusal(option, key, value)
+
+
 def undone(options: Mapping[str, str]) -> list[str]:
     """The options of a table that ask for work which writers here leave undone, though the rows come out right."""
     if TableOptions(options).get("write-only"):

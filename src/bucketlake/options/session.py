@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bucketlake.errors import UnsupportedError
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
+
 CATALOG_NAMES = ("bucketlake", "paimon")
-_PREFIXES = ("spark.paimon.", "spark.bucketlake.")
+PREFIXES = ("spark.paimon.", "spark.bucketlake.")
 
 
 def options_of(settings: Mapping[str, str], database: str, tables: tuple[str, ...]) -> dict[str, str]:
     """The options that settings hold for a table of one of these names; `*` matches any, and those of a table go before
-    those for all."""
+    those for all. UnsupportedError for one that only all tables together have."""
     general: dict[str, str] = {}
     special: dict[str, str] = {}
     for key, value in settings.items():
-        prefix = next((p for p in _PREFIXES if key.startswith(p)), None)
+        prefix = next((p for p in PREFIXES if key.startswith(p)), None)
         if prefix is None:
             continue
         own = key[len(prefix) :]
@@ -29,4 +32,10 @@ def options_of(settings: Mapping[str, str], database: str, tables: tuple[str, ..
         for pattern in (f"{d}.{t}." for d in (database, "*") for t in (*tables, "*")):
             if rest.startswith(pattern) and len(rest) > len(pattern):
                 special[rest[len(pattern) :]] = value
+    if LEGACY_TIMESTAMPS in special:
+        raise UnsupportedError(
+            f"option '{LEGACY_TIMESTAMPS}' of one table",
+            option=LEGACY_TIMESTAMPS,
+            remedy=f"SET spark.paimon.{LEGACY_TIMESTAMPS} for all tables, or give it to a read",
+        )
     return {**general, **special}

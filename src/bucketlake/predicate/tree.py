@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
@@ -202,6 +202,15 @@ def restrict(predicate: Predicate, columns: Iterable[str]) -> Predicate | None:
     if isinstance(predicate, Opaque) or not columns_of(predicate) <= wanted:
         return None
     return predicate
+
+
+def without(predicate: Predicate, columns: Collection[str]) -> Predicate:
+    """The same predicate, comparisons of these columns opaque: only whether they are null is known."""
+    if isinstance(predicate, (And, Or)):
+        return type(predicate)(tuple(without(child, columns) for child in predicate.children))
+    if isinstance(predicate, (Constant, Opaque, IsNull, IsNotNull)) or columns_of(predicate).isdisjoint(columns):
+        return predicate
+    return Opaque(to_spark_sql(predicate), tuple(columns_of(predicate)))
 
 
 def rename(predicate: Predicate, names: Mapping[str, str]) -> Predicate:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
-from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, validate
+from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, refuse_of_calls, validate
 from bucketlake.redaction import repr_of
 from bucketlake.schema.blobs import COLUMN_KEYS, declared, in_blob_files
 from bucketlake.schema.change import (
@@ -153,6 +153,7 @@ class TableSchema:
         draft = cls(0, fresh, highest, tuple(partition_keys), tuple(primary_keys), texts, comment, time_millis)
         schema = normalised(draft)
         _warn(validate(schema.options))
+        refuse_of_calls(schema.options)
         validate_schema(schema)
         check_defaults(schema.fields)
         return schema
@@ -507,6 +508,7 @@ _OPTION_CHANGES = (SetOption, RemoveOption, UpdateComment)
 def refuse_change(base: TableSchema, following: TableSchema, changes: Sequence[SchemaChange]) -> None:
     """Raise UnsupportedError for a change that brings in what is not done here, or that concerns the columns of a table
     that cannot be written. Options that another engine set stay, and can be taken away."""
+    refuse_of_calls({change.key: change.value for change in changes if isinstance(change, SetOption)})
     if not all(isinstance(change, _OPTION_CHANGES) for change in changes):
         refuse_undelivered(base)
     before, after = (_refused_shape(schema) for schema in (base, following))

@@ -28,12 +28,13 @@ _NESTED = (T.ArrayType, T.MapType, T.StructType)
 class Rules:
     """`policy`: CAST (what Spark casts), ANSI, STRICT or LEGACY; `sensitive`: `spark.sql.caseSensitive`; `ansi`: text
     that is no value fails rather than becomes null (`spark.sql.ansi.enabled`); `fill`: members of rows that are missing
-    are null."""
+    are null; `instants`: TIMESTAMP columns take values as Spark's TIMESTAMP does, and keep their local times."""
 
     policy: str = "ANSI"
     sensitive: bool = False
     ansi: bool = True
     fill: bool = False
+    instants: bool = False
 
     @classmethod
     def of(cls, spark: SparkSession) -> Rules:

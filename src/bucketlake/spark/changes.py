@@ -42,14 +42,15 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
+from bucketlake.spark import instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places
+from bucketlake.spark.read.row_places import Choose, finder, hits, rows_with_places, stored_with_places
 from bucketlake.spark.read.row_places import is_small as is_few
-from bucketlake.spark.types import char_columns, chars_are_text, quoted, same_key, spark_schema
+from bucketlake.spark.types import chars_are_text, quoted, same_key, spark_schema
 from bucketlake.spark.write import writer
 from bucketlake.spark.write.append_changes import rewriter, write_rows
 from bucketlake.spark.write.column_updates import MINE, ColumnChange
@@ -114,9 +115,9 @@ def _chooser(where: str | Predicate | None) -> Choose:
 
 def condition(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
     """The condition as a predicate, texts read in the session's time zone."""
-    if not isinstance(where, str):
-        return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+    if isinstance(where, str):
+        where = parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+    return instants.known_part(where, table.schema.fields, table.options)
 
 
 def is_small(table: Table, predicate: Predicate) -> bool:
@@ -134,7 +135,7 @@ def partitions_frame(spark: SparkSession, table: Table) -> tuple[list[dict[str, 
     found = list(live_partitions(table.store))
     rows = [(*(one[item.name] for item in fields), place) for place, one in enumerate(found)]
     frame = spark.createDataFrame(rows, spark_schema(fields).add(PARTITION, "long"))
-    return found, char_columns(frame, fields)
+    return found, instants.shown(frame, fields, table.options)
 
 
 def delete_places(
@@ -166,10 +167,15 @@ def _settled(find: files.Find, beside: Beside) -> files.Find:
     return found
 
 
-def refuse_short_keys(spark: SparkSession, table: Table, base: Snapshot | None, prune: Predicate | None = None) -> None:
-    """UnsupportedError where rows of a primary-key table that a change may find have CHAR keys that are not padded: it
-    would write padded ones, which are other keys, and leave the rows as they are."""
+def refuse_unlike(spark: SparkSession, table: Table, base: Snapshot | None, prune: Predicate | None = None) -> None:
+    """UnsupportedError where rows of a primary-key table that a change may find are written otherwise than they are
+    stored: CHAR keys that are not padded come padded, which are other keys, and the rows are left as they are."""
     schema = table.schema
+    if base is not None:
+        selection = Selection(base)
+        instants.refuse_skipped(
+            spark, schema, lambda: reader.rows_of(spark, table.store, table.planned(prune, selection))
+        )
     identity = dict.fromkeys((*schema.primary_keys, *schema.partition_keys))
     names = tuple(name for name in identity if schema.field(name).type.root is Root.CHAR)
     if base is None or not names or chars_are_text(spark):
@@ -199,7 +205,7 @@ def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Sn
     refuse_delete(table.schema)
 
     def write(base: Snapshot) -> Snapshot | None:
-        refuse_short_keys(spark, table, base, keys.prune)
+        refuse_unlike(spark, table, base, keys.prune)
         rows = _under_keys(spark, table, keys, base)
         if rows is None:
             return _write(spark, table, _of_kind(read(), table.schema, DELETE), "DELETE", base)
@@ -312,6 +318,7 @@ def update_places(
     def write(store: Store, snapshot: Snapshot | None, touched: Sequence[files.Touched]) -> Iterator[CommitMessage]:
         if touched:
             found, store = hits(touched), tracked(store)
+            instants.refuse_skipped(spark, store.schema, lambda: stored_with_places(spark, store, found))
             rows = project(rows_with_places(spark, store, found, beside.extra))
             yield from write_rows(spark, store, snapshot, rows, is_few(found))
             beside.check(store, snapshot)
@@ -326,7 +333,7 @@ def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | Non
     gives every column's old value as well."""
 
     def write(base: Snapshot) -> Snapshot | None:
-        refuse_short_keys(spark, table, base)
+        refuse_unlike(spark, table, base)
         return _update_once(spark, table, read(), base)
 
     return _until_done(table, write)

@@ -51,11 +51,13 @@ from bucketlake.schema.merging import MERGE_SCHEMA, Merging
 from bucketlake.schema.schema import BucketMode, column_names
 from bucketlake.spark.assignment import Rules, check_assignment, goes_by_place, matched
 from bucketlake.spark.cluster import ensure_package, parallelism
+from bucketlake.spark.instants import refuse_stored
 from bucketlake.spark.read.stream_reader import Rows, StreamReader
 from bucketlake.spark.types import field_types, require_columns, spark_batch, spark_schema, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.tasks import discard
 from bucketlake.table import Table
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -183,6 +185,8 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
 
     def _table(self) -> Table:
         table = self._opened()
+        if self.handle is None and LEGACY_TIMESTAMPS in self.options:  # this process knows no zone of the session's
+            refuse_stored(table.schema, "format('bucketlake')")
         if str(self.options.get(READ_CHANGELOG, "false")).lower() != "true":
             return table
         if table.view is not None:

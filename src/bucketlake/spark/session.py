@@ -22,6 +22,7 @@ from bucketlake.options.catalog import without_secrets
 from bucketlake.options.options import option_keys
 from bucketlake.options.session import CATALOG_NAMES, options_of
 from bucketlake.shown import listing_html, listing_text
+from bucketlake.spark import instants
 from bucketlake.spark.cluster import memory_bytes, use_this_python
 from bucketlake.spark.daemon import daemon_settings
 from bucketlake.spark.datasource import register
@@ -78,7 +79,8 @@ class Lake:
         """A table by `db.t` or `t`; `options` hold for this handle only. NotFoundError if there is none."""
         found = parse_name(name, self.current_database)
         merger = None if self._front is None else partial(self._front.merge, self)
-        return LakeTable(self.spark, self.catalog.table(found.text, options), merger)
+        table = instants.told(self.spark, self.catalog.table(found.text, options), options or {})
+        return LakeTable(self.spark, table, merger)
 
     @cached_property
     def nothing(self) -> DataFrame:

@@ -27,6 +27,13 @@ def settings_stay() -> Iterator[None]:
         _read.reset(before)
 
 
+def setting_of(spark: SparkSession, *keys: str) -> str | None:
+    """The value of the first of these keys that the session has set."""
+    kept = (_read.get() or {}).get(id(spark))
+    values = (spark.conf.get(key, None) if kept is None else kept[1].get(key) for key in keys)
+    return next((str(value) for value in values if value is not None), None)
+
+
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
     """All that the session has set, by key."""
     kept = _read.get()

@@ -29,7 +29,7 @@ from bucketlake.options.options import TableOptions
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
-from bucketlake.spark import changes, sort_compaction
+from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
 from bucketlake.spark.maintain import checks, compaction, orphans
@@ -84,7 +84,7 @@ class LakeTable(Streams):
 
     def refresh(self) -> LakeTable:
         """The table with its newest schema."""
-        return replace(self, table=self.table.refresh())
+        return replace(self, table=instants.told(self.spark, self.table.refresh(), {}))
 
     # ---- rows
 
@@ -210,7 +210,9 @@ class LakeTable(Streams):
     ) -> LookupStage:
         """A function for `mapInArrow` that does what `lookup` does, in the workers; `.schema(df.schema)` gives the
         schema of what comes out."""
-        return LookupStage(*self._asks(on, columns, how, options))
+        store, request = self._asks(on, columns, how, options)
+        instants.refuse_stored(store.schema, "lookups of DataFrames")
+        return LookupStage(store, request)
 
     def delete(self, where: str | Predicate | Column, **options: Any) -> Snapshot | None:
         """Delete the matching rows as of now; None where there are none.
@@ -377,7 +379,7 @@ class LakeTable(Streams):
 
     def alter(self, *changes: SchemaChange) -> LakeTable:
         """Publish the next schema; the table as it is then."""
-        return replace(self, table=self.table.alter(*changes))
+        return replace(self, table=instants.told(self.spark, self.table.alter(*changes), {}))
 
     __repr__ = Streams.__repr__
 

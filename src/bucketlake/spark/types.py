@@ -7,6 +7,7 @@ Spec: docs/spec/types.md
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from bucketlake.lazy import pc
 from bucketlake.schema.default import default_scalar
 from bucketlake.spark.assignment import Rules, check_assignment, matched, members, widens
 from bucketlake.types.arrow import filled_table, variant_type
+from bucketlake.types.instants import as_instants
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_type, parse_type_text, type_text
 
 MICROSECONDS = 6  # digits that Spark's timestamps have
@@ -231,6 +233,8 @@ def stored(column: Column, source: T.DataType, item: DataField, rules: Rules) ->
         return column if source == as_nullable(source) else column.cast(as_nullable(source))
     if item.type.root is Root.TIME and source.typeName().startswith("time("):
         return column
+    if rules.instants and item.type.holds(Root.TIMESTAMP):
+        return stored(column, source, replace(item, type=as_instants(item.type)), rules).cast(as_nullable(target))
     check_assignment(source, target, item.name, rules)
     found = _assigned(column, source, target, rules, f"column={item.name}, type={type_text(item.type)}")
     return found.cast(as_nullable(target)) if isinstance(target, _NESTED) else found

@@ -98,7 +98,7 @@ INT = DataType(Root.INT)
 BIGINT = DataType(Root.BIGINT)
 
 MOST_DEPTH, SHOWN = 50, 500  # types within types, as everything that handles them recurses; characters in an error
-Dialect = Literal["spark", "flink"]
+Dialect = Literal["spark", "flink", "spark legacy"]
 
 _SIZED = {Root.CHAR, Root.VARCHAR, Root.BINARY, Root.VARBINARY}
 _TIMED = {Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ}
@@ -233,7 +233,8 @@ def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
 
     Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in "flink";
-    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". ROW members get ids in order.
+    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". "spark legacy": Spark's words where its
+    TIMESTAMP is zoneless, TIMESTAMP_LTZ too, which is the same to Spark. ROW members get ids in order.
     Raises: InvalidError with the position; UnsupportedError for INTERVAL and the like.
     Spec: docs/spec/types.md#sql-text
     """
@@ -357,7 +358,7 @@ class _TypeText:
             precision, scale, *_ = [*self.numbers(), 0, 0] if self.peek() == "(" else [10, 0]
             return _checked(DataType(root, precision=precision, scale=scale))
         if root in _SIZED:
-            if root is Root.BINARY and self.dialect == "spark" and self.peek() != "(":
+            if root is Root.BINARY and self.dialect != "flink" and self.peek() != "(":
                 return BYTES
             return _checked(DataType(root, length=(self.numbers() or [1])[0]))
         return self.constructed(root)
@@ -366,7 +367,8 @@ class _TypeText:
         default = 0 if word == "TIME" else 6
         precision = (self.numbers() or [default])[0]
         root = Root.TIME if word == "TIME" else Root.TIMESTAMP
-        if word == "TIMESTAMP_LTZ" or (word == "TIMESTAMP" and self.dialect == "spark"):
+        zoned = {"spark": ("TIMESTAMP", "TIMESTAMP_LTZ"), "flink": ("TIMESTAMP_LTZ",)}
+        if word in zoned.get(self.dialect, ()):
             root = Root.TIMESTAMP_LTZ
         if self.accept("WITHOUT", "TIME", "ZONE"):
             root = Root.TIME if word == "TIME" else Root.TIMESTAMP

@@ -25,6 +25,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.copy.formats import FileFormat
 from bucketlake.spark.copy.sources import list_files, literal_path
+from bucketlake.spark.instants import shown_type
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.writer import WriteRequest, write
@@ -157,13 +158,15 @@ class _Run:
 
     def _value(self, name: str, frame: DataFrame) -> Column:
         """A column's value in the table's type; null where it cannot be cast."""
-        kind, source = spark_type(self.table.schema.field(name).type), self._source(name, frame)
+        own, source = self.table.schema.field(name).type, self._source(name, frame)
+        kind, shown = spark_type(own), spark_type(shown_type(own, self.table.options))
         if source is None:
             return F.lit(None).cast(kind)
         column = F.col(quoted(source))
         if frame.schema[source].dataType == kind:
             return column
-        return column.try_cast(kind) if self.rules.ansi else column.cast(kind)
+        found = column.try_cast(shown) if self.rules.ansi else column.cast(shown)
+        return found if shown == kind else found.cast(kind)
 
     def _wrong(self, frame: DataFrame) -> Column:
         """The first column whose value cannot be cast, null where all can."""

@@ -25,6 +25,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.cluster import parallelism
+from bucketlake.spark.instants import refuse_skipped, tells_otherwise
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side
 from bucketlake.spark.merge.held import Held, Target
 from bucketlake.spark.merge.keyed import TakeSource
@@ -43,6 +44,7 @@ from bucketlake.spark.read.row_places import (
     positions_in,
     positions_of_rows,
     rows_with_places,
+    stored_with_places,
 )
 from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import rewriter, write_given, write_rows
@@ -104,7 +106,10 @@ class AppendedMerge:
     def _target(self, store: Store, files: Sequence[Chosen], source: Held) -> Target:
         """The rows of files that can matter, with their places."""
         extra, small = extra_columns(self.merge, store.schema), is_small(files)
-        known = None if small or extra or is_tracked(store) else known_values(self.merge, store.schema, source)
+        if any(clause.kind == UPDATE for clause in self.merge.clauses):
+            refuse_skipped(self.spark, store.schema, lambda: stored_with_places(self.spark, store, files))
+        apart = small or extra or is_tracked(store) or tells_otherwise(store.schema)
+        known = None if apart else known_values(self.merge, store.schema, source)
         if known is None or not {item.name for item in known.fields}.difference(store.schema.partition_keys):
             return Target(lambda: rows_with_places(self.spark, store, files, extra), small)
         columns = needed_columns(self.merge, store.schema, whole_deletes=False)

@@ -28,6 +28,7 @@ from bucketlake.ops.rows.column_roll import first_id, groups_of
 from bucketlake.ops.table.messages import Split
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import TableSchema
+from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Merge, Side, assigned
 from bucketlake.spark.merge.held import Target
@@ -36,7 +37,8 @@ from bucketlake.spark.merge.outcome import Scope
 from bucketlake.spark.merge.pruning import extra_columns
 from bucketlake.spark.merge.stages import Rows, Stages, repeats, violation
 from bucketlake.spark.read.hidden import hidden_fields
-from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.spark.read.reader import rows_of
+from bucketlake.spark.types import quoted
 from bucketlake.spark.write.append_changes import write_rows
 from bucketlake.spark.write.column_updates import MINE, is_small, named_rows, plan_at, rows_with_ids, write_found
 from bucketlake.table import Table
@@ -46,7 +48,8 @@ from bucketlake.values import dataclass
 def _layout(schema: TableSchema, extra: Sequence[str]) -> T.StructType:
     """The columns of a target without rows."""
     mine = T.StructField(MINE, T.LongType())
-    return T.StructType([*spark_schema(schema.fields).fields, *hidden_fields(extra, schema), mine])
+    own = instants.shown_schema(schema.fields, schema.table_options).fields
+    return T.StructType([*own, *hidden_fields(extra, schema), mine])
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class EvolvingMerge:
             target = self.spark.createDataFrame([], _layout(schema, extra))
         else:
             plan = plan_at(self.table, base, prune)
+            instants.refuse_skipped(self.spark, schema, lambda: rows_of(self.spark, self.table.store, plan))
             groups += groups_of(plan.splits)
             target = rows_with_ids(self.spark, self.table, plan, self._needed, extra)
         scope = Scope(schema, self.rules, self.merge.target, deletes_rows=False, given=self.merge.given)

@@ -27,8 +27,9 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_short_keys, without_keys
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
@@ -69,7 +70,7 @@ class KeyedMerge:
             check_known(self.table.store, base)
             source = take(base)
             pruned = prune(source)
-            refuse_short_keys(self.spark, self.table, base, pruned)
+            refuse_unlike(self.spark, self.table, base, pruned)
             return self._upsert(source) if self._is_upsert(source) else self._merge(base, source, pruned)
 
         return Attempts(self.table.store).run(once)
@@ -160,7 +161,8 @@ class KeyedMerge:
         extra = extra_columns(self.merge, self.schema)
         fields = self.schema.fields if columns is None else self.schema.select(columns)
         if base is None:
-            given = [*spark_schema(fields).fields, *hidden.hidden_fields(extra, self.schema)]
+            own = instants.shown_schema(fields, self.table.options).fields
+            given = [*own, *hidden.hidden_fields(extra, self.schema)]
             return Target(lambda: self.spark.createDataFrame([], T.StructType(given)), True)
         selection = Selection(base)
         plan = self.table.planned(prune, selection)
@@ -177,6 +179,8 @@ class KeyedMerge:
     def _looked_up(self, plan: Plan, source: Held, fields: Sequence[DataField]) -> pa.Table | None:
         """The rows of the target under the keys of a few source rows; None where these do not say all that matter."""
         known = known_values(self.merge, self.schema, source)
+        if instants.tells_otherwise(self.schema):
+            return None  # the rows would be those that are stored
         if known is None or not set(self.schema.primary_keys) <= {item.name for item in known.fields}:
             return None
         values = known.only(self.schema.primary_keys)
@@ -235,7 +239,8 @@ class KeyedMerge:
         return all(given[(item.column,)] == f"{source}.{item.source}".lower() for item in self.merge.equalities)
 
     def _upsert(self, source: Held) -> Snapshot | None:
-        nothing = self.spark.createDataFrame([], spark_schema(self.schema.fields)).alias(self.merge.target)
+        layout = instants.shown_schema(self.schema.fields, self.table.options)
+        nothing = self.spark.createDataFrame([], layout).alias(self.merge.target)
         own = source.frame.alias(self.merge.source)
         _ = nothing.join(own, self.merge.expr(self.merge.on), "inner").schema  # Spark says what is wrong
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)

@@ -18,7 +18,8 @@ from pyspark.sql import types as T
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TableSchema
 from bucketlake.spark.assignment import Rules, check_assignment, members
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Clause, Value, expression
-from bucketlake.spark.types import has_length, quoted, spark_type, stored
+from bucketlake.spark.types import as_nullable, has_length, quoted, spark_type, stored
+from bucketlake.types.instants import as_instants
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
@@ -53,8 +54,11 @@ class Scope:
         return expression(text, self.given)
 
     def old(self, name: str) -> Column:
-        """A column of the target."""
-        return F.col(f"{quoted(self.target)}.{quoted(name)}")
+        """A column of the target, as it is stored."""
+        column = F.col(f"{quoted(self.target)}.{quoted(name)}")
+        kinds = [item.type for item in self.schema.fields if self.rules.instants and item.name == name]
+        local = bool(kinds) and kinds[0].holds(Root.TIMESTAMP)
+        return column.cast(as_nullable(spark_type(kinds[0]))) if local else column
 
 
 def outcome(frame: DataFrame, clauses: Sequence[Clause], scope: Scope) -> DataFrame:
@@ -160,7 +164,7 @@ def _members(
 
 def _kept(new: Column, source: T.StructType, old: Column, item: DataField, rules: Rules) -> Column:
     """The new value of a ROW, with the old one's members where it has none. Null where it is null and keeps nothing."""
-    check_assignment(source, spark_type(item.type), item.name, rules)
+    check_assignment(source, spark_type(as_instants(item.type) if rules.instants else item.type), item.name, rules)
     own = members(source, T.StructType(spark_type(item.type).fields), rules, item.name)
     parts = []
     for given, member in zip(own, item.type.fields, strict=True):

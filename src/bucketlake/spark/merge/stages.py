@@ -23,13 +23,14 @@ from bucketlake.errors import InvalidError
 from bucketlake.lazy import pc
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.instants import shown_schema
 from bucketlake.spark.merge.clauses import Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, Target, hold
 from bucketlake.spark.merge.joined import Identity, Joined
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
 from bucketlake.spark.merge.pruning import extra_columns
 from bucketlake.spark.read.hidden import hidden_fields
-from bucketlake.spark.types import as_key, quoted, spark_schema
+from bucketlake.spark.types import as_key, quoted
 from bucketlake.values import dataclass
 
 _MATCHED = "__bucketlake_matched"
@@ -163,7 +164,7 @@ def has_nulls(held: Held, columns: Sequence[str]) -> bool:
 def check(spark: SparkSession, merge: Merge, schema: TableSchema, source: T.StructType, rules: Rules) -> None:
     """Let Spark and the rules say what is wrong with a MERGE into a table of this schema, before anything is done."""
     extra = hidden_fields(extra_columns(merge, schema), schema)
-    fields = [*spark_schema(schema.fields).fields, *extra]
+    fields = [*shown_schema(schema.fields, schema.table_options).fields, *extra]
     target = spark.createDataFrame([], T.StructType(fields)).alias(merge.target)
     other = spark.createDataFrame([], source).alias(merge.source)
     both = target.join(other, merge.expr(merge.on), "inner")

@@ -32,7 +32,8 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
+from bucketlake.spark.instants import shown, shown_schema
+from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -72,7 +73,8 @@ class Wanted:
 
 def hidden_fields(names: Sequence[str], schema: TableSchema) -> list[T.StructField]:
     """Metadata columns of a table as Spark has them."""
-    return [T.StructField(name, hidden_type(name, schema)) for name in names]
+    partition = shown_schema(schema.partition_fields, schema.table_options)
+    return [T.StructField(name, partition if name == PARTITION else hidden_type(name, schema)) for name in names]
 
 
 def of_columns(columns: Sequence[str] | None, schema: TableSchema) -> tuple[str, ...]:
@@ -93,7 +95,7 @@ def frame(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> Data
     """
     parts = plan.parts(table.store)
     frames = [_of_branch(spark, replace(table, store=place), part, wanted) for place, part in parts]
-    return char_columns(reduce(DataFrame.union, frames), table.schema.fields)
+    return shown(reduce(DataFrame.union, frames), table.schema.fields, table.options)
 
 
 def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) -> DataFrame:
@@ -115,17 +117,17 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
     scan = _Scan(store, fields, places, None if placed else exact, placed)
     more = [T.StructField(name, hidden_type(name, schema)) for name in places]
     layout = T.StructType([*spark_schema(fields).fields, *more])
-    rows, size = sum(split.row_count for split in splits), sum(split.size for split in splits)
-    if rows <= SMALL_ROWS and size <= SMALL_BYTES:
+    count, size = sum(split.row_count for split in splits), sum(split.size for split in splits)
+    if count <= SMALL_ROWS and size <= SMALL_BYTES:
         found = parallel(lambda split: list(scan.batches(split)), splits)
         data = pa.Table.from_batches([batch for part in found for batch in part], scan.layout)
-        shown = framed(spark, data, layout)
+        rows = framed(spark, data, layout)
     else:
         ensure_package(spark)
         tasks = max(parallelism(spark), size // TASK_BYTES)
-        shown = spread(spark, pack(splits, tasks)).mapInArrow(scan, layout)
+        rows = spread(spark, pack(splits, tasks)).mapInArrow(scan, layout)
     names = [*asked, *wanted.hidden]
-    return shown if shown.columns == names else shown.select(*[quoted(name) for name in names])
+    return rows if rows.columns == names else rows.select(*[quoted(name) for name in names])
 
 
 def _refuse_merged(table: Table, splits: Sequence[Split]) -> None:

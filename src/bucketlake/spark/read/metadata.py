@@ -19,6 +19,7 @@ from bucketlake.ops.system.model import SystemTable, pinned
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, spread, unpickled
+from bucketlake.spark.instants import as_shown
 from bucketlake.spark.types import arrow_layout, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
 from bucketlake.types.model import DataField
@@ -54,6 +55,7 @@ def read(
     else:
         rows = pa.Table.from_batches(scan.batches() if found is None else found, arrow_layout(fields))
         frame = spark.createDataFrame(rows if rows.num_rows else [], schema)
+    frame = as_shown(frame, table.options)
     return frame if names == wanted else frame.select(*[quoted(name) for name in wanted])
 
 

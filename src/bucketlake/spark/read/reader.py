@@ -32,6 +32,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
 from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
@@ -152,10 +153,11 @@ def _told_apart(spark: SparkSession, table: Table, selection: Selection, need: N
     assert selection.span is not None
     whole, older = Need(predicate=need.predicate), Selection(selection.span.before)
     newer, before = (
-        _shown(spark, table, whole, _plan(table, s, whole)) for s in (replace(selection, span=None), older)
+        char_columns(_stored(spark, table, whole, _plan(table, s, whole)), table.schema.fields)
+        for s in (replace(selection, span=None), older)
     )
     wanted = column_names(table.schema, need.columns)
-    return newer.subtract(before).select(*[quoted(name) for name in wanted])
+    return as_shown(newer.subtract(before).select(*[quoted(name) for name in wanted]), table.options)
 
 
 def rows_of(spark: SparkSession, store: Store, found: Plan) -> DataFrame:
@@ -176,7 +178,7 @@ def of_splits(spark: SparkSession, table: Table, splits: Sequence[Split], need: 
     view = table.view if isinstance(table.view, RowView) else None
     asked = names if exact is None else tuple(dict.fromkeys([*names, *columns_of(exact)]))
     frame = _frame(spark, _Scan(table.store, asked, exact, view), Plan(None, entries, tuple(splits)))
-    return char_columns(frame, table.schema.fields)
+    return shown(frame, table.schema.fields, table.options)
 
 
 def _plan(table: Table, selection: Selection, need: Need) -> Plan:
@@ -187,7 +189,7 @@ def _plan(table: Table, selection: Selection, need: Need) -> Plan:
 
 
 def _shown(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
-    return char_columns(_stored(spark, table, need, found), table.schema.fields)
+    return shown(_stored(spark, table, need, found), table.schema.fields, table.options)
 
 
 def _stored(spark: SparkSession, table: Table, need: Need, found: Plan) -> DataFrame:
@@ -223,9 +225,9 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
 
 def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
     """The condition, with times of day in the session's zone as Spark itself reads them."""
-    if not isinstance(where, str):
-        return where
-    return parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+    if isinstance(where, str):
+        where = parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+    return known_part(where, table.schema.fields, table.options)
 
 
 @dataclass(frozen=True)

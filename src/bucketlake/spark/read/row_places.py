@@ -28,10 +28,11 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.types import arrow_layout, char_columns, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -160,7 +161,7 @@ def rows_with_places(
     and the metadata columns `extra`."""
     if any(name in TRACKING for name in extra):
         store, extra = tracked(store), [name for name in extra if name not in TRACKING]
-    frame = char_columns(_placed_rows(spark, store, files), store.schema.fields)
+    frame = shown(stored_with_places(spark, store, files), store.schema.fields, store.options)
     if not extra:
         return frame
     columns = {FILE: pa.array(range(len(files)), pa.int64())}
@@ -169,7 +170,7 @@ def rows_with_places(
     known = spark.createDataFrame(pa.table(columns), T.StructType([T.StructField(FILE, T.LongType()), *kinds]))
     if hidden.ROW_INDEX in extra:
         frame = frame.withColumn(hidden.ROW_INDEX, F.col(ROW_INDEX))
-    return frame if len(columns) == 1 else frame.join(F.broadcast(known), FILE)
+    return frame if len(columns) == 1 else frame.join(F.broadcast(as_shown(known, store.options)), FILE)
 
 
 def _of_files(store: Store, files: Sequence[Chosen], name: str) -> pa.Array:
@@ -182,7 +183,8 @@ def _of_files(store: Store, files: Sequence[Chosen], name: str) -> pa.Array:
     return pa.array([path_of(store, chosen.split, chosen.file) for chosen in files], pa.string())
 
 
-def _placed_rows(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
+def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen]) -> DataFrame:
+    """As `rows_with_places`, values as they are stored."""
     fields = store.schema.fields
     items = list(enumerate(files))
     if is_small(files):

@@ -29,11 +29,12 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.parse import parse_where
-from bucketlake.predicate.tree import Predicate
+from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.instants import known_part, shown
 from bucketlake.spark.read.reader import Need, are_few, of_splits
-from bucketlake.spark.types import arrow_layout, char_columns, framed, spark_batch, spark_schema
+from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -167,16 +168,17 @@ class StreamProcess:
     # ---- the rows of a batch
 
     def _frame(self, groups: Sequence[tuple[Split, ...]]) -> DataFrame:
-        names = column_names(self._table.schema, self._how.columns)
+        names, where = column_names(self._table.schema, self._how.columns), self._source.where
+        read = list(dict.fromkeys([*names, *sorted(() if where is None else columns_of(where))]))
         changes = any(split.changes for group in groups for split in group)
         if changes and self._table.store.schema.primary_keys:
-            frame = _in_order(self._spark, self._table, groups, names, self._source.where)
+            frame = _in_order(self._spark, self._table, groups, read, where)
         else:
             splits = [split for group in groups for split in group]
-            frame = of_splits(self._spark, self._table, splits, Need(tuple(names), self._source.where))
+            frame = of_splits(self._spark, self._table, splits, Need(tuple(read), where))
         if self._how.where is not None:
             frame = frame.where(self._how.where)
-        return frame if frame.columns == names else frame.select(*names)
+        return frame if frame.columns == names else frame.select(*map(quoted, names))
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,7 @@ def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess
 def _source(spark: SparkSession, table: Table, how: Processing) -> Source:
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     where = None if how.where is None else parse_where(how.where, table.schema.fields, zone)
+    where = known_part(where, table.schema.fields, table.options)
     return Source.of(table.store, where)
 
 
@@ -254,7 +257,7 @@ def _in_order(
     splits = [split for group in groups for split in group]
     if are_few(splits):
         rows = pa.Table.from_batches(reading.rows(splits), arrow_layout(fields))
-        return char_columns(framed(spark, rows, spark_schema(fields)), fields).coalesce(1)
+        return shown(framed(spark, rows, spark_schema(fields)), fields, table.options).coalesce(1)
     ensure_package(spark)
     shares = pack([_Group(group) for group in groups], parallelism(spark))
-    return char_columns(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields)
+    return shown(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields, table.options)

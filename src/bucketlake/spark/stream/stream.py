@@ -16,9 +16,12 @@ from bucketlake.errors import InvalidError
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.datasource import source_of
+from bucketlake.spark.instants import as_shown, tells_otherwise
 from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
+from bucketlake.spark.types import quoted
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -34,11 +37,18 @@ def read(
 ) -> DataFrame:
     """A streaming DataFrame of the table's rows and changes."""
     options = {key: option_text(value) for key, value in option_keys(scan_options).items() if value is not None}
-    if columns is not None:
+    table = table.with_options({key: options.pop(key) for key in (LEGACY_TIMESTAMPS,) if key in options})
+    apart = tells_otherwise(table.schema)  # a condition is about rows as they are shown
+    if columns is not None and not apart:
         options["columns"] = ",".join(columns)
-    if where is not None:
+    if where is not None and not apart:
         options["where"] = where
-    return spark.readStream.format(source_of(spark, table)).options(**options).load()
+    frame = spark.readStream.format(source_of(spark, table)).options(**options).load()
+    if not apart:
+        return frame
+    rows = as_shown(frame, table.options)
+    rows = rows if where is None else rows.where(where)
+    return rows if columns is None else rows.select(*map(quoted, columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from bucketlake.ops.table.messages import CommitMessage, WriteTask
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.instants import rules
 from bucketlake.spark.read import reader
 from bucketlake.spark.types import collected, conform
 from bucketlake.spark.write import tasks
@@ -81,7 +82,7 @@ def write_rows(
     spark: SparkSession, store: Store, snapshot: Snapshot | None, frame: DataFrame, local: bool
 ) -> list[CommitMessage]:
     """Write the rows of a frame with the table's columns; nothing is visible. `local`: the driver does, for few."""
-    rows = conform(frame, store.schema.fields)
+    rows = conform(frame, store.schema.fields, rules=rules(spark, store.options))
     if local:
         return write_given(spark, store, snapshot, collected(rows))
     return tasks.write_in_tasks(spark, store, rows, _template(spark, store, snapshot))

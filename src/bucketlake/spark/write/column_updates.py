@@ -47,12 +47,13 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import Predicate
+from bucketlake.spark import instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks
 from bucketlake.spark.read import hidden
 from bucketlake.spark.read.reader import SMALL_BYTES, SMALL_ROWS
 from bucketlake.spark.read.row_places import joined
-from bucketlake.spark.types import collected, conform, quoted, spark_type
+from bucketlake.spark.types import collected, conform, quoted
 from bucketlake.spark.write.kept import decided
 from bucketlake.spark.write.narrow import narrowed, widened
 from bucketlake.spark.write.tasks import discard
@@ -81,8 +82,8 @@ def rows_with_ids(
     read = tuple(item.name for item in fields if item.name in needed)
     frame = hidden.frame(spark, table, plan, hidden.Wanted(read, names))
     columns = [
-        F.col(quoted(item.name)) if item.name in needed else F.lit(None).cast(spark_type(item.type)).alias(item.name)
-        for item in fields
+        F.col(quoted(item.name)) if item.name in needed else F.lit(None).cast(kind.dataType).alias(item.name)
+        for item, kind in zip(fields, instants.shown_schema(fields, table.options).fields, strict=True)
     ]
     return frame.select(*columns, *map(F.col, extra), F.col(ROW_ID).alias(MINE))
 
@@ -269,7 +270,7 @@ class ColumnChange:
 
         def write(base: Snapshot, groups: Sequence[Split], frame: DataFrame, attempt: Attempt) -> Changed:
             store, names = self.table.store, [item.name for item in fields]
-            rows = conform(project(frame), fields, (MINE,))
+            rows = conform(project(frame), fields, (MINE,), instants.rules(self.spark, self.table.options))
             if is_small(groups):
                 data = collected(rows)
                 found = by_group(groups, data.column(MINE).to_numpy())

@@ -35,9 +35,10 @@ from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_
 from bucketlake.options.options import option_keys
 from bucketlake.schema.merging import Merging
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
+from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import chars_are_text, collected, conform, field_types, spark_type
+from bucketlake.spark.types import chars_are_text, collected, conform, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.placement import Given, indexed
@@ -163,7 +164,7 @@ def _conformed(
     if kinds is None and table.schema.primary_keys and KIND_FIELD.name in frame.columns:
         kinds = KIND_FIELD.name
     extra = () if kinds is None else (kinds,)
-    filled, rules = _filled(frame, request.partition or {}, table.schema), Rules.of(spark)
+    filled, rules = _filled(frame, request.partition or {}, table.schema), instants.rules(spark, table.options)
     if request.evolves and Merging.of(table.options) is not None:
         rules = replace(rules, fill=True)
         table = evolved(table, filled, rules, extra)
@@ -185,7 +186,8 @@ def _upkeep(
 def evolved(table: Table, frame: DataFrame, rules: Rules, extra: Sequence[str] = ()) -> Table:
     """The table with a schema that holds the frame's columns (`write.merge-schema`), `extra` apart; nothing is changed
     where a value of the frame could not be assigned to it then."""
-    given = field_types(T.StructType([field for field in frame.schema.fields if field.name not in extra]))
+    arriving = T.StructType([field for field in frame.schema.fields if field.name not in extra])
+    given = instants.made_fields(arriving, table.options, table.schema.fields)
     found = Merging.of(table.options, rules.sensitive)
     future = None if found is None else merged_schema(table.store, given, found, table.name)
     if future is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import catalog as values
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, UnsupportedError
+from bucketlake.spark.instants import shown_type
 from bucketlake.spark.types import spark_type
 from bucketlake.sql import statements
 from bucketlake.sql.attached.layer import Layer, parts_of, when_idle
@@ -138,12 +139,13 @@ class _Answers:
         if found is None:
             return list(self._theirs.listColumns(tableName, dbName))
         with self._layer.inside() as lake:
-            schema = lake.table(found.full).schema
+            table = lake.table(found.full)
+        schema = table.schema
         return [
             values.Column(
                 name=field.name,
                 description=field.description,
-                dataType=spark_type(field.type).simpleString(),
+                dataType=spark_type(shown_type(field.type, table.options)).simpleString(),
                 nullable=field.type.nullable,
                 isPartition=field.name in schema.partition_keys,
                 isBucket=False,

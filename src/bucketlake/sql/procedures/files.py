@@ -13,6 +13,7 @@ from bucketlake.spark.maintain.compaction import run_indexing
 from bucketlake.spark.write import writer
 from bucketlake.sql.procedures.arguments import table_name, table_of
 from bucketlake.sql.procedures.registry import DONE, TABLE, Argument, Arguments, Procedure, Rows
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import type_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.table import LakeTable
 
 _PLACES = ("path", "branch")  # options that say where a table lies
+_STORED = {LEGACY_TIMESTAMPS: False}  # values are copied as they are stored
 
 
 def _check_index(given: Arguments) -> None:
@@ -41,7 +43,7 @@ def _rewrite_index(lake: Lake, given: Arguments) -> Rows:
 
 def _copy(lake: Lake, given: Arguments) -> Rows:
     """Rows are read and written, file formats and layouts are the target's."""
-    source = lake.table(table_name(lake, given["source_table"]))
+    source = lake.table(table_name(lake, given["source_table"]), _STORED)
     where = given.get("where")
     if where is not None:
         zone = str(lake.spark.conf.get("spark.sql.session.timeZone"))
@@ -55,13 +57,13 @@ def _copy(lake: Lake, given: Arguments) -> Rows:
 def _target(lake: Lake, source: LakeTable, name: str) -> LakeTable:
     """The table to copy to, made like the source where it is not there."""
     if lake.catalog.table_exists(name):
-        found = lake.table(name)
+        found = lake.table(name, _STORED)
         _check_compatible(source, found)
         return found
     made = replace(source.schema, options={k: v for k, v in source.schema.options.items() if k not in _PLACES})
     lake.catalog.create_database(name.split(".")[0].strip("`"), ignore_if_exists=True)
     lake.catalog.create_table(name, made)
-    return lake.table(name)
+    return lake.table(name, _STORED)
 
 
 def _check_compatible(source: LakeTable, target: LakeTable) -> None:

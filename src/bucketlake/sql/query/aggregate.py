@@ -139,6 +139,8 @@ class _Reading:
         found = self._field(node.name)
         if found is None:
             return qualifier is None and not bounded and node.name.lower() in self._aliases
+        if found.name in self._source.unproved:
+            return False
         if found.name in self._keys:
             self.columns.add(found.name)
             return found.type.root in _PLAIN and _holds(found)

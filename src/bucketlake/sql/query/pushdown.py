@@ -35,6 +35,7 @@ from bucketlake.predicate.tree import (
     conjunction,
     negate,
 )
+from bucketlake.spark.instants import UTC
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import typed
 from bucketlake.sql.query.typed import Moment, Value
@@ -77,7 +78,6 @@ _MOMENTS = {
     _KIND.TIMESTAMPLTZ: "zoned",
     _KIND.TIMESTAMPTZ: "zoned",
 }
-_UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "+00:00")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Settings:
     def utc(self) -> bool:
         """Whether local times of the session are UTC's."""
         zoned = str(self.spark.conf.get("spark.sql.timestampType", "TIMESTAMP_LTZ")) == "TIMESTAMP_LTZ"
-        return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in _UTC
+        return zoned and str(self.spark.conf.get("spark.sql.session.timeZone")) in UTC
 
     @cached_property
     def dates_beside_text(self) -> bool:
@@ -127,11 +127,13 @@ class Parsed:
 
 @dataclass(frozen=True)
 class Source:
-    """A table in a statement: the node that names it, the name that qualifies its columns, and its columns."""
+    """A table in a statement: the node that names it, the name that qualifies its columns, and its columns. `unproved`:
+    those of which a comparison says nothing about what is stored."""
 
     node: exp.Table | None
     exposed: str
     fields: Sequence[DataField]
+    unproved: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ class Proof:
         if type(column) is not exp.Column or not only(column, {"this"}):
             return None
         field = Reading(self, source, True).column(column)
-        if field is None or field.name.lower() == "all":  # ORDER BY ALL
+        if field is None or field.name.lower() == "all" or field.name in source.unproved:  # ORDER BY ALL
             return None
         return field, bool(leading.args.get("desc")), rows
 
@@ -461,6 +463,8 @@ class Reading:
 
     def may_meet(self, field: DataField, value: Value) -> bool:
         """Whether the session's settings give a moment beside this literal its plain meaning."""
+        if field.name in self.source.unproved:
+            return False
         settings = self.proof.settings
         moments = field.type.root in (Root.DATE, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
         if moments and isinstance(value, str) and not settings.dates_beside_text:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from bucketlake.errors import InvalidError
 from bucketlake.ops.commit.outcome import on_newest
+from bucketlake.spark.instants import unproved
 from bucketlake.spark.read.hidden import Wanted, offered
 from bucketlake.spark.read.hidden import read as hidden_read
 from bucketlake.spark.read.reader import Need, pruned
@@ -213,7 +214,7 @@ def _uses(lake: Lake, references: Sequence[Reference], proved: Proof | None, pla
             selected[read] = lake.table(reference.name.full).table.as_of(reference.options)
         table, selection = selected[read]
         own = place is not None and place.start == reference.start
-        source = None if own else Source(reference.node, reference.exposed, table.schema.fields)
+        source = None if own else _source(reference, table)
         need = Need() if proved is None or source is None else _need(proved, source)
         uses.append(Use(table, selection, source, need))
     needs = [use.need for use in uses] if proved is None or len(uses) < 2 else narrowed(proved, uses)
@@ -242,7 +243,7 @@ def _counted(
 
     def once() -> tuple[DataFrame, Sequence[tuple[int, int, str]]] | None:
         table, selection = handle.as_of(reference.options)
-        source = Source(reference.node, reference.exposed, table.schema.fields)
+        source = _source(reference, table)
         wanted = asked(proved, source, table.schema.partition_keys) if table.view is None else None
         if wanted is None:
             return None
@@ -250,6 +251,11 @@ def _counted(
         return None if found is None else (found, wanted.pieces)
 
     return on_newest(handle.store, once)
+
+
+def _source(reference: Reference, table: Table) -> Source:
+    fields = table.schema.fields
+    return Source(reference.node, reference.exposed, fields, unproved(fields, table.options))
 
 
 def moved(start: int, pieces: Sequence[tuple[int, int, str]]) -> int:

@@ -17,6 +17,7 @@ from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.change.row_conflicts import EMPTY, Read, made_anew
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import positional
+from bucketlake.spark.instants import shown_type
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
@@ -131,7 +132,10 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
 
 
 def _static_cast(value: str, column: str, schema: TableSchema) -> str:
-    return f"try_cast({value} AS {spark_type(schema.field(column).type).simpleString()})"
+    kind = schema.field(column).type
+    shown = shown_type(kind, schema.table_options)
+    text = f"try_cast({value} AS {spark_type(shown).simpleString()})"
+    return text if shown == kind else f"CAST({text} AS {spark_type(kind).simpleString()})"
 
 
 def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict[str, object]:

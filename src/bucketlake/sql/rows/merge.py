@@ -27,6 +27,7 @@ from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.default import default_sql
 from bucketlake.schema.merging import MERGE_SCHEMA, Merging
+from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.merge.appended import AppendedMerge
 from bucketlake.spark.merge.clauses import (
@@ -48,7 +49,6 @@ from bucketlake.spark.merge.pruning import matching
 from bucketlake.spark.merge.stages import check
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
-from bucketlake.spark.types import field_types
 from bucketlake.spark.write.first_load import is_cheap
 from bucketlake.sql.query import query
 from bucketlake.sql.query.pushdown import Settings, condition
@@ -179,7 +179,7 @@ class MergeInto:
         if any(clause.kind == DELETE for clause in self.clauses):
             refuse_delete(schema)
         self._refuse_subqueries()
-        rules = Rules.of(lake.spark)
+        rules = instants.rules(lake.spark, table.options)
         source = self.source.frame(lake).schema
         table, rules = self._evolved(table, source, rules)
         merge = self._planned(table, source.names, rules)
@@ -213,7 +213,8 @@ class MergeInto:
         if merging_rules is None:
             return table, rules
         rules = replace(rules, fill=True)
-        given = field_types(StructType([field for field in source.fields if self._brings(field, table.schema, rules)]))
+        brought = StructType([field for field in source.fields if self._brings(field, table.schema, rules)])
+        given = instants.made_fields(brought, table.options, table.schema.fields)
         future = merged_schema(table.table.store, given, merging_rules, table.name)
         if future is not None:
             merge = expanded(self._merge(future, source.names, rules), future, source.names, rules)
@@ -317,7 +318,7 @@ class MergeInto:
         others = {name.lower() for name in columns}
         fields = [item for item in table.schema.fields if item.name.lower() not in others]
         name = self.target.alias if self.target.alias is not None else self.target.parts[-1]
-        qualified = Columns(None, name, table.schema.fields)
+        qualified = Columns(None, name, table.schema.fields, instants.unproved(table.schema.fields, table.options))
         settings = Settings(lake.spark)
         text = self._padded(self.on)
         if len(fields) == len(table.schema.fields) or _all_qualified(self.on.text, others):

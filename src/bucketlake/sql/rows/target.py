@@ -16,10 +16,11 @@ from bucketlake.ops.scan.fallback import ALONE, other_branch
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
 from bucketlake.spark.beside import Beside
+from bucketlake.spark.instants import shown_schema, unproved
 from bucketlake.spark.read.hidden import hidden_fields, offered
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
-from bucketlake.spark.types import quoted, spark_schema
+from bucketlake.spark.types import quoted
 from bucketlake.sql.query import hidden, query
 from bucketlake.sql.query.pushdown import Settings, Source, condition
 from bucketlake.sql.query.travel import session_options
@@ -145,7 +146,8 @@ class Target:
     def check(self, lake: Lake, table: LakeTable, columns: Mapping[str, str]) -> None:
         """Let Spark say what is wrong with the statement, where perhaps no row will be looked at."""
         extra = hidden_fields(self.extra(table.schema, *columns.values()), table.schema)
-        none = lake.spark.createDataFrame([], StructType([*spark_schema(table.schema.fields).fields, *extra]))
+        own = shown_schema(table.schema.fields, table.options).fields
+        none = lake.spark.createDataFrame([], StructType([*own, *extra]))
         _ = self.rows(lake, columns, none).schema  # Connect analyses only what it is asked for
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
@@ -158,7 +160,8 @@ class Target:
             return Constant(True)
         name = self.alias if self.alias is not None else self.parts[-1]
         more = TRACKING_FIELDS if table.schema.tracks_rows else ()
-        return condition(self.condition, Source(None, name, (*table.schema.fields, *more)), Settings(lake.spark))
+        source = Source(None, name, (*table.schema.fields, *more), unproved(table.schema.fields, table.options))
+        return condition(self.condition, source, Settings(lake.spark))
 
     def beside(self, lake: Lake, table: LakeTable, *texts: str) -> Beside:
         """What the condition and these other texts look at beside the columns of a row."""

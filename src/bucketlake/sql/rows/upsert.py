@@ -15,6 +15,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from bucketlake.ops.write.prepare import UPSERT_KEY
+from bucketlake.spark.instants import rules
 from bucketlake.spark.types import conform, quoted
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def upserted(table: LakeTable, frame: DataFrame) -> Snapshot | None:
     """Add rows, matched to the table's columns by name; the snapshot. Errors: those of MERGE INTO: without a sequence
     field, of several rows that match one."""
     keys, sequence = table.options.names(UPSERT_KEY), table.options.names("sequence.field")
-    rows = conform(frame, table.schema.fields)
+    rows = conform(frame, table.schema.fields, rules=rules(table.spark, table.options))
     if sequence:
         newest = Window.partitionBy(*map(_column, keys)).orderBy(*(_column(name).desc() for name in sequence))
         rows = rows.withColumn(_PLACE, F.row_number().over(newest)).where(F.col(_PLACE) == 1).drop(_PLACE)

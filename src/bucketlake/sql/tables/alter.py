@@ -17,6 +17,7 @@ from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema import schema as core
 from bucketlake.schema.default import stored_default
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.instants import of_session
 from bucketlake.sql.query import query
 from bucketlake.sql.tables import partitions, tags
 from bucketlake.sql.tables.columns import Sensitive, has_column, spelled
@@ -25,7 +26,7 @@ from bucketlake.sql.tables.ddl import accept_database, partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import DataType, parse_type_text
+from bucketlake.types.model import DataType, Dialect, parse_type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -53,7 +54,21 @@ class _Default:
     text: str
 
 
-Edit = core.SchemaChange | _Default
+@dataclass(frozen=True, slots=True)
+class _Dated:
+    """A change whose type depends on what the session takes TIMESTAMP for: Spark's own, with local time zone, or
+    `legacy` the zoneless one."""
+
+    change: core.AddColumn | core.UpdateColumnType
+    legacy: core.AddColumn | core.UpdateColumnType
+
+
+Edit = core.SchemaChange | _Default | _Dated
+
+
+def _dated(make: Callable[[Dialect], core.AddColumn | core.UpdateColumnType]) -> Edit:
+    change, legacy = make("spark"), make("spark legacy")
+    return change if change == legacy else _Dated(change, legacy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +90,24 @@ class _Change:
 
         changes = [
             change if self.flink and isinstance(change, core.SetOption) else meant(schema, change, sensitive)
-            for change in self.changes
+            for change in (self._of_session(lake, change) for change in self.changes)
             if not self._idle(schema, change)
         ]
         if changes:
             lake.catalog.alter_table(name.full, *changes)
 
-    def _idle(self, schema: core.TableSchema, change: Edit) -> bool:
+    def _of_session(self, lake: Lake, change: Edit) -> core.SchemaChange | _Default:
+        if not isinstance(change, _Dated):
+            return change
+        return change.legacy if of_session(lake.spark) else change.change
+
+    def _idle(self, schema: core.TableSchema, change: core.SchemaChange | _Default) -> bool:
         if isinstance(change, core.DropColumn):
             return self.if_exists and not has_column(schema, change.column)
         return isinstance(change, core.AddColumn) and self.if_not_exists and has_column(schema, change.column)
 
 
-def meant(schema: core.TableSchema, change: Edit, sensitive: Sensitive) -> core.SchemaChange:
+def meant(schema: core.TableSchema, change: core.SchemaChange | _Default, sensitive: Sensitive) -> core.SchemaChange:
     """The change with the columns' own spelling, as the session reads names."""
     if isinstance(change, _Default):
         path = spelled(schema, change.column, sensitive)
@@ -248,9 +268,9 @@ class _Column:
     place: tuple[bool, str | None] | None = None
     default: str | None = None
 
-    def type(self) -> DataType:
+    def type(self, dialect: Dialect = "spark") -> DataType:
         """Of Spark's words or Flink's (`TIMESTAMP(3)`), nullable unless it is said."""
-        found = parse_type_text(self.type_text, "spark")
+        found = parse_type_text(self.type_text, dialect)
         return found if self.nullable is None else found.with_nullable(self.nullable)
 
 
@@ -280,7 +300,7 @@ def _column(cursor: Cursor) -> _Column:
     return found
 
 
-def _added(cursor: Cursor) -> core.AddColumn:
+def _added(cursor: Cursor) -> Edit:
     found = _column(cursor)
     if found.default is not None:
         # Rows that are there already would read null: Paimon has no place for a default of the past.
@@ -289,7 +309,7 @@ def _added(cursor: Cursor) -> core.AddColumn:
             remedy="add the column, then ALTER COLUMN … SET DEFAULT: it holds for rows written from then on",
         )
     first, after = found.place or (False, None)
-    return core.AddColumn(found.path, found.type(), found.comment, first, after)
+    return _dated(lambda dialect: core.AddColumn(found.path, found.type(dialect), found.comment, first, after))
 
 
 def _position(cursor: Cursor) -> tuple[bool, str | None]:
@@ -321,7 +341,8 @@ def _altered(cursor: Cursor, column: tuple[str, ...]) -> Edit:
     if cursor.accept("SET", "DEFAULT"):
         return _Default(column, cursor.expression(","))
     if cursor.accept("TYPE"):
-        return core.UpdateColumnType(column, parse_type_text(cursor.until(",", "COMMENT", "FIRST", "AFTER"), "spark"))
+        text = cursor.until(",", "COMMENT", "FIRST", "AFTER")
+        return _dated(lambda dialect: core.UpdateColumnType(column, parse_type_text(text, dialect)))
     if cursor.accept("COMMENT"):
         return core.UpdateComment(column, cursor.string())
     if cursor.accept("SET", "NOT", "NULL"):
@@ -361,7 +382,9 @@ def _more(cursor: Cursor) -> list[Edit]:
 
 def _redefined(column: _Column) -> list[Edit]:
     """The changes that give a column this definition; what it does not say stays."""
-    changes: list[Edit] = [core.UpdateColumnType(column.path, column.type().with_nullable(True))]
+    changes: list[Edit] = [
+        _dated(lambda dialect: core.UpdateColumnType(column.path, column.type(dialect).with_nullable(True)))
+    ]
     if column.nullable is not None:
         changes.append(core.UpdateColumnNullability(column.path, column.nullable))
     if column.comment is not None:

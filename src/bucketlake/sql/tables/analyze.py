@@ -25,6 +25,7 @@ from bucketlake.sql.tables.ddl import partition_spec
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
@@ -130,7 +131,7 @@ def _computed(lake: Lake, table: Table, fields: Sequence[DataField]) -> TableSta
     if snapshot is None:
         return None
     size = sum(entry.file.file_size for entry in live_entries(table.store, snapshot))
-    handle = lake.table(table.name).with_options({"scan.snapshot-id": str(snapshot.id)})
+    handle = lake.table(table.name, {LEGACY_TIMESTAMPS: False}).with_options({"scan.snapshot-id": str(snapshot.id)})
     known = {item.name for item in handle.table.as_of()[0].schema.fields}
     fields = [item for item in fields if item.name in known]  # of a snapshot older than a column
     error = float(str(lake.spark.conf.get(_NDV_ERROR, "0.05")))

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.model import View
 from bucketlake.errors import InvalidError, NotFoundError
+from bucketlake.spark.instants import of_session
 from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
 from bucketlake.sql.query.views import DIALECT, in_full, text_of, uses
 from bucketlake.sql.text import names
 from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.instants import local_fields
 from bucketlake.types.model import type_text
 from bucketlake.values import dataclass
 
@@ -96,6 +98,7 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
                 "a persistent view cannot be made of a temporary one", view=name.full, temporary=use.parts[0]
             )
     fields = list(field_types(query.run(lake, told.query).schema, as_declared=True))
+    fields = local_fields(fields) if of_session(lake.spark) else fields
     if told.columns:
         if len(told.columns) != len(fields):
             raise InvalidError(

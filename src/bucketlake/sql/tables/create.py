@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import DataType, parse_type_text
+from bucketlake.types.model import DataType, Dialect, parse_type_text
 from bucketlake.values import dataclass
 
 LAKE_PROVIDERS = ("paimon", "bucketlake")
@@ -52,9 +51,10 @@ class CreateTable:
         verb = "REPLACE" if self.replace else "CREATE"
         return f"{'CREATE_OR_' if self.replace and self.create else ''}{verb}_TABLE_AS_SELECT"
 
-    def column_types(self) -> list[tuple[ColumnClause, DataType]]:
-        """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types."""
-        dialect: Literal["flink", "spark"] = "flink" if self.flink else "spark"
+    def column_types(self, legacy: bool = False) -> list[tuple[ColumnClause, DataType]]:
+        """Each column with its type; the WITH spelling and PRIMARY KEY … NOT ENFORCED take Flink's types. `legacy`:
+        Spark's TIMESTAMP is the zoneless one."""
+        dialect: Dialect = "flink" if self.flink else "spark legacy" if legacy else "spark"
         keys = set(self.primary_keys)
         typed = []
         for column in self.columns:

@@ -27,6 +27,7 @@ from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
 from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
+from bucketlake.spark import instants
 from bucketlake.spark.types import as_nullable, field_types
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
@@ -136,7 +137,10 @@ class TableCreation:
             raise _taken(draft)
 
     def _rows(self, lake: Lake) -> DataFrame | None:
-        return query.run(lake, self.clause.query) if self.clause.query is not None else None
+        if self.clause.query is None:
+            return None
+        frame = query.run(lake, self.clause.query)
+        return instants.as_stored(frame) if instants.of_session(lake.spark) else frame
 
     def _replace(self, lake: Lake, name: names.LakeName) -> None:
         """Another table in its place; rows that are made of the old ones are made again where others changed these."""
@@ -287,7 +291,7 @@ def _definition(lake: Lake, clause: CreateTable, frame: DataFrame | None) -> _De
         raise InvalidError("table has no columns", table=".".join(clause.name), remedy="list the columns")
     made.fields = [
         _with_default(DataField(place, column.name, kind, column.comment), column.default)
-        for place, (column, kind) in enumerate(clause.column_types())
+        for place, (column, kind) in enumerate(clause.column_types(instants.of_session(lake.spark)))
     ]
     return made
 
@@ -303,7 +307,7 @@ def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition
     source = names.find(lake, parts)
     if source is None:
         raise NotFoundError("no such table", table=".".join(parts), remedy="name a table of the lake")
-    schema = lake.table(source.full).schema
+    schema = lake.catalog.table(source.full).schema
     taken = {key: value for key, value in schema.options.items() if not key.startswith(_ELSEWHERE)}
     return _Definition(
         list(schema.fields),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.redaction import redact_options
 from bucketlake.spark.assignment import Rules
+from bucketlake.spark.instants import shown_type as as_shown
 from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.tables.columns import spelled
 from bucketlake.sql.tables.ddl import accept_database, partition_spec
@@ -17,7 +18,7 @@ from bucketlake.sql.tables.show import PROVIDER, default_text, properties_text, 
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
-from bucketlake.types.model import type_text
+from bucketlake.types.model import DataField, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class _Describe:
         field = table.schema.field(spelled(table.schema, (self.column,), lambda: Rules.of(lake.spark).sensitive)[0])
         shown = [
             ("col_name", field.name),
-            ("data_type", shown_type(field.type)),
+            ("data_type", _type(table, field)),
             ("comment", field.description or "NULL"),
         ]
         return frame(lake, _INFO, shown)
@@ -116,12 +117,16 @@ class _Describe:
         raise InvalidError("no such column", view=name.full, column=self.column, columns=[row[0] for row in rows])
 
 
+def _type(table: LakeTable, field: DataField) -> str:
+    return shown_type(as_shown(field.type, table.options))
+
+
 def _columns(table: LakeTable) -> list[Row]:
     schema = table.schema
-    rows: list[Row] = [(f.name, shown_type(f.type), f.description) for f in schema.fields]
+    rows: list[Row] = [(f.name, _type(table, f), f.description) for f in schema.fields]
     if schema.partition_keys:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        rows += [(f.name, shown_type(f.type), f.description) for f in schema.partition_fields]
+        rows += [(f.name, _type(table, f), f.description) for f in schema.partition_fields]
     return rows
 
 
@@ -141,14 +146,12 @@ def _details(table: LakeTable) -> list[Row]:
         ("Table Properties", properties_text(table), ""),
         ("Paimon Types", ", ".join(f"{f.name} {type_text(f.type)}" for f in schema.fields), ""),
     ]
-    defaults = [
-        (f.name, shown_type(f.type), default_text(f, f.default)) for f in schema.fields if f.default is not None
-    ]
+    defaults = [(f.name, _type(table, f), default_text(f, f.default)) for f in schema.fields if f.default is not None]
     return [*rows, _EMPTY, ("# Column Default Values", "", ""), *defaults] if defaults else rows
 
 
 def _not_null(table: LakeTable) -> list[Row]:
-    found: list[Row] = [(f.name, shown_type(f.type), "NOT NULL") for f in table.schema.fields if not f.type.nullable]
+    found: list[Row] = [(f.name, _type(table, f), "NOT NULL") for f in table.schema.fields if not f.type.nullable]
     return [("# Column Not Null", "", ""), *found] if found else []
 
 

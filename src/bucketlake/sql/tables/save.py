@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options.engines import CONNECTOR_KEYS
 from bucketlake.options.options import option_keys, option_text
+from bucketlake.spark import instants
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
@@ -70,7 +71,7 @@ def _created(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     options = {key: option_text(value) for key, value in given.items()}
     clause = CreateTable((name.database, name.table), partition_keys=list(request.partition_by), options=options)
     clause.replace = request.mode in ("replace", "create_or_replace")
-    create_as(lake, clause, frame)
+    create_as(lake, clause, instants.as_stored(frame) if instants.of_call(lake.spark, request.options) else frame)
     return lake.table(name.full).latest_snapshot()
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.session import CATALOG_NAMES
 from bucketlake.schema.default import default_shown
+from bucketlake.spark.instants import shown_schema, shows_instants
 from bucketlake.spark.types import quoted, spark_type
 from bucketlake.sql.query import max_pt
 from bucketlake.sql.query.sys_functions import NAMES
@@ -24,6 +25,7 @@ from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.printed import literal, quoted_if_needed
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
 from bucketlake.values import dataclass
 
@@ -191,7 +193,9 @@ def _information(lake: Lake, name: names.LakeName) -> str:
 def _tree(table: LakeTable) -> str:
     """The columns as Spark draws a schema."""
     fields = table.schema.fields
-    return str(StructType([StructField(f.name, spark_type(f.type), f.type.nullable) for f in fields]).treeString())
+    kinds = shown_schema(fields, table.options).fields
+    own = [StructField(f.name, kind.dataType, f.type.nullable) for f, kind in zip(fields, kinds, strict=True)]
+    return str(StructType(own).treeString())
 
 
 def _partition_information(lake: Lake, table: Table, spec: Spec) -> str:
@@ -260,6 +264,7 @@ def _properties(lake: Lake, table: LakeTable, keys: list[str]) -> DataFrame:
 def properties(table: LakeTable) -> dict[str, str]:
     """The table's options as SHOW and DESCRIBE list them, with its path and primary key."""
     found = {**table.schema.options, "path": table.path}
+    found.pop(LEGACY_TIMESTAMPS, None)  # it is the session's
     if table.schema.primary_keys:
         found["primary-key"] = ",".join(table.schema.primary_keys)
     return found
@@ -283,7 +288,7 @@ def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
         return frame(lake, "createtab_stmt string", [(catalog_views.statement(view, name),)])
     table = lake.table(name.full)
     schema = table.schema
-    columns = ",\n  ".join(_column_clause(f) for f in schema.fields)
+    columns = ",\n  ".join(_column_clause(f, shows_instants(table.options)) for f in schema.fields)
     place = ".".join(quoted_if_needed(part) for part in (CATALOG, name.database, name.table))
     text = f"CREATE TABLE {place} (\n  {columns})\nUSING {PROVIDER}\n"
     if schema.partition_keys:
@@ -296,8 +301,8 @@ def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
     return frame(lake, "createtab_stmt string", [(text,)])
 
 
-def _column_clause(field: DataField) -> str:
-    text = f"{quoted_if_needed(field.name)} {_declared(field.type)}"
+def _column_clause(field: DataField, legacy: bool) -> str:
+    text = f"{quoted_if_needed(field.name)} {_declared(field.type, legacy)}"
     if not field.type.nullable:
         text += " NOT NULL"
     if field.default is not None:
@@ -315,11 +320,13 @@ def default_text(field: DataField, text: str) -> str:
         return literal(text)
 
 
-def _declared(t: DataType) -> str:
-    """The type as CREATE TABLE takes it: in Spark's words, or Paimon's where that says more: TIMESTAMP(3), TIME(3)."""
+def _declared(t: DataType, legacy: bool) -> str:
+    """The type as CREATE TABLE takes it: in Spark's words, or Paimon's where that says more: TIMESTAMP(3), TIME(3).
+    `legacy`: in a session where TIMESTAMP is Spark's own."""
     plain = t.with_nullable(True)
-    spark = _spark_words(plain)
-    return spark if type_text(parse_type_text(spark, "spark")) == type_text(plain) else type_text(plain)
+    spark = _spark_words(as_instants(plain) if legacy else plain)
+    same = type_text(parse_type_text(spark, "spark legacy" if legacy else "spark")) == type_text(plain)
+    return spark if same else type_text(plain)
 
 
 def _spark_words(t: DataType) -> str:
