@@ -130,6 +130,8 @@ def bind(
     """The statement with lake tables replaced by `{t0}`, `{t1}`, …, the DataFrame that each one stands for (all columns
     and rows, unless `prune`), and the name of its table. `reads` takes down what is read of which table."""
     tokens = text.tokenize(statement)
+    if _is_values(statement, tokens):
+        return statement, {}, {}
     hints = text.option_hints(statement, tokens)
     found = travels(statement, tokens)
     called = calls(statement, tokens)
@@ -301,6 +303,13 @@ def _shifted(statement: str, pieces: list[tuple[int, int, str]]) -> list[tuple[i
         return place + head.count("{") + head.count("}")
 
     return [(moved(start), moved(end), piece) for start, end, piece in pieces]
+
+
+def _is_values(statement: str, tokens: list[text.Token]) -> bool:
+    """Whether the statement is VALUES with no place for a table's name; a tree of many rows takes its time."""
+    if not tokens or not tokens[0].is_word("VALUES") or "|>" in statement:
+        return False
+    return not any(token.kind == "word" and token.value.upper() in ("FROM", "TABLE") for token in tokens)
 
 
 _PARSED = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "INSERT", "CREATE", "(")
