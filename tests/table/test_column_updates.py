@@ -180,7 +180,12 @@ def test_a_compaction_that_may_give_out_ids_removes_deleted_rows(catalog: Catalo
     table.delete("id = 2")
     done = table.with_options(anew).compact()
     assert done is not None and (done.commit_kind.value, indexes(table)) == ("COMPACT", [])
-    assert sorted(row[:4] for row in rows(catalog)) == [(1, 1, "c1", 5), (3, 3, "c3", 6), (4, 4, "c4", 3), (5, 5, "c5", 4)]
+    assert sorted(row[:4] for row in rows(catalog)) == [
+        (1, 1, "c1", 5),
+        (3, 3, "c3", 6),
+        (4, 4, "c4", 3),
+        (5, 5, "c5", 4),
+    ]
     assert sum(file.row_count for file in files(table)) == 4
     assert table.compact(**{"data_evolution_compaction_rewrite_row_ids": True}) is None
     same(table)

@@ -12,7 +12,6 @@ from bucketlake.options.model import (
     SPEED,
     VARIANTS,
     WRITES,
-    Effect,
     Option,
     of,
     upkeep,

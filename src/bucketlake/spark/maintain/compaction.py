@@ -169,8 +169,8 @@ def prepared(
 def placed(
     spark: SparkSession, store: Store, wanted: PartitionFilter | None, on_progress: OnProgress | None
 ) -> Snapshot | None:
-    """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets, deleted
-    rows out of files that may get other row ids."""
+    """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets,
+    deleted rows out of files whose rows may get other ids."""
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         plan = PendingPlan(wanted, parallelism(spark), place_roomily)
         return run_job(Job.of(store, plan, "place pending rows", on_progress), runner(spark))
