@@ -440,8 +440,8 @@ class Table(Streams, Frames):
             placed = rescaling.rescale_due(table.store, chosen, on_progress=on_progress)
         elif removal := compactions.removal_before(table.store, chosen, on_progress):
             placed = jobs.run_job(removal)
-        job = compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress)
-        done = jobs.run_job(job) or placed
+        due = compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress)
+        done = jobs.run_job(due) or placed
         return expiring.after_commit(table.store, done, dedicated=True)
 
     def rescale(

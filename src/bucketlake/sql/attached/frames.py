@@ -161,7 +161,7 @@ def _load(
 
 
 def _place(path: Any, told: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The folder that is meant, and the options without it: it may be one of them. Said twice it is Spark's to refuse."""
+    """The folder that is meant, and the options without it: it may be one of them. Said twice it is refused."""
     key = next((key for key in told if key.lower() == "path"), None)
     if path is not None or key is None:
         return path, told
