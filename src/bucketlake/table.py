@@ -438,10 +438,10 @@ class Table(Streams, Frames):
             placed = jobs.run_job(jobs.Job.of(table.store, plan, "place pending rows", on_progress))
         elif table.schema.primary_keys:
             placed = rescaling.rescale_due(table.store, chosen, on_progress=on_progress)
-        done = (
-            jobs.run_job(compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress))
-            or placed
-        )
+        elif removal := compactions.removal_before(table.store, chosen, on_progress):
+            placed = jobs.run_job(removal)
+        due = compactions.compaction_job(table.store, compactions.Compaction(full, chosen), on_progress)
+        done = jobs.run_job(due) or placed
         return expiring.after_commit(table.store, done, dedicated=True)
 
     def rescale(

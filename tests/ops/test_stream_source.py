@@ -220,10 +220,15 @@ def test_a_batch_waits_for_rows_but_not_for_ever(tmp_path: Path) -> None:
     reader = Reader(table)
     table.write_arrow(rows_of(table, k=1, v=1))
     source, start = Source.of(table.store), Position.of(json.loads(reader.offset))
-    assert source.following(start, Limits(min_rows=2, max_delay=10**9)) == start
+    waiting = Limits(min_rows=2, max_delay=10**9)
+    first = source.following(start, waiting)
+    assert first.snapshot == 2  # the first batch waits for nothing
     table.write_arrow(rows_of(table, k=2, v=1))
-    assert source.following(start, Limits(min_rows=2, max_delay=10**9)).snapshot == 3
-    assert source.following(start, Limits(min_rows=9, max_delay=0)).snapshot == 3
+    assert source.following(first, waiting) == first
+    table.write_arrow(rows_of(table, k=3, v=1))
+    assert source.following(first, waiting).snapshot == 4
+    assert source.following(first, Limits(min_rows=9, max_delay=10**9)) == first
+    assert source.following(first, Limits(min_rows=9, max_delay=0)).snapshot == 4
 
 
 def test_overwrites_are_told_if_asked(tmp_path: Path) -> None:

@@ -126,8 +126,30 @@ def test_tables_by_their_folders(attached: Lake, kind: str) -> None:
             "append"
         ).save(folder)
     spark.sql("DELETE FROM db.f WHERE id = 3")
+    spark.createDataFrame([(4, "d")], "id INT, name STRING").write.format(kind).mode("append").option(
+        "path", folder
+    ).save()
+    assert _rows(spark.read.format(kind).options(PATH=folder).load()) == [(2, "a"), (4, "d")]
+    spark.sql("DELETE FROM db.f WHERE id = 4")
     if kind == "bucketlake":  # what only the data source knows stays its
         assert _rows(spark.read.format(kind).option("columns", "id").load(folder)) == [(2,)]
+
+
+@pytest.mark.parametrize("by_option", [False, True])
+def test_streams_into_folders(attached: Lake, tmp_path: Path, by_option: bool) -> None:
+    spark = attached.spark
+    spark.sql("CREATE TABLE db.f (id INT, name STRING)")
+    spark.sql("CREATE TABLE db.g (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    folder = attached.catalog.table_path("db.g")
+    spark.sql("INSERT INTO db.f VALUES (1, 'a'), (1, 'b'), (2, 'c')")
+    stream = spark.readStream.table("db.f").writeStream.format("paimon").outputMode("append").queryName("into_g")
+    stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = stream.option("path", folder).start() if by_option else stream.start(folder)
+    assert query.name == "into_g"
+    query.awaitTermination()
+    assert _rows(spark.table("db.g")) == [(1, "b"), (2, "c")]
+    with pytest.raises(InvalidError, match="checkpointLocation"):
+        spark.readStream.table("db.f").writeStream.format("paimon").start(folder)
 
 
 def test_the_catalog(attached: Lake) -> None:

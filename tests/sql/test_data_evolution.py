@@ -87,6 +87,15 @@ def test_statements(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) 
     assert not table.fsck(level="rows").findings
 
 
+def test_a_compaction_that_may_give_out_ids_removes_deleted_rows(classic: Lake) -> None:
+    classic.sql(f"CREATE TABLE t (id INT, b INT) {WITH}, 'deletion-vectors.enabled' = 'true')")
+    classic.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id, id FROM range(0, 3)")
+    classic.sql("DELETE FROM t WHERE id = 1")
+    classic.sql("CALL sys.compact(table => 't', options => 'data-evolution.compaction.rewrite-row-ids=true')")
+    assert rows(classic, "SELECT id, b, _ROW_ID FROM t ORDER BY id") == [(0, 0, 3), (2, 2, 4)]
+    assert files(classic) == [(3, 2, None)]
+
+
 def test_what_is_refused(classic: Lake) -> None:
     lake = classic
     lake.sql(f"CREATE TABLE t (id INT, b INT, p STRING) PARTITIONED BY (p) {WITH})")

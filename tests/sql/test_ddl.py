@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException
 
+import bucketlake
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -355,6 +356,33 @@ def test_tables_of_queries_keep_lengths(classic: Lake, small: bool, monkeypatch:
     merges = {"write.merge-schema": True, "write.merge-schema.type-widening": True}
     classic.table("db.c").write(classic.sql("SELECT id, b, n FROM db.a"), **merges)
     assert columns(classic, "db.c") == {"id": "INT", "b": "STRING", "n": "STRING"}  # what comes is text
+
+
+@pytest.mark.parametrize("attach", [False, True])
+def test_databases_of_sparks_own_catalog_are_sparks(classic: Lake, tmp_path: Path, attach: bool) -> None:
+    lake = bucketlake.attach(classic.spark, tmp_path / "attached") if attach else classic
+    one, call = "spark_catalog.sparks", "CALL sys.migrate_database(source_type => 'hive', database => 'sparks')"
+    try:
+        lake.sql(f"CREATE DATABASE {one} COMMENT 'before'")
+        lake.sql(f"CREATE TABLE {one}.t USING parquet AS SELECT 1 AS id")
+        lake.sql(f"ALTER DATABASE {one} SET DBPROPERTIES ('k' = 'v')")
+        lake.sql(f"COMMENT ON DATABASE {one} IS 'Sparks'")
+        told = dict(tuple(row) for row in lake.sql(f"DESCRIBE DATABASE EXTENDED {one}").collect())
+        assert (told["Comment"], told["Properties"]) == ("Sparks", "((k,v))")
+        assert [row.tableName for row in lake.sql(f"SHOW TABLES IN {one}").collect() if not row.isTemporary] == ["t"]
+        assert lake.sql(f"SHOW TABLE EXTENDED IN {one} LIKE 't'").count() == 1
+        assert "sparks" in [row[0] for row in lake.sql("SHOW DATABASES IN spark_catalog").collect()]
+        assert "sparks" not in [row[0] for row in lake.sql("SHOW NAMESPACES FROM paimon").collect()]
+        assert lake.sql(call).collect()[0][0] == "migrate database is finished, success cnt: 1 , failed cnt: 0"
+        assert [row.id for row in lake.sql("SELECT * FROM sparks.t").collect()] == [1]
+        for statement in ("SHOW TABLES IN nowhere.db", "SHOW DATABASES IN nowhere"):
+            with pytest.raises(InvalidError, match="no such catalog"):
+                lake.sql(statement)
+    finally:
+        lake.sql(f"DROP DATABASE IF EXISTS {one} CASCADE")
+        if attach:
+            bucketlake.detach(classic.spark)
+    assert not classic.spark.catalog.databaseExists(one)
 
 
 def test_use_of_sparks_own_catalog(classic: Lake) -> None:

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
+from bucketlake.sql.query import query
 
 
 @pytest.fixture
@@ -202,3 +203,18 @@ def test_files_of_a_folder_are_sparks(classic: Lake, tmp_path: Path) -> None:
     folder = str(tmp_path / "files")
     classic.sql("SELECT 3 AS n").write.parquet(folder)
     assert [tuple(row) for row in classic.sql(f"SELECT * FROM parquet.`{folder}`").collect()] == [(3,)]
+
+
+def test_values_are_parsed_only_where_they_name_tables(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    classic.sql("CREATE TABLE kept (id INT, name STRING)")
+    parsed: list[str] = []
+    real = query.parse
+    monkeypatch.setattr(query, "parse", lambda text: parsed.append(text) or real(text))
+    classic.sql("INSERT INTO kept VALUES (1, 'from a table'), (2, substr('|b', 2))")
+    assert parsed == []
+    for statement, expected in {
+        "VALUES (3, 'c') UNION ALL TABLE kept": 3,
+        "VALUES (1, 'x') |> UNION ALL (SELECT * FROM kept)": 3,
+        "values (1, 'x') union all (from kept)": 3,
+    }.items():
+        assert classic.sql(statement).count() == expected

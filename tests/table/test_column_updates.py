@@ -172,6 +172,34 @@ def test_deleted_rows(catalog: Catalog) -> None:
     same(table)
 
 
+def test_a_compaction_that_may_give_out_ids_removes_deleted_rows(catalog: Catalog) -> None:
+    anew = {"data-evolution.compaction.rewrite-row-ids": "true"}
+    table = create(catalog, **{"deletion_vectors__enabled": "true"})
+    insert(table, 1, 2, 3)
+    insert(table, 4, 5)
+    table.delete("id = 2")
+    done = table.with_options(anew).compact()
+    assert done is not None and (done.commit_kind.value, indexes(table)) == ("COMPACT", [])
+    assert sorted(row[:4] for row in rows(catalog)) == [
+        (1, 1, "c1", 5),
+        (3, 3, "c3", 6),
+        (4, 4, "c4", 3),
+        (5, 5, "c5", 4),
+    ]
+    assert sum(file.row_count for file in files(table)) == 4
+    assert table.compact(**{"data_evolution_compaction_rewrite_row_ids": True}) is None
+    same(table)
+    insert(table, 7)  # no deleted rows: ids stay
+    table.compact(**{"data_evolution_compaction_rewrite_row_ids": True})
+    assert [row[0] for row in rows(catalog)] == [4, 5, 1, 3, 7]
+    catalog.drop_table("db.t")
+    plain = create(catalog, **{key.replace(".", "__").replace("-", "_"): value for key, value in anew.items()})
+    insert(plain, 1)
+    insert(plain, 2)
+    assert plain.compact() is not None
+    assert [row[:4] for row in rows(catalog)] == [(1, 1, "c1", 0), (2, 2, "c2", 1)]
+
+
 RACED = {
     "an insert": lambda t: insert(t, 9),
     "columns of the rows": lambda t: t.update({"b": 100}, "id = 1"),

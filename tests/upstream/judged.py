@@ -10,14 +10,12 @@ from pyspark.errors import PySparkException
 
 from bucketlake.errors import BucketlakeError
 
-from .values import Thrown, Unknown
+from .values import Skipped, Thrown
 
 PRODUCT = (BucketlakeError, PySparkException, Py4JError, Thrown)
+__all__ = ["LIMIT", "PRODUCT", "Skipped", "TooLong", "by_name", "is_products", "typed"]
+
 LIMIT = 180  # seconds a test
-
-
-class Skipped(Unknown):
-    """A test that says itself that it does not apply."""
 
 
 class TooLong(Exception):

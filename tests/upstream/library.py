@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyspark.sql.types as T
 from pyspark.sql import Row
 
+from bucketlake.options.options import OPTIONS
+
 from .judged import LIMIT, Skipped, TooLong, by_name, is_products
 from .source import text
 from .tables import Place
-from .values import Long, Unknown, equal, shown
+from .values import Long, Opaque, Unknown, equal, shown
 from .words import JavaMap
 
 if TYPE_CHECKING:
@@ -196,7 +198,8 @@ class OptionNames:
     def __getattr__(self, word: str) -> Any:
         if not word.isupper():
             return Engines() if word == "MergeEngine" else Constants()
-        return SimpleNamespace(key=lambda: word.lower().replace("_", "-"))
+        key = word.lower().replace("_", "-")
+        return SimpleNamespace(key=lambda: next((one for one in OPTIONS if one.replace(".", "-") == key), key))
 
 
 class TypesByName:
@@ -257,7 +260,7 @@ class That:
         self.value = value
 
     def _must(self, condition: bool, word: str, *other: Any) -> That:
-        if not condition:
+        if not condition and not isinstance(self.value, Opaque) and not any(isinstance(one, Opaque) for one in other):
             raise AssertionError(f"{word}: {short(self.value)} {' '.join(short(one) for one in other)}")
         return self
 
@@ -331,8 +334,11 @@ class That:
     def satisfies(self, *_: Any) -> That:
         return self
 
-    def as_(self, *_: Any) -> That:
+    def described(self, *_: Any) -> That:
         return self
+
+
+setattr(That, "as", That.described)
 
 
 PLAIN = {str, list, dict, set, tuple, int, float, bool, Long, JavaMap, Row}

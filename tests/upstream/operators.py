@@ -100,6 +100,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": equal,
     "===": lambda a, b: a == b,
     "=!=": lambda a, b: a != b,
+    "<=>": lambda a, b: a.eqNullSafe(b),
     "!=": lambda a, b: not equal(a, b),
     "eq": equal,
     "ne": lambda a, b: not equal(a, b),

@@ -16,7 +16,7 @@ from tree_sitter import Node
 from .functions import Env, Function, Instance, Returned, Thunk, is_of
 from .operators import OPERATORS, TYPED, NoMatch, extend, operate, placeholders, thrown, unescaped
 from .source import NOTHING, TYPES, Template, bound_names, fill, named, text, type_name
-from .values import Long, Option, Unknown, equal, shown
+from .values import Long, Opaque, Option, Skipped, Unknown, equal, shown
 
 LAMBDAS = ("lambda_expression", "case_block")
 
@@ -28,6 +28,7 @@ class Machine:
         self, known: Callable[[str], Any], send: Callable[[Any, str, list[Any], dict[str, Any]], Any], line: Any
     ) -> None:
         self.known, self.send, self.line = known, send, line
+        self.loose: list[str] | None = None  # reasons why values were not understood, where a run goes on without them
 
     # Names
 
@@ -69,7 +70,15 @@ class Machine:
             if node.type in NOTHING:
                 return None
             raise Unknown(f"syntax: {node.type}")
-        return method(node, env)
+        if self.loose is None:
+            return method(node, env)
+        try:
+            return method(node, env)
+        except Skipped:
+            raise
+        except Unknown as reason:
+            self.loose.append(str(reason))
+            return Opaque()
 
     def block(self, node: Node, env: Env) -> Any:
         """Statements in a scope that is given."""
@@ -171,7 +180,7 @@ class Machine:
                 continue
             piece = literal(one.start_byte if one is not None else body.end_byte - quotes)
             if formats and parts:
-                spec = re.match(r"%[-+0,]*\d*(?:\.\d+)?[a-z]", piece)
+                spec = re.match(r"%[-+0,]*\d*(?:\.\d+)?[a-zA-Z]", piece)
                 parts[-1] = (spec.group() % held) if spec else shown(held)
                 piece = piece[spec.end() :] if spec else piece
             parts.append(piece)
@@ -179,7 +188,8 @@ class Machine:
                 held = self.value(named(one)[0], env)
                 parts.append(shown(held))
                 at = one.end_byte
-        return "".join(parts)
+        word = "".join(parts)
+        return self.known("col")[0](word) if text(kind) == "$" else word
 
     def do_tuple_expression(self, node: Node, env: Env) -> Any:
         values = tuple(self.argument(one, env) for one in named(node))

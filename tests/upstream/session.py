@@ -75,7 +75,7 @@ class Session:
     def createDataFrame(self, rows: Any, *schema: Any) -> DataFrame:
         rows = rows.collect() if hasattr(rows, "getNumPartitions") else rows
         if schema and isinstance(schema[0], T.StructType):
-            return self.session.createDataFrame([tuple(one) for one in rows], schema[0])
+            return self.session.createDataFrame([plain(tuple(one)) for one in rows], schema[0])
         return to_frame(self.session, rows, None)
 
     def emptyDataFrame(self) -> DataFrame:

@@ -128,7 +128,8 @@ class Checkout:
                 yield line
 
 
-NATIVE = {"PaimonSparkTestBase", "WithTableOptions", "SparkVersionSupport"}  # `harness` stands for them
+SERVED = {"PaimonHiveTestBase", "PaimonSparkTestWithRestCatalogBase"}  # a SQL catalog stands for these services
+NATIVE = {"PaimonSparkTestBase", "WithTableOptions", "SparkVersionSupport", *SERVED}  # `harness` stands for them
 SUITES = {
     "PaimonSparkTestBase",
     "QueryTest",

@@ -398,6 +398,9 @@ class TableWords:
     def fileIO(self) -> FileIO:
         return FileIO()
 
+    def coreOptions(self) -> Any:
+        return SimpleNamespace(bucket=lambda: self.held.options.get("bucket"))
+
     def snapshotManager(self) -> Managed:
         return Managed(self)
 

@@ -111,7 +111,7 @@ SEQUENCE: Words = {
     "find": lambda a, f: next((Option(one) for one in a if f(one)), Option()),
     "exists": lambda a, f: any(f(one) for one in a),
     "forall": lambda a, f: all(f(one) for one in a),
-    "count": lambda a, f: sum(1 for one in a if f(one)),
+    "count": lambda a, f=lambda _: True: sum(1 for one in a if f(one)),
     "size": len,
     "length": len,
     "isEmpty": lambda a: not len(a),

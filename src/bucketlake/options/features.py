@@ -12,7 +12,6 @@ from bucketlake.options.model import (
     SPEED,
     VARIANTS,
     WRITES,
-    Effect,
     Option,
     of,
     upkeep,
@@ -67,8 +66,8 @@ ROWS = (
         "data-evolution.compaction.rewrite-row-ids",
         "bool",
         "false",
-        Effect("refused", "writes", remedy="CALL sys.materialize_deletion_vectors, as Paimon has it since"),
-        "Compaction gives out row ids anew.",
+        HONOURED,
+        "Compaction removes deleted rows and gives out row ids anew.",
     ),
     Option("data-evolution.enabled", "bool", "false", HONOURED, "Columns of a row in several files.", mutable=False),
     Option(

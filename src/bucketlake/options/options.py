@@ -123,7 +123,10 @@ def _parse_value(option: Option, text: str) -> Any:
     except (KeyError, ValueError) as error:
         choice = " | ".join(option.values) if option.values else _KIND_TEXT[kind]
         raise InvalidError(
-            "option has an invalid value", option=option.key, value=text, remedy=f"use {choice}"
+            f"Could not parse value '{text[:100]}' for key '{option.key}'",
+            option=option.key,
+            value=text,
+            remedy=f"use {choice}",
         ) from error
     return text
 

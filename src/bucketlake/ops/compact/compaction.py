@@ -2,6 +2,7 @@
 
     Compaction(full, partitions, buckets)        what is wanted
     compaction_job(store, wanted, on_progress) -> Job
+    removal_before(store, partitions, on_progress) -> Job | None
 
 Spec: docs/spec/maintenance.md
 """
@@ -61,6 +62,14 @@ def compaction_job(store: Store, wanted: Compaction, on_progress: OnProgress | N
     else:
         plan = AppendPlan(wanted.full, wanted.partitions, numbers=wanted.buckets)
     return Job.of(store, plan, "compact", on_progress)
+
+
+def removal_before(store: Store, partitions: PartitionFilter | None, on_progress: OnProgress | None) -> Job | None:
+    """What `data-evolution.compaction.rewrite-row-ids` asks for before a compaction, which would keep deleted rows."""
+    if not store.schema.data_evolution or not store.options.get("data-evolution.compaction.rewrite-row-ids"):
+        return None
+    wanted = Compaction(partitions=partitions, deleted=True)
+    return compaction_job(store, wanted, on_progress) if store.options.get("deletion-vectors.enabled") else None
 
 
 def parse_buckets(text: str, count: int) -> frozenset[int]:

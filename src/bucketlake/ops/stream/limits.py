@@ -18,7 +18,7 @@ _KEYS = (MAX_FILES, MAX_BYTES, MAX_ROWS, MIN_ROWS, MAX_DELAY)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The most files, bytes and rows of a batch, which holds one unit at least; the fewest rows, for which a batch
-    waits `max_delay` milliseconds at most. None: no such limit."""
+    waits until `max_delay` milliseconds after the one before. None: no such limit."""
 
     max_files: int | None = None
     max_bytes: int | None = None

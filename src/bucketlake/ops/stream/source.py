@@ -41,7 +41,7 @@ class Source:
     follow: Follow
     where: Predicate | None = None
     _plans: dict[tuple[int, bool], list[Split]] = field(default_factory=dict)
-    _waits_since: int | None = None
+    _last_batch: int = 0  # when; none yet: the first waits for nothing
 
     @classmethod
     def of(cls, store: Store, where: Predicate | None = None) -> Source:
@@ -138,14 +138,13 @@ class Source:
         return at
 
     def _too_few(self, start: Position, end: Position, limits: Limits) -> bool:
-        """Whether a batch waits for more rows: not for longer than it may."""
+        """Whether a batch waits for more rows: not for longer than it may after the one before."""
         if start.place == end.place:
             return False
         now = self.store.env.clock.now_millis()
-        since = self._waits_since if self._waits_since is not None else now
         rows = sum(unit.row_count for unit in self._between(start, end))
-        waits = rows < (limits.min_rows or 0) and now - since < (limits.max_delay or 0)
-        self._waits_since = since if waits else None
+        waits = rows < (limits.min_rows or 0) and now - self._last_batch < (limits.max_delay or 0)
+        self._last_batch = self._last_batch if waits else now
         return waits
 
     def _newest(self, start: Position, until: int | None) -> Snapshot | None:

@@ -22,7 +22,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact import append_compact, maintain
 from bucketlake.ops.compact.append_compact import AppendUnit, rewritten
 from bucketlake.ops.compact.bucket import CompactUnit
-from bucketlake.ops.compact.compaction import Compaction, compaction_job, parse_buckets
+from bucketlake.ops.compact.compaction import Compaction, compaction_job, parse_buckets, removal_before
 from bucketlake.ops.compact.job import Job, run_job
 from bucketlake.ops.compact.maintain import compacted
 from bucketlake.ops.compact.postpone_compact import PendingPlan, PendingUnit, place_rows
@@ -169,12 +169,14 @@ def prepared(
 def placed(
     spark: SparkSession, store: Store, wanted: PartitionFilter | None, on_progress: OnProgress | None
 ) -> Snapshot | None:
-    """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets."""
+    """What comes before a compaction: pending rows into their buckets, partitions into other numbers of buckets,
+    deleted rows out of files whose rows may get other ids."""
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         plan = PendingPlan(wanted, parallelism(spark), place_roomily)
         return run_job(Job.of(store, plan, "place pending rows", on_progress), runner(spark))
     if not store.schema.primary_keys:
-        return None
+        removal = removal_before(store, wanted, on_progress)
+        return run_job(removal, runner(spark)) if removal else None
     return rescaling.rescale_due(store, wanted, runner(spark), on_progress)
 
 

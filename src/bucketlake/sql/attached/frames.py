@@ -7,7 +7,7 @@ session is attached, which for other sessions' frames are what they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
@@ -152,12 +152,20 @@ def _load(
     schema: Any = None,
     **options: Any,
 ) -> Any:
-    told = {**said.options, **options}
-    found = _to_load(said, path, format, schema, told)
+    place, told = _place(path, {**said.options, **options})
+    found = _to_load(said, place, format, schema, told)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
         return lake.read_table(found[1].full, **told)
+
+
+def _place(path: Any, told: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The folder that is meant, and the options without it: it may be one of them. Said twice it is refused."""
+    key = next((key for key in told if key.lower() == "path"), None)
+    if path is not None or key is None:
+        return path, told
+    return told[key], {name: value for name, value in told.items() if name != key}
 
 
 def _to_load(
@@ -178,12 +186,12 @@ def _store(
     **options: Any,
 ) -> None:
     how = str(mode or said.calls.get("mode"))
-    found = said.at(path, format) if partitionBy is None and how in ("append", "overwrite") else None
+    place, told = _place(path, {**said.options, **options})
+    found = said.at(place, format) if partitionBy is None and how in ("append", "overwrite") else None
     if found is None:
         theirs()
         return
     said.refuse("partitionBy", "bucketBy", "sortBy", "clusterBy")
-    told = {**said.options, **options}
     with found[0].inside() as lake:
         given = {**session_options(lake, found[1]), **option_keys(told)}
         table = lake.table(found[1].full).with_options({k: v for k, v in given.items() if k == MERGE_SCHEMA})
@@ -209,10 +217,10 @@ def _load_stream(
     schema: Any = None,
     **options: Any,
 ) -> Any:
-    told = {**said.options, **options}
+    place, told = _place(path, {**said.options, **options})
     kind = str(format or said.calls.get("format")).lower()
     # The data source reads streams by its own name, into checkpoints of its own; the lake's other name is nobody's.
-    found = None if kind == "bucketlake" else _to_load(said, path, format, schema, told)
+    found = None if kind == "bucketlake" else _to_load(said, place, format, schema, told)
     if found is None:
         return theirs()
     with found[0].inside() as lake:
@@ -260,10 +268,25 @@ def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any,
     found = said.find(tableName)
     if found is None:
         return theirs()
-    for name, value in zip(("format", "outputMode", "partitionBy", "queryName"), args, strict=False):
-        named[name] = value
-    calls = {**said.calls, **{k: named.pop(k) for k in ("outputMode", "queryName") if named.get(k) is not None}}
-    options = {**said.options, **{k: v for k, v in named.items() if k not in ("format", "partitionBy", "outputMode")}}
+    return _stream_into(found, said, {**said.options, **_named(args, named)})
+
+
+def _start(said: Said, theirs: Callable[[], Any], path: Any = None, *args: Any, **named: Any) -> Any:
+    place, told = _place(path, {**said.options, **_named(args, named)})
+    kind = str(told.get("format") or said.calls.get("format")).lower()
+    # As in `_load_stream`: by its own name the data source writes, with checkpoints of its own.
+    found = None if kind == "bucketlake" else said.at(place, kind)
+    return theirs() if found is None else _stream_into(found, said, told)
+
+
+def _named(args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    return {**named, **dict(zip(("format", "outputMode", "partitionBy", "queryName"), args, strict=False))}
+
+
+def _stream_into(found: tuple[Layer, LakeName], said: Said, told: dict[str, Any]) -> Any:
+    """Write the stream; `told`: options, and what the last call says of the query itself."""
+    calls = {**said.calls, **{k: told.pop(k) for k in ("outputMode", "queryName") if told.get(k) is not None}}
+    options = {k: v for k, v in told.items() if k not in ("format", "partitionBy", "outputMode", "queryName")}
     checkpoint = options.pop("checkpointLocation", None)
     if checkpoint is None:
         raise InvalidError("a stream needs its own folder", remedy="give .option('checkpointLocation', …)")
@@ -276,7 +299,7 @@ def _to_table(said: Said, theirs: Callable[[], Any], tableName: str, *args: Any,
 READER: Own = {"table": _read, "load": _load}
 STREAM_READER: Own = {"table": _read_stream, "load": _load_stream}
 WRITER: Own = {"saveAsTable": _save, "insertInto": _insert, "save": _store}
-STREAM_WRITER: Own = {"toTable": _to_table}
+STREAM_WRITER: Own = {"toTable": _to_table, "start": _start}
 
 
 class LakeWriter:

@@ -19,6 +19,7 @@ from bucketlake.sql import statements
 from bucketlake.sql.attached import frames
 from bucketlake.sql.attached.catalog import catalog_class
 from bucketlake.sql.attached.layer import LAYER, Layer, layer_of, layers_of, when_idle
+from bucketlake.sql.text.names import SPARK_CATALOG
 from bucketlake.sql.text.text import tokenize
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CATALOG = "spark.sql.catalog."
-_SPARKS = "spark_catalog"
 _SCRIPT = ("BEGIN", "DECLARE")  # Spark's scripts and variables, whose text holds semicolons
 
 
@@ -35,7 +35,7 @@ def attach(lake: Lake, catalog: str, current: bool) -> None:
     """Let the calls of the lake's session reach the lake, as catalog `catalog`. Errors: InvalidError (`catalog`)."""
     session = lake.spark
     name = catalog.lower()
-    if not _NAME.fullmatch(catalog) or name == _SPARKS:
+    if not _NAME.fullmatch(catalog) or name == SPARK_CATALOG:
         raise InvalidError("not a catalog's name", catalog=catalog, remedy="use letters, digits and '_'")
     settings = dict(session.conf.getAll)
     theirs = {key[len(_CATALOG) :].split(".")[0].lower() for key in settings if key.startswith(_CATALOG)}
@@ -44,7 +44,7 @@ def attach(lake: Lake, catalog: str, current: bool) -> None:
     with _lock:
         below = {layer.catalog for layer in layers_of(session)}
         lake.catalog_names = (name, *(own for own in CATALOG_NAMES if own not in theirs | below | {name}))
-        lake.other_catalogs = frozenset((theirs | below | {_SPARKS}) - {name})
+        lake.other_catalogs = frozenset((theirs | below | {SPARK_CATALOG}) - {name})
         lake.in_spark_catalog = not current
         layer = Layer(lake, name, type(session.range(0)))
         session.__class__ = _session_class(layer)

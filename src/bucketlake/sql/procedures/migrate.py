@@ -30,7 +30,6 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_CATALOG = "spark_catalog"
 _SOURCES = ("hive", "spark")
 _FOREIGN = ("iceberg", "hudi", "delta")
 _ASIDE = "_paimon_"  # what a table is called until the folder of its name is free
@@ -76,7 +75,7 @@ def _options(given: Arguments) -> dict[str, str]:
 def _spark_name(lake: Lake, parts: tuple[str, ...]) -> str | None:
     """A table of Spark's as it takes its name; None if it has none. A table of the database that is in use here is
     looked for as Spark finds its bare name, too: in Spark's own current database."""
-    if len(parts) == 3 and parts[0].lower() == _CATALOG:
+    if len(parts) == 3 and parts[0].lower() == names.SPARK_CATALOG:
         parts = parts[1:]
     if len(parts) not in (1, 2):
         return None
@@ -89,7 +88,7 @@ def _spark_name(lake: Lake, parts: tuple[str, ...]) -> str | None:
         tries = [parts[1:]]
     for one in tries:
         found = one if len(one) == 2 else (lake.spark.catalog.currentDatabase(), *one)
-        name = _quoted((_CATALOG, *found))
+        name = _quoted((names.SPARK_CATALOG, *found))
         if lake.spark.catalog.tableExists(name):
             return name
     return None
@@ -184,7 +183,7 @@ def _migrate(lake: Lake, parts: tuple[str, ...], target: str | None, given: Argu
 def _own_name(lake: Lake, parts: tuple[str, ...]) -> names.LakeName:
     """The lake's table of a name, whichever catalog the session is in: a table of Spark's and what it becomes have the
     same database and name."""
-    if len(parts) == 3 and parts[0].lower() in (_CATALOG, *CATALOG_NAMES):
+    if len(parts) == 3 and parts[0].lower() in (names.SPARK_CATALOG, *CATALOG_NAMES):
         parts = parts[1:]
     if len(parts) == 1:
         in_use = lake.spark.catalog.currentDatabase() if lake.in_spark_catalog else lake.current_database
@@ -231,7 +230,7 @@ def _migrate_file(lake: Lake, given: Arguments) -> Rows:
 def _migrate_database(lake: Lake, given: Arguments) -> Rows:
     """One row: how many tables were migrated, and how many not. Why not is warned of."""
     database, done, failed = given["database"].strip("`"), 0, 0
-    name = _quoted((_CATALOG, database))
+    name = _quoted((names.SPARK_CATALOG, database))
     if not lake.spark.catalog.databaseExists(name):
         raise NotFoundError("no such database of Spark's own", database=database)
     views = {row.viewName for row in lake.spark.sql(f"SHOW VIEWS IN {name}").collect()}

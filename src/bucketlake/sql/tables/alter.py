@@ -40,6 +40,11 @@ class _AlterDatabase:
     parts: tuple[str, ...]
     properties: dict[str, str]
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return names.catalog_of(self.parts)
+
     def run(self, lake: Lake, name: names.LakeName) -> None:
         database = names.database(lake, self.parts)
         lake.catalog.database_properties(database)

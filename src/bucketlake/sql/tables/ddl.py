@@ -19,8 +19,6 @@ from bucketlake.values import dataclass
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
-_SPARK_CATALOG = "spark_catalog"
-
 
 def create(cursor: Cursor) -> Statement | None:
     """CREATE …: databases and tables are the lake's, a table USING another provider and everything else Spark's."""
@@ -76,7 +74,7 @@ class _CreateDatabase:
     @property
     def place(self) -> tuple[str, ...]:
         """The catalog that is named."""
-        return self.parts[:-1]
+        return names.catalog_of(self.parts)
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.create_database(
@@ -109,7 +107,7 @@ class _DropDatabase:
     @property
     def place(self) -> tuple[str, ...]:
         """The catalog that is named."""
-        return self.parts[:-1]
+        return names.catalog_of(self.parts)
 
     def run(self, lake: Lake, name: names.LakeName) -> None:
         lake.catalog.drop_database(
@@ -186,7 +184,7 @@ class _Use:
     def run(self, lake: Lake, name: names.LakeName) -> None:
         parts = self.parts
         first, bare = parts[0].lower(), len(parts) == 1 and not lake.catalog.database_exists(parts[0])
-        if (first == _SPARK_CATALOG and (bare or len(parts) == 2)) or (
+        if (first == names.SPARK_CATALOG and (bare or len(parts) == 2)) or (
             lake.in_spark_catalog and first not in lake.catalog_names
         ):
             lake.spark.sql(f"USE {'.'.join(quoted(part) for part in parts)}")

@@ -69,6 +69,11 @@ class _DescribeDatabase:
     parts: tuple[str, ...]
     extended: bool
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return names.catalog_of(self.parts)
+
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         return _describe_database(lake, names.database(lake, self.parts), self.extended)
 

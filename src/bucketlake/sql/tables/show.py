@@ -53,7 +53,7 @@ def show(cursor: Cursor) -> Statement | None:
 
 
 def _databases(cursor: Cursor) -> Statement:
-    return _ShowDatabases(_pattern(cursor))
+    return _ShowDatabases(cursor.name() if _accept_in(cursor) else (), _pattern(cursor))
 
 
 def _tables(cursor: Cursor) -> Statement:
@@ -138,9 +138,12 @@ class _ShowFunctions:
 
 @dataclass(frozen=True, slots=True)
 class _ShowDatabases:
+    place: tuple[str, ...]  # the catalog that is named
     pattern: str
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
+        if self.place:
+            names.database(lake, (*self.place, names.DEFAULT_DATABASE))
         found = _matching(lake.catalog.list_databases(), self.pattern)
         return frame(lake, "namespace string", [(database,) for database in found])
 
@@ -149,6 +152,11 @@ class _ShowDatabases:
 class _ShowTables:
     database: tuple[str, ...] | None
     pattern: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return names.catalog_of(self.database)
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         database = lake.current_database if self.database is None else names.database(lake, self.database)
@@ -163,6 +171,11 @@ class _ShowExtended:
     database: tuple[str, ...] | None
     pattern: str
     partition: Spec | None
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The catalog that is named."""
+        return names.catalog_of(self.database)
 
     def run(self, lake: Lake, name: names.LakeName) -> DataFrame:
         database = lake.current_database if self.database is None else names.database(lake, self.database)

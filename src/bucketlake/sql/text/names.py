@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
 
 DEFAULT_DATABASE = "default"
+SPARK_CATALOG = "spark_catalog"  # the name of Spark's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,11 @@ def is_temp_view(lake: Lake, name: str) -> bool:
         return bool(lake.spark.catalog.getTable(quoted(name)).isTemporary)
     except AnalysisException:  # dropped meanwhile
         return False
+
+
+def catalog_of(parts: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The parts of a database's name that stand before it: the catalog that is named, if any."""
+    return parts[:-1] if parts else ()
 
 
 def database(lake: Lake, parts: tuple[str, ...]) -> str:

@@ -49,7 +49,7 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
     if found is None:
         return foreign()
     catalog = _catalog(cursor.subject, found)
-    if catalog in lake.other_catalogs:
+    if catalog in lake.other_catalogs or (cursor.subject is None and catalog == names.SPARK_CATALOG):
         return foreign()
     if cursor.subject is None:
         spoken = cursor.tokens[0].value.upper() in _OF_THE_SESSION or not lake.in_spark_catalog
@@ -61,8 +61,8 @@ def execute(lake: Lake, statement: str, parse: Parse, foreign: Callable[[], Data
 
 
 def _catalog(subject: tuple[str, ...] | None, found: Statement) -> str:
-    """The catalog that a statement names, in lower case; empty where it names none. Statements that make something have
-    no subject, but a `place`: the parts that stand before the name of what they make."""
+    """The catalog that a statement names, in lower case; empty where it names none. Statements that make something, or
+    are about a database, have no subject, but a `place`: the parts that stand before the name of that."""
     if subject is not None:
         return subject[0].lower() if len(subject) > 2 else ""
     place: tuple[str, ...] = getattr(found, "place", ())
