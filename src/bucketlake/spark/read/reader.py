@@ -125,9 +125,10 @@ def few_values(
     needed = tuple(name for name in table.schema.field_names if name in asked)
     found = pa.array([], arrow_layout(table.schema.select([column])).field(0).type)
     for store, part in table.planned(predicate, selection).parts(table.store):
+        scan = _Scan(store, needed, exact)
+        part = _of_columns(scan, part)
         if not are_few(part.splits):
             return None
-        scan = _Scan(store, needed, exact)
         columns = [batch.column(column) for split in part.splits for batch in scan.split_batches(split)]
         found = pa.chunked_array([found, *columns]).unique().drop_null()
         if len(found) > most:
@@ -261,10 +262,7 @@ class _Scan:
 
 
 def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
-    if scan.store.schema.blob_fields:
-        splits = tuple(part for split in plan.splits for part in narrowed(scan.store, split, scan.columns))
-        read = {file.file_name for split in splits for file in split.files}
-        plan = replace(plan, splits=splits, entries=tuple(e for e in plan.entries if e.file.file_name in read))
+    plan = _of_columns(scan, plan)
     if _is_small(scan, plan):
         return _in_driver(spark, scan, plan.splits)
     raw: list[native.FileAt] = []
@@ -297,6 +295,15 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     for frame in frames[1:]:
         result = result.union(frame)
     return result
+
+
+def _of_columns(scan: _Scan, plan: Plan) -> Plan:
+    """The plan without blob files of columns that are not read."""
+    if not scan.store.schema.blob_fields:
+        return plan
+    splits = tuple(part for split in plan.splits for part in narrowed(scan.store, split, scan.columns))
+    read = {file.file_name for split in splits for file in split.files}
+    return replace(plan, splits=splits, entries=tuple(e for e in plan.entries if e.file.file_name in read))
 
 
 def _is_native(scan: _Scan, split: Split, files: Sequence[native.FileAt]) -> bool:
