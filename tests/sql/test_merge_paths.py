@@ -190,6 +190,23 @@ def test_a_row_is_deleted_once_and_another_may_come_in_its_place(classic: Lake) 
             classic.sql("DROP TABLE db.t")
 
 
+@pytest.mark.parametrize("on", ["t.a = s.a AND t.b = s.b", "t.a = s.a AND t.b < 0"])
+def test_a_new_row_under_the_key_of_one_that_goes_stays(classic: Lake, on: str) -> None:
+    """What matches no row may have the key of one, where the condition compares more than the key."""
+    for tasked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            made(classic, "keyed", columns="a INT, b INT, r ARRAY<INT>")
+            classic.sql("INSERT INTO db.t SELECT id, id, array() FROM range(9)")
+            classic.sql(
+                f"""MERGE INTO db.t USING (SELECT int(id) AS a, int(id) + 1 AS b FROM range(9)) s ON {on}
+                WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, s.b) WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+            )
+            assert content(classic) == [(key, key + 1, None) for key in range(9)]
+            classic.sql("DROP TABLE db.t")
+
+
 def test_few_rows_of_a_source_that_match_many(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "FEW_ROWS", 3)
     for kind in ("keyed", "append"):

@@ -95,7 +95,7 @@ class KeyedMerge:
         if rows.pairs is not None and not self.merge.counts_matches:
             frame = _distinct(frame, keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
         kinds = {clause.kind for clause in self.merge.clauses}
-        if {INSERT, DELETE} <= kinds and not (self.merge.only and stages.single):
+        if {INSERT, DELETE} <= kinds and not (stages.single and self._compares_key_alone):
             frame = self._less_replaced(frame)
         return self._write(self._with_left(frame) if moving else frame, base, rows.few)
 
@@ -114,6 +114,12 @@ class KeyedMerge:
         }
         everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
         return everywhere and same.issuperset(self.schema.primary_keys)
+
+    @property
+    def _compares_key_alone(self) -> bool:
+        """Whether the condition is the equality of the primary key and nothing else: what matches no row of the table
+        has a key of its own then."""
+        return self.merge.only and {item.column for item in self.merge.equalities} == set(self.schema.primary_keys)
 
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
@@ -200,7 +206,7 @@ class KeyedMerge:
             return False
         if not all(has_one_form(schema.field(key).type) for key in schema.primary_keys):
             return False
-        if not merge.only or {item.column for item in merge.equalities} != set(schema.primary_keys):
+        if not self._compares_key_alone:
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
             return False
