@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from tests.profile import first
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.merge import held, pruning
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -188,6 +188,23 @@ def test_a_row_is_deleted_once_and_another_may_come_in_its_place(classic: Lake) 
             )
             assert content(classic) == sorted(CHANGES, key=repr)
             classic.sql("DROP TABLE db.t")
+
+
+@pytest.mark.parametrize("kind", ["INT", "ARRAY<INT>"])
+def test_an_engine_that_merges_gets_no_row_in_the_place_of_another(classic: Lake, kind: str) -> None:
+    """Written together, the deleted row's values would be in the new one, or the new row be gone."""
+    classic.sql(
+        f"CREATE TABLE db.t (a INT, b INT, c {kind}) TBLPROPERTIES ('primary-key' = 'a', 'merge-engine' = "
+        "'partial-update', 'partial-update.remove-record-on-delete' = 'true')"
+    )
+    classic.sql("INSERT INTO db.t (a, b) VALUES (1, 1), (2, 2)")
+    merge = """MERGE INTO db.t USING (SELECT {} AS a, 9 AS b) s ON t.a = s.a AND t.b = s.b
+        WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, s.b) WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+    with pytest.raises(UnsupportedError, match="inserts a row under the key of one that it deletes"):
+        classic.sql(merge.format(1))
+    assert content(classic) == [(1, 1, None), (2, 2, None)]
+    classic.sql(merge.format(3))
+    assert content(classic) == [(3, 9, None)]
 
 
 @pytest.mark.parametrize("on", ["t.a = s.a AND t.b = s.b", "t.a = s.a AND t.b < 0"])
