@@ -272,3 +272,22 @@ def test_of_many_values_the_range_leaves_files_out(classic: Lake, monkeypatch: p
     view(classic, [(1, 10, "x"), (3, 30, "y"), (None, 0, "z")])
     classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *")
     assert sorted(row.a for row in classic.sql("SELECT a FROM db.t WHERE a < 4").collect()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["'primary-key' = 'k'", "'bucket' = '-1'"], ids=["keyed", "append"])
+def test_columns_that_differ_by_case(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    classic.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        classic.sql(f"CREATE TABLE db.t (k INT, a INT, A INT, K INT) TBLPROPERTIES ({kind})")
+        classic.sql("INSERT INTO db.t VALUES (1, 10, 20, 5), (2, 30, 40, 6)")
+        merge = "MERGE INTO db.t USING (SELECT 1 AS k, 7 AS b) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET "
+        classic.sql(merge + "K = t.a")
+        assert content(classic) == [(1, 10, 20, 10), (2, 30, 40, 6)]
+        classic.sql(merge + "a = t.A, A = t.a")
+        assert content(classic) == [(1, 20, 10, 10), (2, 30, 40, 6)]
+        if "primary" in kind:
+            with pytest.raises((InvalidError, SparkException), match="Can't update the primary key"):
+                classic.sql(merge + "k = t.K")
+    finally:
+        classic.spark.conf.unset("spark.sql.caseSensitive")
