@@ -29,6 +29,7 @@ Pages: [tables](ddl.md), [INSERT](insert.md), [MERGE](merge.md), [COPY INTO](cop
 
 Values stand beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list. `IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement; other expressions in these brackets
 reach Spark alone, which does not know the lake's tables. `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
+`${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark; `spark.sql.variable.substitute` = `false` leaves it as it stands.
 
 ## Errors
 
