@@ -300,3 +300,14 @@ def test_partitions_that_are_too_many() -> None:
     assert len(buckets) == 21 and all(str(one.partition).startswith("pt=") for one in buckets[:20])
     assert (buckets[-1].partition, buckets[-1].command) == (None, None)
     assert buckets[-1].reason == "481 more partitions as well" and buckets[-1].measure > buckets[-1].threshold
+
+
+def test_numbers_of_files_that_are_gone_are_not_looked_at(tmp_path: Path) -> None:
+    """The first snapshot that is there lists in its base what was added and deleted before."""
+    table = table_of(tmp_path, bucket="1")
+    table.write_arrow(rows(*(("x", key, "a") for key in range(9))))
+    table.write_arrow(rows(("x", 1, "b")), mode="overwrite")
+    table.write_arrow(rows(("x", 2, "c")))
+    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
+    assert [snapshot.id for snapshot in table.snapshots()] == [3]
+    assert table.fsck().findings == ()

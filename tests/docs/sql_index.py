@@ -46,6 +46,9 @@ these brackets reach Spark alone, which does not know the lake's tables.
 
 `EXECUTE IMMEDIATE 'text' INTO variable USING value` runs a text.
 
+`${name}` is a setting of the session (`SET name = …`), put in before anything is read, as by Spark;
+`spark.sql.variable.substitute` = `false` leaves it as it stands.
+
 ## Errors
 
 Errors point at the statement as you wrote it. Spark's own errors are rephrased with line, column and a caret in that

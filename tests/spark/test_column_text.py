@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 from pyspark.sql.window import Window
 
 import bucketlake
@@ -35,6 +36,8 @@ def told() -> list[Any]:
         c("ts") < dt.datetime(2024, 1, 1, 1, 2, 3, 5),
         c("m") < Decimal("1.26"),
         c("m") == Decimal("-3.50"),
+        c("s") != "${i}",
+        F.lit("$ {i} ${"),
         c("d") == 1.5,
         c("d") > -1.0,
         c("d") <= float("inf"),
@@ -98,6 +101,24 @@ def test_what_is_not_certain_has_no_text(lake: bucketlake.Lake) -> None:
     assert column_text(frame["id"] == 1, frame, "s") == "(`s`.`id` = 1)"
     assert column_text(other["id"] == 1, frame, "s") is None
     assert (alias_of(frame.alias("s")), alias_of(frame)) == ("s", None)
+
+
+def test_instants_that_spark_takes_for_others_have_no_text(classic: bucketlake.Lake) -> None:
+    """PySpark hands them over as Java's, and Spark reads their days by the Julian calendar."""
+    for day in (dt.datetime(1500, 1, 1), dt.datetime(1582, 10, 10, 1), dt.datetime(1, 1, 2)):
+        assert column_text(F.col("ts") == day) is None
+    assert column_text(F.col("ts") == dt.datetime(1900, 1, 2)) is not None
+
+
+def test_a_type_is_the_same_in_every_session(classic: bucketlake.Lake) -> None:
+    spark = classic.spark
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        text = column_text(F.col("id").cast(TimestampType()))
+        found = spark.range(1).select(F.expr(str(text)).alias("v")).schema["v"].dataType
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert found == TimestampType()
 
 
 def test_rows_are_deleted_and_updated_by_columns(lake: bucketlake.Lake) -> None:

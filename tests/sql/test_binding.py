@@ -13,7 +13,7 @@ import pytest
 import bucketlake
 from bucketlake.errors import InvalidError
 from bucketlake.predicate.tree import Compare
-from bucketlake.spark import changes
+from bucketlake.spark.read import reader
 from bucketlake.spark.read.reader import Need
 from bucketlake.spark.session import Lake
 from bucketlake.sql.query import query
@@ -141,7 +141,7 @@ def test_times_of_day_are_in_the_zone_of_the_session_even_where_it_is_not_set(la
     kinds = pa.schema([("at", pa.timestamp("us", "UTC"))])
     table = lake.catalog.create_table("db.zoned", kinds)
     spark: Any = SimpleNamespace(conf=Conf())
-    found = changes.condition(spark, table, "at = '2020-01-01 09:00:00'")
+    found = reader.predicate_of(spark, table, "at = '2020-01-01 09:00:00'")
     assert found == Compare("at", "=", dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc))
 
 

@@ -150,6 +150,18 @@ def test_update_of_a_member(lake: bucketlake.Lake) -> None:
         lake.sql("UPDATE db.t SET s.c2 = 'x', s = struct(1, 'x')")
 
 
+def test_a_table_goes_before_a_column_of_its_name(lake: bucketlake.Lake) -> None:
+    """`t.s` is the column s of t, not the member s of a column t, as everywhere in Spark."""
+    lake.sql("CREATE TABLE db.t (id INT, s INT, t STRUCT<s: INT, r: INT>) TBLPROPERTIES ('primary-key' = 'id')")
+    lake.sql("INSERT INTO db.t VALUES (1, 1, struct(2, 3))")
+    lake.sql("UPDATE db.t SET t.s = t.s + 10, t.r = 4")
+    assert content(lake) == [(1, 11, (2, 4))]
+    lake.sql("UPDATE db.t SET db.t.s = 12, t.t.s = 5")
+    assert content(lake) == [(1, 12, (5, 4))]
+    lake.sql("MERGE INTO db.t x USING (SELECT 1 AS id) s ON x.id = s.id WHEN MATCHED THEN UPDATE SET x.s = 7, t.s = 8")
+    assert content(lake) == [(1, 7, (8, 4))]
+
+
 def test_update_moves_between_partitions_even_onto_each_other(lake: bucketlake.Lake) -> None:
     lake.sql(
         "CREATE TABLE db.t (pk INT, v INT, pt INT) PARTITIONED BY (pt) "

@@ -144,3 +144,15 @@ def test_rows_that_stand_in_the_statement_make_one_file(lake: Lake) -> None:
     lake.sql("INSERT INTO few VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')")
     lake.sql("INSERT INTO few (s) VALUES ('x'), ('y')")
     assert sorted(found.file.row_count for found in lake.table("few").files()) == [2, 5]
+
+
+@pytest.mark.parametrize("options", ["'primary-key' = 'a.b,c`d'", "'bucket' = '-1'"], ids=["keyed", "append"])
+def test_columns_of_any_names(lake: Lake, options: str) -> None:
+    """PySpark's own `mapInArrow` reads names as paths."""
+    lake.sql(f"CREATE TABLE db.t (`a.b` INT, `c``d` INT, v STRING) PARTITIONED BY (`c``d`) TBLPROPERTIES ({options})")
+    lake.sql("INSERT INTO db.t SELECT id, id % 2, concat('v', id) FROM range(4)")
+    lake.sql("INSERT INTO db.t (`c``d`, `a.b`) SELECT 5, 6")
+    lake.sql("UPDATE db.t SET v = concat(v, `a.b`) WHERE `c``d` = 1")
+    lake.sql("DELETE FROM db.t WHERE `a.b` + `c``d` = 4")
+    lake.sql("INSERT OVERWRITE db.t SELECT `a.b`, `c``d`, concat(v, '!') FROM db.t")
+    assert rows(lake, "SELECT * FROM db.t") == {(0, 0, "v0!"), (1, 1, "v11!"), (2, 0, "v2!"), (6, 5, None)}

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from tests.profile import first
 from tests.sql.merges import AFTER_ALL, ALL_CLAUSES, CHANGES, FIVE, NINE, TWO, content, made, view
 
-from bucketlake.errors import InvalidError
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark.merge import held, pruning
 from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
@@ -190,6 +190,40 @@ def test_a_row_is_deleted_once_and_another_may_come_in_its_place(classic: Lake) 
             classic.sql("DROP TABLE db.t")
 
 
+@pytest.mark.parametrize("kind", ["INT", "ARRAY<INT>"])
+def test_an_engine_that_merges_gets_no_row_in_the_place_of_another(classic: Lake, kind: str) -> None:
+    """Written together, the deleted row's values would be in the new one, or the new row be gone."""
+    classic.sql(
+        f"CREATE TABLE db.t (a INT, b INT, c {kind}) TBLPROPERTIES ('primary-key' = 'a', 'merge-engine' = "
+        "'partial-update', 'partial-update.remove-record-on-delete' = 'true')"
+    )
+    classic.sql("INSERT INTO db.t (a, b) VALUES (1, 1), (2, 2)")
+    merge = """MERGE INTO db.t USING (SELECT {} AS a, 9 AS b) s ON t.a = s.a AND t.b = s.b
+        WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, s.b) WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+    with pytest.raises(UnsupportedError, match="inserts a row under the key of one that it deletes"):
+        classic.sql(merge.format(1))
+    assert content(classic) == [(1, 1, None), (2, 2, None)]
+    classic.sql(merge.format(3))
+    assert content(classic) == [(3, 9, None)]
+
+
+@pytest.mark.parametrize("on", ["t.a = s.a AND t.b = s.b", "t.a = s.a AND t.b < 0"])
+def test_a_new_row_under_the_key_of_one_that_goes_stays(classic: Lake, on: str) -> None:
+    """What matches no row may have the key of one, where the condition compares more than the key."""
+    for tasked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            made(classic, "keyed", columns="a INT, b INT, r ARRAY<INT>")
+            classic.sql("INSERT INTO db.t SELECT id, id, array() FROM range(9)")
+            classic.sql(
+                f"""MERGE INTO db.t USING (SELECT int(id) AS a, int(id) + 1 AS b FROM range(9)) s ON {on}
+                WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, s.b) WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+            )
+            assert content(classic) == [(key, key + 1, None) for key in range(9)]
+            classic.sql("DROP TABLE db.t")
+
+
 def test_few_rows_of_a_source_that_match_many(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "FEW_ROWS", 3)
     for kind in ("keyed", "append"):
@@ -238,3 +272,22 @@ def test_of_many_values_the_range_leaves_files_out(classic: Lake, monkeypatch: p
     view(classic, [(1, 10, "x"), (3, 30, "y"), (None, 0, "z")])
     classic.sql("MERGE INTO db.t USING source s ON t.a = s.a WHEN MATCHED THEN UPDATE SET *")
     assert sorted(row.a for row in classic.sql("SELECT a FROM db.t WHERE a < 4").collect()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["'primary-key' = 'k'", "'bucket' = '-1'"], ids=["keyed", "append"])
+def test_columns_that_differ_by_case(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    classic.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        classic.sql(f"CREATE TABLE db.t (k INT, a INT, A INT, K INT) TBLPROPERTIES ({kind})")
+        classic.sql("INSERT INTO db.t VALUES (1, 10, 20, 5), (2, 30, 40, 6)")
+        merge = "MERGE INTO db.t USING (SELECT 1 AS k, 7 AS b) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET "
+        classic.sql(merge + "K = t.a")
+        assert content(classic) == [(1, 10, 20, 10), (2, 30, 40, 6)]
+        classic.sql(merge + "a = t.A, A = t.a")
+        assert content(classic) == [(1, 20, 10, 10), (2, 30, 40, 6)]
+        if "primary" in kind:
+            with pytest.raises((InvalidError, SparkException), match="Can't update the primary key"):
+                classic.sql(merge + "k = t.K")
+    finally:
+        classic.spark.conf.unset("spark.sql.caseSensitive")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.spark.session import Lake
@@ -218,3 +221,62 @@ def test_values_are_parsed_only_where_they_name_tables(classic: Lake, monkeypatc
         "values (1, 'x') union all (from kept)": 3,
     }.items():
         assert classic.sql(statement).count() == expected
+
+
+@contextmanager
+def settings(lake: Lake, given: dict[str, str]) -> Iterator[None]:
+    conf = lake.spark.conf
+    before = {key: conf.get(key, None) for key in given}
+    for key, value in given.items():
+        conf.set(key, value)
+    yield
+    for key, kept in before.items():
+        conf.unset(key) if kept is None else conf.set(key, kept)
+
+
+VARIABLES = {"day": "b", "hivevar:n": "x", "n": "3", "column": "day", "table": "db.orders", "twice": "${spark:day}"}
+
+
+def test_variables_stand_for_their_values(shop: Lake) -> None:
+    """As in Spark, whose parser fills them in first, in literals too: what is pruned by a text is what is evaluated."""
+    table = shop.table("orders")
+    with settings(shop, VARIABLES):
+        assert rows(shop, "SELECT id FROM orders WHERE day = '${day}'") == {(3,)}
+        assert rows(shop, "SELECT count(*) FROM ${table} WHERE ${column} = '${twice}'") == {(1,)}
+        assert rows(shop, "SELECT '${nobody}', '${other:x}', '${env:NO_SUCH}' FROM orders WHERE id = ${hivevar:n}") == {
+            ("", "${other:x}", "${env:NO_SUCH}")
+        }
+        frame = table.read(where="day = '${day}'")
+        assert [row.id for row in frame.collect()] == [3]
+        table.update({"total": "${n}"}, where="day = '${day}'")
+        assert rows(shop, "SELECT total FROM orders WHERE id = 3") == {(Decimal("3.00"),)}
+        source = shop.spark.sql("SELECT 3L AS id")
+        merge = table.merge(source, "orders.id = source.id AND orders.day = '${day}'").whenMatched()
+        merge.update({"customer": "${n}"}).merge()
+        assert rows(shop, "SELECT customer FROM orders WHERE id = 3") == {(3,)}
+        shop.sql("INSERT INTO orders PARTITION (day = '${day}') VALUES (7, ${n}, 1)")
+        shop.sql("DELETE FROM orders WHERE day = '${day}' AND id = 3")
+        assert rows(shop, "SELECT id FROM orders WHERE day = 'b'") == {(7,)}
+        with settings(shop, {"spark.sql.variable.substitute": "false"}):
+            assert rows(shop, "SELECT id FROM orders WHERE day = '${day}'") == set()
+
+
+def test_values_are_no_variables(shop: Lake) -> None:
+    table = shop.table("customers")
+    with settings(shop, {"v": "ann"}):
+        shop.sql("INSERT INTO customers VALUES (1, :v)", {"v": "${v}"})
+        assert rows(shop, "SELECT id FROM customers WHERE name = :v", {"v": "${v}"}) == {(1,)}
+        table.delete(F.col("name") == "${v}")
+        assert rows(shop, "SELECT id FROM customers") == {(10,), (11,)}
+        with pytest.raises(InvalidError, match="refers to itself"), settings(shop, {"a": "${b}", "b": "${a}"}):
+            shop.sql("SELECT '${a}'")
+
+
+def test_backslashes_are_letters_where_the_session_says_so(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.e (s STRING, n INT) PARTITIONED BY (s)")
+    lake.sql(r"INSERT INTO db.e VALUES ('a\\b', 1), ('a\\\\b', 2)")
+    with settings(lake, {"spark.sql.parser.escapedStringLiterals": "true"}):
+        assert rows(lake, r"SELECT n FROM db.e WHERE s = 'a\\b'") == {(2,)}
+        assert [row.n for row in lake.table("db.e").read(where=r"s = 'a\\b'").collect()] == [2]
+        lake.sql(r"DELETE FROM db.e WHERE s = 'a\\b'")
+    assert rows(lake, "SELECT n FROM db.e") == {(1,)}

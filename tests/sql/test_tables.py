@@ -183,3 +183,14 @@ def test_bad_statements_change_nothing(lake: Lake, text: str, error: type[Except
     with pytest.raises(error):
         lake.sql(text)
     assert names(lake, "SHOW TABLES IN db", "tableName") == []
+
+
+def test_names_may_begin_with_digits(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.7x (1a INT, b STRING) TBLPROPERTIES ('primary-key' = '1a')")
+    lake.sql("INSERT INTO db.7x VALUES (1, 'x'), (2, 'y'), (3, 'z')")
+    lake.sql("ALTER TABLE db.7x ADD COLUMN 2c BIGINT")
+    lake.sql("UPDATE db.7x SET 2c = 1a + 1 WHERE 7x.1a > 1")
+    lake.sql("DELETE FROM db.7x WHERE 1a = 3")
+    found = lake.sql("SELECT 1a, 7x.2c FROM db.7x WHERE 1a IN (1, 2, 3)").collect()
+    assert {tuple(row) for row in found} == {(1, None), (2, 3)}
+    assert lake.sql("SHOW CREATE TABLE db.7x").collect()[0][0].startswith("CREATE TABLE ")

@@ -16,6 +16,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
+from bucketlake.types.model import quote_text
 from bucketlake.values import dataclass
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -341,4 +342,4 @@ def literal_sql(value: Any) -> str:
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, dt.time):
         return str(((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000)
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return quote_text(str(value))

@@ -19,7 +19,7 @@ from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.lazy import pa
 from bucketlake.schema.constant import Pairs, Struct, constant, looks_computed
 from bucketlake.schema.evolution import cast_array
-from bucketlake.types.model import MAX_LENGTH, STRING, DataField, DataType, Root, arrow_type, type_text
+from bucketlake.types.model import MAX_LENGTH, STRING, DataField, DataType, Root, arrow_type, quote_text, type_text
 
 _WHOLE = {Root.TINYINT: 8, Root.SMALLINT: 16, Root.INT: 32, Root.BIGINT: 64}
 _TEXT = (Root.CHAR, Root.VARCHAR)
@@ -306,20 +306,16 @@ def _sql(value: Any, t: DataType, shown: bool = False) -> str:
     if t.root is Root.ROW and shown:
         return f"STRUCT({_listed([_sql(value[f.name], f.type, shown) for f in t.fields])})"
     if t.root is Root.ROW:
-        members = [f"{_text(f.name)}, {_sql(value[f.name], f.type)}" for f in t.fields]
+        members = [f"{quote_text(f.name)}, {_sql(value[f.name], f.type)}" for f in t.fields]
         return f"named_struct({_listed(members)})"
     if isinstance(value, dt.datetime):
-        return f"TIMESTAMP_NTZ {_text(str(value))}"
+        return f"TIMESTAMP_NTZ {quote_text(str(value))}"
     if isinstance(value, dt.date):
-        return f"DATE {_text(str(value))}"
+        return f"DATE {quote_text(str(value))}"
     if isinstance(value, bytes):
-        return f"X{_text(value.hex())}"
-    return _text(value) if isinstance(value, str) else _flat(value)
+        return f"X{quote_text(value.hex())}"
+    return quote_text(value) if isinstance(value, str) else _flat(value)
 
 
 def _listed(parts: Sequence[str]) -> str:
     return ", ".join(parts)
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -39,7 +39,6 @@ from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.table.known import check_known
 from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.store import Store
-from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import Constant, Predicate, is_exact, to_spark_sql
 from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
@@ -76,7 +75,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
     Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
     table, where = table.for_changing(), required(where)
-    predicate = condition(spark, table, where)
+    predicate = reader.predicate_of(spark, table, where)
     assert predicate is not None
     done, snapshot = _without_spark(table, predicate)
     if done:
@@ -111,13 +110,6 @@ def _chooser(where: str | Predicate | None) -> Choose:
     """The places of the rows that a condition over the table's columns finds."""
     text = to_spark_sql(where) if isinstance(where, Predicate) else where
     return lambda frame: (frame if text is None else frame.where(text)).select(FILE, ROW_INDEX)
-
-
-def condition(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
-    """The condition as a predicate, texts read in the session's time zone."""
-    if isinstance(where, str):
-        where = parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
-    return instants.known_part(where, table.schema.fields, table.options)
 
 
 def is_small(table: Table, predicate: Predicate) -> bool:
@@ -261,10 +253,10 @@ def update(
         def changed(frame: DataFrame) -> DataFrame:
             return (frame if text is None else frame.where(text)).select(*new, MINE)
 
-        change = ColumnChange(spark, table, condition(spark, table, where), (text or "", *columns.values()))
+        change = ColumnChange(spark, table, reader.predicate_of(spark, table, where), (text or "", *columns.values()))
         return change.update(changed, list(columns))
     if not schema.primary_keys:
-        prune = condition(spark, table, where) or Constant(True)
+        prune = reader.predicate_of(spark, table, where) or Constant(True)
         return update_places(spark, table, prune, _chooser(where), lambda rows: rows.select(*chosen))
     if moves(schema, columns):
         chosen += [F.col(quoted(name)).alias(OLD + name) for name in schema.field_names]

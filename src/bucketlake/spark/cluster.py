@@ -28,6 +28,7 @@ from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.types import mapped
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 
@@ -116,7 +117,7 @@ def run_tasks(frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Ite
         for value in action(batches):
             yield pa.record_batch({"value": pa.array([pickle.dumps(value)], pa.binary())})
 
-    table = frame.mapInArrow(task, "value binary").toArrow()
+    table = mapped(frame, task, "value binary").toArrow()
     return [pickle.loads(value) for chunk in table.column("value").chunks for value in chunk.to_pylist()]
 
 

@@ -36,6 +36,7 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\([0-9, ]+\))?")
 _PLAIN = re.compile(r"[^'\"`();/{}\[\]\\?:-]+")  # SQL text that has one meaning wherever it stands
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_REBASED = -2_208_988_800_000_000  # before 1900 Spark reads the days of Java's instants by another calendar
 _WIDTH = {"ByteType": "Y", "ShortType": "S", "IntegerType": "", "LongType": "L"}
 
 
@@ -137,7 +138,10 @@ class _Classic:
         if kind in ("java.sql.Date", "java.time.LocalDate"):
             return _value(_date(value.toString()))
         if kind == "java.sql.Timestamp":
-            return _value(_instant(value.getTime() // 1000 * 1_000_000 + value.getNanos() // 1000))
+            micros = value.getTime() // 1000 * 1_000_000 + value.getNanos() // 1000
+            if micros < _REBASED:
+                raise _UnknownError
+            return _value(_instant(micros))
         raise _UnknownError
 
 
@@ -160,6 +164,8 @@ class _Remote:
                 raise _UnknownError
             return _call(node._name, list(map(self.text, node._args)))
         if kind == "CastExpression":
+            if isinstance(node._data_type, str) and node._data_type.lower() == "timestamp":
+                raise _UnknownError  # the session says which
             named = node._data_type if isinstance(node._data_type, str) else node._data_type.simpleString()
             return _cast(self.text(node._expr), named, "" if node._eval_mode is None else str(node._eval_mode))
         if kind == "UnresolvedExtractValue":
@@ -252,10 +258,11 @@ def _cast(child: str, kind: str, mode: str) -> str:
     return f"{'TRY_CAST' if mode else 'CAST'}({child} AS {_type(kind)})"
 
 
-def _type(text: str) -> str:
-    if not _TYPE.fullmatch(text):
+def _type(kind: str) -> str:
+    """A type by its name, which does not depend on the session as TIMESTAMP does."""
+    if not _TYPE.fullmatch(kind):
         raise _UnknownError
-    return text
+    return "TIMESTAMP_LTZ" if kind.upper() == "TIMESTAMP" else kind
 
 
 def _negative(number: str) -> str:

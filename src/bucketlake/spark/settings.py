@@ -6,14 +6,22 @@ compares that with fourteen classes, which Java looks for in all of Spark's jars
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from bucketlake.errors import InvalidError
+from bucketlake.types.model import quote_text
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ESCAPED_LITERALS = "spark.sql.parser.escapedStringLiterals"  # a backslash in a literal is a letter
+_REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
+_OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")
+_OF_JAVA = {"env": "getenv", "system": "getProperty"}
 _read: ContextVar[dict[int, tuple[SparkSession, Mapping[str, str]]] | None] = ContextVar("settings", default=None)
 
 
@@ -42,3 +50,34 @@ def settings_of(spark: SparkSession) -> Mapping[str, str]:
     if id(spark) not in kept:
         kept[id(spark)] = (spark, dict(spark.conf.getAll))
     return kept[id(spark)][1]
+
+
+def substituted(spark: SparkSession, text: str) -> str:
+    """The text with values in the places of `${name}`, as Spark's parser has it before it reads anything: those of the
+    session's settings, nothing for a name that is not set, of the environment and of Java's properties for `${env:…}`
+    and `${system:…}`. It stays as it is where the session says so.
+
+    Raises: InvalidError for a value that refers to itself.
+    Source: `org.apache.spark.sql.internal.VariableSubstitution`
+    """
+    if "${" not in text or str(spark.conf.get("spark.sql.variable.substitute", "true")).lower() != "true":
+        return text
+    return _filled(spark, text, ())
+
+
+def _filled(spark: SparkSession, text: str, within: tuple[str, ...]) -> str:
+    def value(found: re.Match[str]) -> str:
+        kind, name = found.groups()
+        reference = found.group()[2:-1]
+        stands: str | None = None
+        if reference in within:
+            raise InvalidError("a variable refers to itself", variable=reference, remedy="set another value")
+        if kind in _OF_SESSION:
+            stands = spark.conf.get(name, "")
+        elif kind in _OF_JAVA:
+            asked = f"SELECT java_method('java.lang.System', '{_OF_JAVA[kind]}', {quote_text(name)})"
+            told = str(spark.sql(asked).collect()[0][0])
+            stands = None if told == "null" else told
+        return found.group() if stands is None else _filled(spark, stands, (*within, reference))
+
+    return _REFERENCE.sub(value, text)

@@ -6,7 +6,7 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -317,12 +317,26 @@ def framed(spark: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFra
     return spark.createDataFrame(filled_table(rows) if rows.num_rows else [], schema)
 
 
+def mapped(
+    frame: DataFrame, action: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: T.StructType | str
+) -> DataFrame:
+    """The frame through `mapInArrow`, whatever its columns are called: PySpark reads their names as paths."""
+    names = frame.columns
+    if not any("." in name or "`" in name for name in names):
+        return frame.mapInArrow(action, schema)
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return action(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*[f"c{place}" for place in range(len(names))]).mapInArrow(named, schema)
+
+
 def collected(frame: DataFrame) -> pa.Table:
     """The frame's rows in the driver. VARIANT comes as its parts: PySpark's own way fails for those that are null."""
     parted = T.StructType([T.StructField(f.name, _parted(f.dataType), True) for f in frame.schema.fields])
     if parted == as_nullable(frame.schema):
         return frame.toArrow()
-    rows = frame.mapInArrow(_unmarked, parted).toArrow()
+    rows = mapped(frame, _unmarked, parted).toArrow()
     kinds = [table_type(item.dataType, item.name) for item in frame.schema.fields]
     columns = [
         pa.chunked_array([map_leaves(chunk, kind, _marked) for chunk in column.chunks]) if column.num_chunks else column

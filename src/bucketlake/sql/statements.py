@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
-from bucketlake.spark.settings import settings_stay
+from bucketlake.spark.settings import settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
@@ -53,6 +53,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
     """Run one statement: Spark SQL where Spark has it, and the table language. Statements that yield no rows
     return an empty DataFrame, as Spark's own do. `args` binds `:name` and `?` markers, `given` what stands in braces:
     DataFrames, columns and values, as `spark.sql` takes them by name."""
+    if not given:
+        statement = substituted(lake.spark, statement)
     statements = split_statements(statement)
     if len(statements) != 1:
         raise InvalidError(
@@ -74,7 +76,9 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
 
 
 def _run(lake: Lake, statement: str, args: Any, braces: Braces | None) -> DataFrame | None:
-    statement, args = with_identifiers(statement if braces is None else braces.text, args)
+    if braces is not None:
+        statement = substituted(lake.spark, braces.text)
+    statement, args = with_identifiers(statement, args)
     braces = None if braces is None else replace(braces, text=statement)
 
     def read() -> DataFrame:

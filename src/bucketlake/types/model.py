@@ -229,6 +229,12 @@ def quote_identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quote_text(value: str) -> str:
+    """A text as a literal of SQL. `${` is taken apart, since Spark puts a variable's value in the place of `${name}`
+    before it reads what is a literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\{") + "'"
+
+
 def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
 

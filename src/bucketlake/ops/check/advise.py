@@ -27,7 +27,7 @@ from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.redaction import is_secret
 from bucketlake.schema.schema import BucketMode
-from bucketlake.types.model import Root
+from bucketlake.types.model import Root, quote_text
 from bucketlake.values import dataclass
 
 SMALL_FILES = 20  # below a quarter of the target, of one partition
@@ -124,8 +124,8 @@ class _Look:
     # ---- commands
 
     def _call(self, procedure: str, **arguments: str | int) -> str:
-        texts = [f"{k} => {v}" if isinstance(v, int) else f"{k} => {_quoted(v)}" for k, v in arguments.items()]
-        return f"CALL sys.{procedure}({', '.join([f'table => {_quoted(self._table)}', *texts])})"
+        texts = [f"{k} => {v}" if isinstance(v, int) else f"{k} => {quote_text(v)}" for k, v in arguments.items()]
+        return f"CALL sys.{procedure}({', '.join([f'table => {quote_text(self._table)}', *texts])})"
 
     @property
     def _table(self) -> str:
@@ -141,7 +141,7 @@ class _Look:
             return {"partitions": ",".join(f"{name}={text}" for name, text in texts.items())} if texts else {}
         default = default_name(self._store)
         pairs = [(f"`{name}`", text) for name, text in texts.items()]
-        parts = [f"{name} IS NULL" if text == default else f"{name} = {_quoted(text)}" for name, text in pairs]
+        parts = [f"{name} IS NULL" if text == default else f"{name} = {quote_text(text)}" for name, text in pairs]
         return {"where": " AND ".join(parts)}
 
     def _text(self, partition: bytes) -> str | None:
@@ -374,9 +374,4 @@ def _overlap(lows: Sequence[object], highs: Sequence[object]) -> float:
 
 
 def _pairs(options: Mapping[str, str]) -> str:
-    return ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
-
-
-def _quoted(text: str) -> str:
-    """A text as a literal of SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return ", ".join(f"{quote_text(key)} = {quote_text(value)}" for key, value in options.items())

@@ -21,7 +21,7 @@ from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import SNAPSHOT, Root, attempted
 from bucketlake.ops.clean.removal import MAIN
 from bucketlake.ops.rows.row_ids import holds_ids
-from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, entry_key
+from bucketlake.ops.table.entries import BucketKey, EntryKey, bucket_key, entry_key, fold
 from bucketlake.ops.table.store import Store
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.schema.schema import BucketMode
@@ -278,7 +278,7 @@ def check_sequences(reach: Reach) -> None:
         base, delta = root.snapshot.base_manifest_list, root.snapshot.delta_manifest_list
         if number == 0 or roots[number - 1].snapshot.id + 1 != root.snapshot.id:
             highest = {}
-            _applied(highest, _entries(reach, base))
+            _applied(highest, list(fold(_entries(reach, base)).values()))
         entries = _entries(reach, delta)
         if root.snapshot.commit_kind is CommitKind.APPEND:
             _tell_behind(reach, root, highest, entries)

@@ -164,7 +164,7 @@ def check_keys(merge: Merge, schema: TableSchema) -> None:
             {
                 value.path[0]
                 for value in clause.values
-                if value.path[0] in schema.primary_keys and not _is_itself(merge, value)
+                if value.path[0] in schema.primary_keys and not _is_itself(merge, value, schema)
             }
         )
         if found and (clause.side is not Side.MATCHED or not keyed.issuperset(schema.primary_keys)):
@@ -175,6 +175,9 @@ def check_keys(merge: Merge, schema: TableSchema) -> None:
             )
 
 
-def _is_itself(merge: Merge, value: Value) -> bool:
-    text = value.text.strip().replace("`", "").lower()
-    return text in (value.path[0].lower(), f"{merge.target}.{value.path[0]}".lower())
+def _is_itself(merge: Merge, value: Value, schema: TableSchema) -> bool:
+    """Whether a column is set to itself; another may differ from it by case."""
+    text, name = value.text.strip().replace("`", ""), value.path[0]
+    own = (name, f"{merge.target}.{name}")
+    alone = [other.lower() for other in schema.field_names].count(name.lower()) == 1
+    return text in own or (alone and text.lower() in (part.lower() for part in own))

@@ -12,6 +12,7 @@ Spec: docs/spec/row_changes.md#merge
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -152,11 +153,14 @@ class Joined:
 
     @cached_property
     def _columns(self) -> dict[tuple[str, ...], tuple[str, str, T.DataType]]:
-        """Columns by the texts that mean them: the table, the column, its type."""
+        """Columns by the folded texts that mean them alone: the table, the column, its type."""
         merge, schema = self.merge, self.scope.schema
         mine = [(merge.target, f.name, spark_type(f.type)) for f in schema.fields if f.name in self.target.column_names]
         theirs = [(merge.source, f.name, f.dataType) for f in self.source.schema.fields if f.name != NUMBER]
-        return {(side.lower(), name.lower()): (side, name, kind) for side, name, kind in [*mine, *theirs]}
+        both = [*mine, *theirs]
+        times = Counter((side.lower(), name.lower()) for side, name, _ in both)
+        known = {(side.lower(), name.lower()): (side, name, kind) for side, name, kind in both}
+        return {text: found for text, found in known.items() if times[text] == 1}
 
     def _gathered(self, side: tuple[str, str], left: np.ndarray, right: np.ndarray) -> pa.ChunkedArray:
         table, name = side

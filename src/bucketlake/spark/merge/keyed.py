@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from bucketlake.errors import UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_conflicts import EMPTY
 from bucketlake.ops.commit.outcome import Attempt, Attempts
@@ -88,6 +89,10 @@ class KeyedMerge:
         keys = [OLD + key for key in self.schema.primary_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
             raise violation()
+        kinds = {clause.kind for clause in self.merge.clauses}
+        replaces = {INSERT, DELETE} <= kinds and not (stages.single and self._compares_key_alone)
+        if replaces and self.schema.table_options.get("merge-engine") != "deduplicate":
+            self._refuse_replaced(rows)
         if rows.few and not moving and is_final(self.schema):
             return self._write_given(rows, keys, base)
         frame = rows.frame(INSERT, UPDATE, DELETE)
@@ -95,8 +100,7 @@ class KeyedMerge:
             return None
         if rows.pairs is not None and not self.merge.counts_matches:
             frame = _distinct(frame, keys) if len(rows.parts) == 1 else self._deleted_once(rows, keys)
-        kinds = {clause.kind for clause in self.merge.clauses}
-        if {INSERT, DELETE} <= kinds and not (self.merge.only and stages.single):
+        if replaces:
             frame = self._less_replaced(frame)
         return self._write(self._with_left(frame) if moving else frame, base, rows.few)
 
@@ -115,6 +119,12 @@ class KeyedMerge:
         }
         everywhere = set(self.schema.partition_keys) <= set(self.schema.primary_keys)
         return everywhere and same.issuperset(self.schema.primary_keys)
+
+    @property
+    def _compares_key_alone(self) -> bool:
+        """Whether the condition is the equality of the primary key and nothing else: what matches no row of the table
+        has a key of its own then."""
+        return self.merge.only and {item.column for item in self.merge.equalities} == set(self.schema.primary_keys)
 
     def _deleted_once(self, rows: Rows, keys: list[str]) -> DataFrame:
         """The rows, with those that several source rows delete but once."""
@@ -139,13 +149,31 @@ class KeyedMerge:
 
     def _less_replaced(self, frame: DataFrame) -> DataFrame:
         """The rows, without deletes of keys under which another row comes: tasks write them in no order."""
-        if self.schema.table_options.get("merge-engine") != "deduplicate":
-            return frame
-        everywhere = self.schema.bucket_mode is BucketMode.KEY_DYNAMIC
-        keys = tuple(dict.fromkeys((*self.schema.primary_keys, *(() if everywhere else self.schema.partition_keys))))
         gone = frame.where(F.col(KIND) == DELETE)
-        gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, keys)
+        gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, self._one_row_keys)
         return frame.where(F.col(KIND) != DELETE).union(gone)
+
+    def _refuse_replaced(self, rows: Rows) -> None:
+        """UnsupportedError where a row comes under the key of one that is deleted: written together they would be one
+        row to engines that merge, with values of the old one."""
+        frame = rows.frame(INSERT, DELETE)
+        if frame is None:
+            return
+        gone = frame.where(F.col(KIND) == DELETE)
+        stays = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, self._one_row_keys)
+        if gone.count() != stays.count():
+            raise UnsupportedError(
+                "a MERGE that inserts a row under the key of one that it deletes",
+                table=self.table.name,
+                merge_engine=self.schema.table_options.get("merge-engine"),
+                remedy="DELETE the rows first, then INSERT",
+            )
+
+    @property
+    def _one_row_keys(self) -> tuple[str, ...]:
+        """The columns by which the table holds one row."""
+        everywhere = self.schema.bucket_mode is BucketMode.KEY_DYNAMIC
+        return tuple(dict.fromkeys((*self.schema.primary_keys, *(() if everywhere else self.schema.partition_keys))))
 
     def _with_left(self, frame: DataFrame) -> DataFrame:
         """The rows, with deletes of those that leave their partition."""
@@ -204,7 +232,7 @@ class KeyedMerge:
             return False
         if not all(has_one_form(schema.field(key).type) for key in schema.primary_keys):
             return False
-        if not merge.only or {item.column for item in merge.equalities} != set(schema.primary_keys):
+        if not self._compares_key_alone:
             return False
         if len(merge.equalities) != len(schema.primary_keys) or not self._writes_whole_rows():
             return False

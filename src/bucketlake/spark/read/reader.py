@@ -29,12 +29,13 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
-from bucketlake.predicate.tree import Predicate, columns_of, key_values, to_spark_sql
+from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
+from bucketlake.spark.settings import ESCAPED_LITERALS, substituted
 from bucketlake.spark.types import arrow_layout, char_columns, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -67,7 +68,7 @@ def read(
     def once() -> tuple[Table, list[str], Need, Plan]:
         past, selection = handle.as_of(options)
         own = columns if not extra else [name for name in columns or () if name not in extra]
-        predicate, wanted = _predicate(spark, past, where), column_names(past.schema, own)
+        predicate, wanted = predicate_of(spark, past, where), column_names(past.schema, own)
         asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
         need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
         return past, wanted, need, _plan(past, selection, need)
@@ -83,7 +84,7 @@ def _metadata(
     spark: SparkSession, table: Table, columns: Sequence[str] | None, where: str | Predicate | None, limit: int | None
 ) -> tuple[DataFrame, list[str]]:
     """The rows that a system table of metadata may have for a condition, with the columns that it names, too."""
-    predicate, wanted = _predicate(spark, table, where), column_names(table.schema, columns)
+    predicate, wanted = predicate_of(spark, table, where), column_names(table.schema, columns)
     asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
     names = [name for name in table.schema.field_names if name in asked]
     return metadata.read(spark, table, names, predicate, limit if predicate is None else None), wanted
@@ -224,11 +225,18 @@ def _enough(store: Store, found: Plan, limit: int) -> Plan:
     return found
 
 
-def _predicate(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
-    """The condition, with times of day in the session's zone as Spark itself reads them."""
+def predicate_of(spark: SparkSession, table: Table, where: str | Predicate | None) -> Predicate | None:
+    """The condition, a text as Spark itself reads it: with its variables, times of day in the session's zone."""
     if isinstance(where, str):
-        where = parse_where(where, table.schema.fields, str(spark.conf.get("spark.sql.session.timeZone")))
+        where = _read(spark, table, where)
     return known_part(where, table.schema.fields, table.options)
+
+
+def _read(spark: SparkSession, table: Table, where: str) -> Predicate:
+    if "\\" in where and str(spark.conf.get(ESCAPED_LITERALS, "false")).lower() == "true":
+        return Opaque(where)
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return parse_where(substituted(spark, where), table.schema.fields, zone)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bucketlake.ops.lookup.lookup import lookup_of
 from bucketlake.ops.lookup.request import LookupRequest
 from bucketlake.ops.table.store import Store
 from bucketlake.spark.cluster import ensure_package
-from bucketlake.spark.types import spark_batch, spark_schema
+from bucketlake.spark.types import mapped, spark_batch, spark_schema
 from bucketlake.values import dataclass
 
 ROWS = 1 << 17  # that are looked up at a time
@@ -69,4 +69,4 @@ def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def looked_up(frame: DataFrame, stage: LookupStage) -> DataFrame:
     """The rows of a DataFrame, which may be a stream, with columns of a table behind their own."""
     ensure_package(frame.sparkSession)
-    return frame.mapInArrow(stage, stage.schema(frame.schema))
+    return mapped(frame, stage, stage.schema(frame.schema))

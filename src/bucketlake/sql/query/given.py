@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
+from bucketlake.types.model import quote_text
 from bucketlake.values import dataclass
 
 _ROOT = re.compile(r"\w+")
@@ -209,7 +210,7 @@ def literal(value: Any, name: str) -> str:
         text = repr(value) + "D" if isfinite(value) else f"double('{value}')"
         return f" {text}" if text.startswith("-") else text
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return quote_text(value)
     if isinstance(value, (bytes, bytearray)):
         return f"X'{bytes(value).hex()}'"
     if isinstance(value, Decimal) and value.is_finite():

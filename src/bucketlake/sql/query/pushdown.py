@@ -36,6 +36,7 @@ from bucketlake.predicate.tree import (
     negate,
 )
 from bucketlake.spark.instants import UTC
+from bucketlake.spark.settings import ESCAPED_LITERALS
 from bucketlake.spark.types import quoted
 from bucketlake.sql.query import typed
 from bucketlake.sql.query.typed import Moment, Value
@@ -111,6 +112,8 @@ class Settings:
         if '"' in text and self.on("spark.sql.ansi.doubleQuotedIdentifiers"):
             return False
         if "`" in text and self.on("spark.sql.parser.quotedRegexColumnNames"):
+            return False
+        if "\\" in text and self.on(ESCAPED_LITERALS):
             return False
         doubled = "''" in text or '""' in text
         return not (doubled and self.on("spark.sql.legacy.consecutiveStringLiterals.enabled"))

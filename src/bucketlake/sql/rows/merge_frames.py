@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from bucketlake.errors import InvalidError
 from bucketlake.spark.column_text import column_text
 from bucketlake.spark.merge.builder import Asked, Expression, MergeBuilder
+from bucketlake.spark.settings import substituted
 from bucketlake.sql.rows.merge import MergeInto, Source, Text, When, check_order
 from bucketlake.sql.rows.target import Target
 from bucketlake.sql.text.text import Cursor
@@ -55,7 +56,7 @@ class _Reader:
         """An expression at its place. InvalidError for text that is not one expression."""
         text = expression if isinstance(expression, str) else column_text(expression, self.frame, self.source)
         if text is not None:
-            cursor = Cursor(text)
+            cursor = Cursor(substituted(self.frame.sparkSession, text))
             found = cursor.expression()
             cursor.end()
         else:

@@ -268,16 +268,17 @@ def parse_condition(cursor: Cursor) -> str | None:
 
 
 def column_path(schema: TableSchema, target: Target, written: tuple[str, ...], verb: str) -> tuple[str, ...]:
-    """Column and member names as the table has them, without the table's own name before; InvalidError for others."""
+    """Column and member names as the table has them, without the table's own name before, which goes before a column
+    of that name; InvalidError for others."""
     known = {**{name.lower(): name for name in schema.field_names}, **{name: name for name in schema.field_names}}
-    qualifiers = (target.alias,) if target.alias is not None else target.parts
+    qualifiers = [part.lower() for part in ((target.alias,) if target.alias is not None else target.parts) if part]
     parts = written
-    while (
-        parts
-        and not {parts[0], parts[0].lower()} & known.keys()
-        and parts[0].lower() in {q.lower() for q in qualifiers if q}
-    ):
-        parts = parts[1:]
+    for count in range(len(qualifiers), 0, -1):
+        behind = written[count:]
+        mine = [part.lower() for part in written[:count]] == qualifiers[-count:]
+        if mine and behind and {behind[0], behind[0].lower()} & known.keys():
+            parts = behind
+            break
     if not parts or not {parts[0], parts[0].lower()} & known.keys():
         remedy = did_you_mean((parts or written)[0], schema.field_names)
         raise InvalidError("no such column", column=".".join(written), columns=list(schema.field_names), remedy=remedy)

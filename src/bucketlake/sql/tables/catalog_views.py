@@ -20,10 +20,10 @@ from bucketlake.spark.types import field_types
 from bucketlake.sql.query import query
 from bucketlake.sql.query.views import DIALECT, in_full, text_of, uses
 from bucketlake.sql.text import names
-from bucketlake.sql.text.printed import literal, quoted_if_needed
+from bucketlake.sql.text.printed import quoted_if_needed
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import local_fields
-from bucketlake.types.model import type_text
+from bucketlake.types.model import quote_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -146,13 +146,13 @@ def statement(view: View, name: names.LakeName) -> str:
 
     text = f"CREATE VIEW {quoted_if_needed(name.database)}.{quoted_if_needed(name.table)} "
     text += lines(
-        quoted_if_needed(item.name) + (f" COMMENT {literal(item.description)}" if item.description else "")
+        quoted_if_needed(item.name) + (f" COMMENT {quote_text(item.description)}" if item.description else "")
         for item in view.fields
     )
     if view.comment is not None:
-        text += f"COMMENT {literal(view.comment)}\n"
+        text += f"COMMENT {quote_text(view.comment)}\n"
     if view.options:
-        text += "TBLPROPERTIES " + lines(f"{literal(k)} = {literal(v)}" for k, v in sorted(view.options.items()))
+        text += "TBLPROPERTIES " + lines(f"{quote_text(k)} = {quote_text(v)}" for k, v in sorted(view.options.items()))
     return f"{text}AS\n{text_of(view)}\n"
 
 

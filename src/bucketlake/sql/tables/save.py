@@ -12,6 +12,7 @@ from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, U
 from bucketlake.options.engines import CONNECTOR_KEYS
 from bucketlake.options.options import option_keys, option_text
 from bucketlake.spark import instants
+from bucketlake.spark.settings import substituted
 from bucketlake.spark.write.replacing import replaced_partition
 from bucketlake.spark.write.writer import DYNAMIC_OVERWRITE, OVERWRITE_MODE, WriteRequest, write
 from bucketlake.sql.query.travel import session_options
@@ -91,7 +92,8 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     if where is not None and request.mode != "overwrite":
         raise UnsupportedError("replace_where goes with mode overwrite", mode=request.mode)
     if where is not None:
-        written = replace(written, mode="overwrite", partition=replaced_partition(where, table.table), dynamic=False)
+        partition = replaced_partition(substituted(lake.spark, where), table.table)
+        written = replace(written, mode="overwrite", partition=partition, dynamic=False)
     elif request.mode != "append":
         mode = str(lake.spark.conf.get(OVERWRITE_MODE, "static"))
         dynamic = str(options.get(DYNAMIC_OVERWRITE, mode.lower() == "dynamic")).lower() == "true"

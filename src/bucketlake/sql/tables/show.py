@@ -23,10 +23,10 @@ from bucketlake.sql.tables.tags import show_tags
 from bucketlake.sql.tables.views import show_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
-from bucketlake.sql.text.printed import literal, quoted_if_needed
+from bucketlake.sql.text.printed import quoted_if_needed
 from bucketlake.sql.text.text import Cursor
 from bucketlake.types.instants import LEGACY_TIMESTAMPS, as_instants
-from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, type_text
+from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, parse_type_text, quote_text, type_text
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -307,9 +307,11 @@ def _create_table(lake: Lake, name: names.LakeName) -> DataFrame:
     if schema.partition_keys:
         text += f"PARTITIONED BY ({', '.join(quoted_if_needed(key) for key in schema.partition_keys)})\n"
     if schema.comment is not None:
-        text += f"COMMENT {literal(schema.comment)}\n"
-    text += f"LOCATION {literal(table.path)}\n"
-    listed = ",\n  ".join(f"{literal(key)} = {literal(value)}" for key, value in sorted(properties(table).items()))
+        text += f"COMMENT {quote_text(schema.comment)}\n"
+    text += f"LOCATION {quote_text(table.path)}\n"
+    listed = ",\n  ".join(
+        f"{quote_text(key)} = {quote_text(value)}" for key, value in sorted(properties(table).items())
+    )
     text += f"TBLPROPERTIES (\n  {listed})\n"
     return frame(lake, "createtab_stmt string", [(text,)])
 
@@ -321,7 +323,7 @@ def _column_clause(field: DataField, legacy: bool) -> str:
     if field.default is not None:
         text += f" DEFAULT {default_text(field, field.default)}"
     if field.description:
-        text += f" COMMENT {literal(field.description)}"
+        text += f" COMMENT {quote_text(field.description)}"
     return text
 
 
@@ -330,7 +332,7 @@ def default_text(field: DataField, text: str) -> str:
     try:
         return default_shown(field)
     except (InvalidError, UnsupportedError):
-        return literal(text)
+        return quote_text(text)
 
 
 def _declared(t: DataType, legacy: bool) -> str:
@@ -357,7 +359,7 @@ def _member(item: DataField) -> str:
     text = f"{quoted_if_needed(item.name)}: {_spark_words(item.type)}"
     if not item.type.nullable:
         text += " NOT NULL"
-    return text + (f" COMMENT {literal(item.description)}" if item.description else "")
+    return text + (f" COMMENT {quote_text(item.description)}" if item.description else "")
 
 
 def shown_type(t: DataType) -> str:

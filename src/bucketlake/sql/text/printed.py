@@ -6,8 +6,3 @@ from __future__ import annotations
 def quoted_if_needed(name: str) -> str:
     """The name, in backquotes where it is no plain word."""
     return name if name.isidentifier() and name.isascii() else "`" + name.replace("`", "``") + "`"
-
-
-def literal(value: str) -> str:
-    """A text in quotes."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

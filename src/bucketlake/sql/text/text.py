@@ -73,7 +73,7 @@ def _tokens(text: str) -> tuple[Token, ...]:
             tokens.append(Token("string", token.text, start, end))
         elif token.token_type in _NUMBERS:
             tokens.append(Token("number", source, start, end))
-        elif source[:1].isalpha() or source[:1] == "_":
+        elif source[:1].isalnum() or source[:1] == "_":  # Spark's names may begin with digits
             tokens.extend(
                 Token("word", word.group(), start + word.start(), start + word.end()) for word in _WORD.finditer(source)
             )
