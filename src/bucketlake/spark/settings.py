@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from bucketlake.errors import InvalidError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,6 +27,18 @@ def settings_stay() -> Iterator[None]:
         yield
     finally:
         _read.reset(before)
+
+
+def require_running(spark: SparkSession) -> None:
+    """InvalidError for a session that was stopped."""
+    is_stopped = getattr(spark, "is_stopped", None)  # of Spark Connect alone
+    if is_stopped is None:
+        try:
+            is_stopped = not spark.sparkContext.applicationId
+        except AttributeError:  # its context holds no Java object any more
+            is_stopped = True
+    if is_stopped:
+        raise InvalidError("the Spark session was stopped", remedy="bucketlake.connect(…) takes or makes another")
 
 
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
