@@ -107,7 +107,7 @@ def test_what_a_first_try_meets(run: Run, folder: Path) -> None:
     assert run("import", "bare.csv", "named", "--no-header", warehouse="wh").err == ""
     Path("spaces.csv").write_text("First Name,2024\nAda,1\nBob,2\n")
     assert "--key 'First Name' makes it one" in run("import", "spaces.csv", warehouse="wh").out
-    assert "bucketlake cat 'default.my table'\n" in run("import", "spaces.csv", "my table", warehouse="wh").out
+    assert "bucketlake cat -w wh 'default.my table'\n" in run("import", "spaces.csv", "my table", warehouse="wh").out
     Path("blank.csv").write_bytes(b"\xef\xbb\xbf\n \n")
     assert "the file is empty" in run("import", "blank.csv", warehouse="wh").err
     Path("x.xlsx").write_bytes(b"PK")

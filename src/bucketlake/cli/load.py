@@ -286,7 +286,7 @@ def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Fa
         remedy = did_you_mean(unknown[0], table.schema.field_names)
         kind = model.type_text(model.from_arrow_type(looked.types[unknown[0]]))
         added = f"ALTER TABLE {table.name} ADD COLUMN `{unknown[0]}` {kind}"
-        remedy = remedy or f"rename it in the file, or make it first: bucketlake sql -e {quote(added)}"
+        remedy = remedy or f"rename it in the file, or make it first: bucketlake sql{given.place} -e {quote(added)}"
         known = list(table.schema.field_names)
         raise InvalidError("the table has no such column", column=unknown[0], columns=known, remedy=remedy)
     schema = table.schema
@@ -350,7 +350,7 @@ def _told(values: dict[str, Any], head: str, given: Import) -> Facts:
     listed = ", ".join(f"{name} {kind}" for name, kind in values["columns"].items())
     lines = [head, f"  columns: {listed}"]
     if not given.dry_run:
-        lines.append(f"  look: bucketlake cat {quote(values['table'])}")
+        lines.append(f"  look: bucketlake cat{given.place} {quote(values['table'])}")
     return Facts(values, text=[clean(line) for line in lines])
 
 
