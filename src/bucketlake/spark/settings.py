@@ -31,14 +31,18 @@ def settings_stay() -> Iterator[None]:
 
 def require_running(spark: SparkSession) -> None:
     """InvalidError for a session that was stopped."""
-    is_stopped = getattr(spark, "is_stopped", None)  # of Spark Connect alone
-    if is_stopped is None:
-        try:
-            is_stopped = not spark.sparkContext.applicationId
-        except AttributeError:  # its context holds no Java object any more
-            is_stopped = True
-    if is_stopped:
+    if _is_stopped(spark):
         raise InvalidError("the Spark session was stopped", remedy="bucketlake.connect(…) takes or makes another")
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    try:
+        told = getattr(spark, "is_stopped", None)  # of Spark Connect alone
+        return bool(told) if told is not None else not spark.sparkContext.applicationId
+    except AttributeError:  # its context holds no Java object any more
+        return True
+    except Exception:  # asked beside another error, which says more
+        return False
 
 
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
