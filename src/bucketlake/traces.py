@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 
 VARIABLE = "BUCKETLAKE_TRACE"
 MOST_FRAMES = 5
@@ -29,6 +30,14 @@ def told(error: BaseException) -> list[str]:
     for frame in frames[-MOST_FRAMES:]:
         lines.append(f"{frame.filename}, line {frame.lineno}" + (f": {frame.line}" if frame.line else ""))
     return [*lines, *f"{type(error).__name__}: {message(error)}".splitlines()]
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's own code that led here; at the caller's where there is none."""
+    level, frame = 2, sys._getframe(1)
+    while (above := frame.f_back) is not None and not _is_users(frame.f_code.co_filename):
+        level, frame = level + 1, above
+    warnings.warn(text, category, stacklevel=level if _is_users(frame.f_code.co_filename) else 2)
 
 
 def message(error: BaseException) -> str:

@@ -292,8 +292,8 @@ def test_partitions_that_are_too_many() -> None:
     assert (found.measure, found.threshold, found.partition) == (501, 500, None)
     assert found.reason.startswith("501 of 501 partitions hold less than 32 MB, 1.0 KB on average")
     assert found.command == (
-        "CREATE TABLE `db`.`t_anew` TBLPROPERTIES ('scan.manifest.parallelism' = '1', 'primary-key' = 'pt,k', "
-        "'bucket' = '1') AS SELECT * FROM `db`.`t`"
+        "CREATE TABLE db.t_anew TBLPROPERTIES ('scan.manifest.parallelism' = '1', 'primary-key' = 'pt,k', "
+        "'bucket' = '1') AS SELECT * FROM db.t"
     )
     # What is the matter with many of them is not told of each.
     buckets = [one for one in advice(many, bucket=4) if one.topic == "buckets"]

@@ -103,7 +103,11 @@ def test_advice(run: Run, own: str) -> None:
     run("rescale", "db.orders", "--buckets", "3", warehouse=own)
     advice = run("advise", "db.orders", "--json", warehouse=own).json
     assert {one["topic"] for one in advice} >= {"options"}
-    assert "bucketlake sql -e 'CALL" in run("advise", "db.orders", warehouse=own).out
+    for _ in range(3):
+        run("rescale", "db.orders", "--buckets", "2", warehouse=own)
+        run("rescale", "db.orders", "--buckets", "3", warehouse=own)
+    told = run("advise", "db.orders", warehouse=own).out
+    assert f"""do: bucketlake sql -w {own} -e "CALL sys.expire_snapshots(table => 'db.orders', """ in told
 
 
 def test_tables_come_and_go(run: Run, own: str) -> None:

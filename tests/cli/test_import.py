@@ -67,10 +67,14 @@ def test_a_table_that_is_there(run: Run, folder: Path) -> None:
     assert (asked.status, "--yes" in asked.err) == (1, True)
     assert run("import", "more.csv", "trips", "--if-exists", "replace", "-y", warehouse="wh").status == 0
     assert [row["id"] for row in table.to_arrow().to_pylist()] == [9]
-    Path("odd.csv").write_text("id,nope\n1,2\n")
+    Path("odd.csv").write_text("id,quantity\n1,2\n")
     odd = run("import", "odd.csv", "trips", "--if-exists", "append", warehouse="wh")
-    assert (odd.status, "no such column" in odd.err) == (1, True)
-    assert run("import", "more.csv", "trips", "--if-exists", "append", "--key", "id", warehouse="wh").status == 2
+    assert (odd.status, "ADD COLUMN `quantity` BIGINT" in odd.err) == (1, True)
+    again = ("import", "more.csv", "trips", "--if-exists", "append")
+    assert run(*again, "--key", "id", warehouse="wh").status == 0  # what a script says each time
+    other = run(*again, "--key", "name", warehouse="wh")
+    assert (other.status, "the table has id" in other.err) == (2, True)
+    assert run(*again, "--bucket", "3", warehouse="wh").status == 2
 
 
 def test_what_fails_leaves_nothing(run: Run, folder: Path) -> None:
@@ -103,6 +107,7 @@ def test_what_a_first_try_meets(run: Run, folder: Path) -> None:
     assert run("import", "bare.csv", "named", "--no-header", warehouse="wh").err == ""
     Path("spaces.csv").write_text("First Name,2024\nAda,1\nBob,2\n")
     assert "--key 'First Name' makes it one" in run("import", "spaces.csv", warehouse="wh").out
+    assert "bucketlake cat -w wh 'default.my table'\n" in run("import", "spaces.csv", "my table", warehouse="wh").out
     Path("blank.csv").write_bytes(b"\xef\xbb\xbf\n \n")
     assert "the file is empty" in run("import", "blank.csv", warehouse="wh").err
     Path("x.xlsx").write_bytes(b"PK")

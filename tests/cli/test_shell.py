@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import threading
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ from bucketlake.spark.session import Lake
         ("/* open ;", False),
         ("\\d", True),
         ("quit", True),
+        ("help", True),
+        ("help me", False),
     ],
 )
 def test_a_semicolon_ends_a_statement(text: str, whole: bool) -> None:
@@ -50,6 +53,7 @@ def _known(folder: Path) -> Known:
     schema = pa.schema([("id", pa.int64()), ("status", pa.string())])
     catalog.create_table("shop.orders", schema)
     catalog.create_table("default.days", schema)
+    catalog.create_table("default.my-days", pa.schema([("a day", pa.int64())]))
     return Known(catalog, lambda: "default")
 
 
@@ -58,6 +62,11 @@ def test_what_may_come_next(tmp_path: Path) -> None:
     for text, expected, no in (
         ("SELECT * FROM ", {"days", "shop."}, {"id", "SELECT"}),
         ("SELECT * FROM shop.o", {"shop.orders"}, {"days"}),
+        ("SELECT * FROM my", {"`my-days`"}, {"days", "my-days"}),
+        ("SELECT * FROM `my", {"`my-days`"}, {"days"}),
+        ("SELECT * FROM `my-days` WHERE a", {"`a day`"}, {"a day"}),
+        ("SELECT * FROM days$sn", {"`days$snapshots`"}, {"days", "`days$files`"}),
+        ("SELECT * FROM shop.orders$sn", {"shop.`orders$snapshots`"}, {"days"}),
         ("SELECT * FROM days WHERE st", {"status"}, {"days"}),
         ("SELECT o.st FROM x JOIN shop.orders o ON o.i", {"o.id"}, set()),
         ("sel", {"SELECT"}, {"days"}),
@@ -103,7 +112,7 @@ def test_a_conversation(
         "INSERT INTO db.t VALUES (1, 'a'), (2, 'b');\n"
         "USE db;\n\\d\n\\d t\n\\s t\n\\f db.t\n\\nothing\n\\limit 1\nSELECT * FROM t ORDER BY id;\n"
         "\\format jsonl\nSELECT id AS a, id AS a FROM t WHERE id = 2;\n"
-        "SELECT nope FROM t;\nSELECT 'secret-key=abc';\n\\limit x\n\\?\n\\q\n"
+        "SELECT nope FROM t;\nSELECT 'secret-key=abc';\n\\limit x\nhelp\n\\q\n"
     )
     with create_pipe_input() as pipe:
         pipe.send_text(typed.replace("\n", "\r"))
@@ -129,30 +138,31 @@ def test_a_conversation(
 
 @pytest.mark.spark
 def test_a_statement_is_cancelled(classic: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C ends what runs, Spark's job too, and the session goes on."""
+    """One Ctrl-C, as a terminal sends it, ends what runs, Spark's job too, and the session goes on."""
     runner: Any = running.Runner(_Start(classic), Console("table"))  # type: ignore[arg-type]
-    began = threading.Event()
-    tags: list[str] = []
-    real = classic.sql
+    jobs = classic.spark.sparkContext.statusTracker()  # type: ignore[no-untyped-call]
+    main = threading.main_thread().ident or 0
 
-    def sql(text: str) -> Any:
-        tags.extend(classic.spark.getTags())
-        began.set()
-        return real(text)
+    def strike() -> None:
+        until = time.monotonic() + 60
+        while not jobs.getActiveJobsIds() and time.monotonic() < until:
+            time.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
 
-    classic.sql = sql  # type: ignore[method-assign]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Thread(target=lambda: (began.wait(60), signal.raise_signal(signal.SIGINT)))
+    emergency = threading.Timer(120, classic.spark.sparkContext.cancelAllJobs)
+    timer = threading.Thread(target=strike)
     try:
         timer.start()
+        emergency.start()
         with pytest.raises(KeyboardInterrupt):
             runner.script("SELECT count(*) FROM range(0, 200000000000L, 1, 2) WHERE id % 7 = rand();")
+        assert emergency.is_alive(), "Ctrl-C did not cancel the job"
+        assert not jobs.getActiveJobsIds()
     finally:
+        emergency.cancel()
         timer.join()
         signal.signal(signal.SIGINT, before)
-        del classic.sql
-    assert len(tags) == 1
-    assert not classic.spark.getTags()
     assert runner.script("SELECT 1 AS one") == 0
     assert capsys.readouterr().out.split() == ["one", "1"]
 
@@ -166,15 +176,12 @@ class _Fetching:
 
     def __init__(self, late: int) -> None:
         self.spark, self._late = self, late
-        self.tags: set[str] = set()
         self._cancelled = threading.Event()
-        self.addTag, self.removeTag = self.tags.add, self.tags.discard
 
     def sql(self, text: str) -> _Fetching:
         return self
 
-    def interruptTag(self, tag: str) -> None:
-        assert tag in self.tags
+    def interruptAll(self) -> None:
         self._late -= 1
         if self._late < 0:
             self._cancelled.set()
@@ -198,7 +205,6 @@ def test_one_ctrl_c_is_enough_while_rows_are_fetched(late: int) -> None:
         with pytest.raises(KeyboardInterrupt):
             runner.script("SELECT 1;")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert not lake.tags
         assert logging.getLogger("py4j").isEnabledFor(logging.CRITICAL)
     finally:
         signal.signal(signal.SIGINT, before)

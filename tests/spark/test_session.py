@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from tests import quick
 
 import bucketlake
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.spark import cluster, java
 from bucketlake.spark.session import Lake
+from bucketlake.traces import message
 
 
 def test_the_active_session_is_used(lake: Lake, tmp_path: Path) -> None:
@@ -44,6 +46,45 @@ def test_rows_that_are_no_data_frame_of_sparks(lake: Lake) -> None:
         for call in (lambda: lake.write_table(rows, "db.t"), lambda: lake.table("db.t").write(rows)):
             with pytest.raises(InvalidError, match=r"createDataFrame\(rows\) makes one"):
                 call()
+
+
+def test_what_is_no_statement_or_session(lake: Lake, tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="a statement is text"):
+        lake.sql(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match="not a Spark session"):
+        bucketlake.connect(tmp_path, spark="local[2]")  # type: ignore[arg-type]
+
+
+def test_texts_in_updates_need_quotes(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a')")
+    with pytest.raises(AnalysisException) as raised:
+        lake.table("db.t").update({"name": "x"}, "id = 1")
+    assert "a text stands in quotes" in message(raised.value)
+
+
+def test_warnings_point_at_the_users_line(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="'bukket' is not known") as warned:
+        bucketlake.open(tmp_path).create_table("t", pa.schema([("id", pa.int64())]), options={"bukket": "1"})
+    assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
+
+
+def test_a_stopped_session_is_named(tmp_path: Path) -> None:
+    """In a process of its own: the session of the tests goes on."""
+    code = (
+        "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\n"
+        "lake.sql('CREATE TABLE t (id INT)')\nframe = lake.sql('SELECT 1 AS id')\nlake.spark.stop()\n"
+        "for call in (lambda: lake.sql('SELECT * FROM t'), lambda: lake.table('t').write(frame)):\n"
+        "    try:\n        call()\n"
+        "    except bucketlake.InvalidError as error:\n        print(error)\n"
+        "print('rows', bucketlake.connect(sys.argv[1]).sql('SELECT * FROM t').count())\n"
+    )
+    environment = quick.environment(tmp_path / "quick") | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "wh")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.stdout.count("the Spark session was stopped") == 2, run.stdout + run.stderr[-2000:]
+    assert "rows 0" in run.stdout
 
 
 def test_parallelism_is_that_of_the_session(lake: Lake) -> None:

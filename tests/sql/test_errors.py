@@ -113,6 +113,45 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         lake.catalog.table("db.t").to_arrow(where="nme = 1")
 
 
+def test_statements_of_other_engines_have_a_remedy(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    lake.sql("USE db")
+    for statement, remedy in (
+        ("CREATE INDEX i ON t (name)", "file-index.bloom-filter.columns"),
+        ("SHOW SNAPSHOTS FROM t", "SELECT * FROM `t$snapshots`"),
+        ("SHOW BRANCHES t", "SELECT * FROM `t$branches`"),
+        ("SHOW CREATE VIEW t", "SHOW CREATE TABLE"),
+        ("SHOW PROCEDURES", "CALL sys.help()"),
+        ("SELECT * FROM t$snapshots", "`t$snapshots`"),
+        ("SELECT * FROM t.snapshots", "`t$snapshots`"),
+        ("SELECT * FROM `tt$snapshots`", "'t$snapshots'"),
+        ("SELECT [name] FROM t", "backticks"),
+        ("SELECT * FROM t@v1", "VERSION AS OF"),
+        ("SELECT * FROM 'a.csv'", "csv.`path`"),
+        ("SELECT TOP 3 * FROM t", "LIMIT"),
+        ("BEGIN", "a commit of its own"),
+        ("COMMIT", "a commit of its own"),
+        ("UPSERT INTO t VALUES (1, 'a')", "is an upsert"),
+        ("REPLACE INTO t VALUES (1, 'a')", "is an upsert"),
+        ("INSERT INTO t VALUES (1, 'a') ON CONFLICT DO NOTHING", "is an upsert"),
+        ("COPY INTO t FROM 'x'", "FILE_FORMAT = (TYPE = CSV)"),
+        ("CREATE TABLE u (id INT, name TEXT)", "write STRING"),
+        ("CREATE TABLE u (id INT, name STRNG)", "'STRING'"),
+        ("CREATE TABLE u (id INT, name VARCHAR)", "write VARCHAR(20), or STRING"),
+        ("ALTER TABLE t ADD COLUMN name2 CHAR", "write CHAR(20), or STRING"),
+    ):
+        with pytest.raises((BucketlakeError, AnalysisException)) as raised:
+            lake.sql(statement)
+        assert remedy in str(raised.value), (statement, str(raised.value))
+    assert lake.catalog.list_tables("db") == ["t"]
+    refused = "[X] CREATE INDEX is not valid. SQLSTATE: 42601\n== SQL (line 1, position 1) ==\nCREATE INDEX i\n^^^^"
+    assert faults.read_message(refused) == faults.Told("[X] CREATE INDEX is not valid. SQLSTATE: 42601", 1, 0)
+    lake.sql("INSERT INTO t VALUES (1, 'a')")
+    with pytest.raises(InvalidError, match=r"ask for a time from 20\d\d-\d\d-\d\d \d\d:"):
+        lake.sql("SELECT * FROM t TIMESTAMP AS OF '2000-01-01'")
+
+
 def test_explain_says_what_is_read(classic: Lake) -> None:
     classic.sql(
         "CREATE TABLE db.t (id INT, name STRING, p INT) PARTITIONED BY (p) "

@@ -70,6 +70,17 @@ def test_advice_names_partitions_and_is_followed(
         assert len(classic.table("db.n").files()) == 18 - 5 * done, command
 
 
+def test_advice_on_history_is_followed(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    table = classic.table("db.t")
+    for number in range(4):
+        table.write(classic.spark.createDataFrame([(1, number)], "id int, v int"))
+        table.compact()
+    found = {one["topic"]: one["command"] for one in classic.sql("CALL sys.advise('db.t')").collect()}
+    classic.sql(found["history"])
+    assert len(table.snapshots()) == 4, found["history"]
+
+
 def test_advice_on_partitions_is_followed(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advising, "SMALL_PARTITIONS", 3)
     made = "CREATE TABLE db.{} (k INT, day DATE, hour INT, v INT) PARTITIONED BY (day, hour) TBLPROPERTIES ({})"

@@ -117,9 +117,16 @@ def advise(given: Advise) -> Rows:
         for one in found:
             place = f" ({one.partition})" if one.partition else ""
             given.console.write([clean(f"{one.topic}{place}: {one.reason}")])
-            given.console.write([clean(f"  do: bucketlake sql -e {shlex.quote(one.command)}")] if one.command else [])
+            given.console.write(
+                [clean(f"  do: bucketlake sql{given.place} -e {_quoted(one.command)}")] if one.command else []
+            )
         return Rows([], hint="" if found else "nothing to advise")
     return Rows([(o.topic, o.partition, o.measure, o.threshold, o.reason, o.command) for o in found])
+
+
+def _quoted(statement: str) -> str:
+    """A statement as one word of a shell: in double quotes where nothing in it means something there."""
+    return shlex.quote(statement) if set(statement) & set('"$`\\!') else f'"{statement}"'
 
 
 CHECKED = columns(

@@ -263,16 +263,32 @@ def _reason(given: Import, key: list[str], proved: str | None) -> str:
     return "no key" if proved is None else f"no key ({proved} is unique, too: --key {quote(proved)} makes it one)"
 
 
-def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Facts:
-    """Import into a table that is there: its columns say the types."""
-    fixed = {"--key": given.key, "--partition-by": given.partition_by, "--bucket": given.bucket, "--type": given.type}
-    said = [name for name, value in {**fixed, "--option": given.option, "--comment": given.comment}.items() if value]
+def _require_same_table(given: Import, table: Table) -> None:
+    """UsageError for what describes a table other than the one that is there: a script may say it each time."""
+    schema = table.schema
+    named = {"--key": (given.key, schema.primary_keys), "--partition-by": (given.partition_by, schema.partition_keys)}
+    for option, (text, has) in named.items():
+        if text is not None and ([] if text == "none" else _listed(text)) != list(has):
+            remedy = f"leave it out: the table has {', '.join(has) or 'none'}"
+            raise UsageError("the table has another", option=option, given=text, table=table.name, remedy=remedy)
+    fixed = {"--bucket": given.bucket, "--type": given.type, "--option": given.option, "--comment": given.comment}
+    said = [name for name, value in fixed.items() if value]
     if said:
         raise UsageError("of a new table only", option=said[0], table=table.name, remedy="leave it out")
+
+
+def _added(given: Import, table: Table, found: list[Source], meter: Meter) -> Facts:
+    """Import into a table that is there: its columns say the types."""
+    _require_same_table(given, table)
     looked = _looked(given, found, {item.name: item.type for item in table.arrow_schema}, None)
     unknown = [name for name in looked.types if name not in table.schema.field_names]
     if unknown:
-        raise InvalidError("the table has no such column", column=unknown[0], columns=list(table.schema.field_names))
+        remedy = did_you_mean(unknown[0], table.schema.field_names)
+        kind = model.type_text(model.from_arrow_type(looked.types[unknown[0]]))
+        added = f"ALTER TABLE {table.name} ADD COLUMN `{unknown[0]}` {kind}"
+        remedy = remedy or f"rename it in the file, or make it first: bucketlake sql{given.place} -e {quote(added)}"
+        known = list(table.schema.field_names)
+        raise InvalidError("the table has no such column", column=unknown[0], columns=known, remedy=remedy)
     schema = table.schema
     values = _values(table.name, looked, (list(schema.primary_keys), list(schema.partition_keys), schema.bucket))
     if given.dry_run:
@@ -334,7 +350,7 @@ def _told(values: dict[str, Any], head: str, given: Import) -> Facts:
     listed = ", ".join(f"{name} {kind}" for name, kind in values["columns"].items())
     lines = [head, f"  columns: {listed}"]
     if not given.dry_run:
-        lines.append(f"  look: bucketlake cat {values['table']}")
+        lines.append(f"  look: bucketlake cat{given.place} {quote(values['table'])}")
     return Facts(values, text=[clean(line) for line in lines])
 
 

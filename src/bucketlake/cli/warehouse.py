@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 from bucketlake.cli.answer import UsageError
@@ -17,6 +18,7 @@ from bucketlake.cli.command import Arguments, WithJson
 from bucketlake.cli.grammar import Argument, Context, Option
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
+from bucketlake.redaction import redact
 
 if TYPE_CHECKING:
     from bucketlake import catalog as catalogs
@@ -109,6 +111,12 @@ class WithWarehouse(Arguments):
         if found is None:
             found = self.__dict__["_catalog"] = open_warehouse(self.warehouse)
         return found
+
+    @property
+    def place(self) -> str:
+        """What a command to copy needs so that it means the same warehouse: ` -w PLACE` where that was said."""
+        said = self.warehouse or ""
+        return f" -w {quote(said)}" if said and redact(said) == said else ""
 
 
 class InWarehouse(WithJson, WithWarehouse):

@@ -6,13 +6,13 @@ Spec: docs/spec/catalog.md#options, docs/catalogs.md
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.options.options import near_key, option_text, validate
+from bucketlake.traces import warn
 
 TABLE_DEFAULT = "table-default."
 
@@ -113,11 +113,11 @@ def catalog_options(given: Mapping[str, Any], storage_prefixes: tuple[str, ...])
                 "requests signed for DLF are not supported", option=key, remedy="use a server that takes bearer tokens"
             )
     for text in validate(table_defaults(options)):
-        warnings.warn(f"{TABLE_DEFAULT}: {text}", stacklevel=4)
+        warn(f"{TABLE_DEFAULT}: {text}")
     known = [key for key in CATALOG_KEYS if metastore == "rest" or key not in _OF_REST]
     for key in options:
         if key not in known and not key.startswith((TABLE_DEFAULT, *storage_prefixes, *_KEPT_PREFIXES)):
-            warnings.warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}", stacklevel=4)
+            warn(f"catalog option '{key}' is not known and has no effect{_advice(key)}")
     return options
 
 

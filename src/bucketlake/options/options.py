@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import field
 from difflib import get_close_matches
@@ -21,6 +20,7 @@ from bucketlake.file_names import check_path_options
 from bucketlake.options.model import ENGINE, READS, SPEED, WRITES, Effect, of
 from bucketlake.options.table import HONOURED, KEPT, REFUSED, ROWS, Option
 from bucketlake.redaction import repr_of
+from bucketlake.traces import warn
 from bucketlake.values import dataclass
 
 __all__ = [
@@ -396,10 +396,9 @@ def warn_of_undone(name: str, path: str, options: Mapping[str, str]) -> None:
     if len(_warned) >= MOST_WARNED:
         _warned.clear()
     _warned.update(found)
-    warnings.warn(
+    warn(
         f"{name} is written, but work beside its rows that these options ask for is not supported and left undone: "
-        f"{', '.join(key for _, key in found)}; leave it to the engine that made the table, or reset them",
-        stacklevel=4,
+        f"{', '.join(key for _, key in found)}; leave it to the engine that made the table, or reset them"
     )
 
 

@@ -8,7 +8,6 @@ Spec: docs/spec/schema.md
 from __future__ import annotations
 
 import json
-import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +37,7 @@ from bucketlake.schema.change import (
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
+from bucketlake.traces import warn
 from bucketlake.types.ids import with_fresh_ids
 from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
 from bucketlake.values import dataclass
@@ -526,7 +526,7 @@ def _refused_shape(schema: TableSchema) -> UnsupportedError | None:
 
 def _warn(near_misses: Sequence[str]) -> None:
     for text in near_misses:
-        warnings.warn(text, stacklevel=4)
+        warn(text)
 
 
 # ---------------------------------------------------------------------------------------------- JSON text

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -30,7 +30,7 @@ from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
-from bucketlake.spark.settings import settings_of
+from bucketlake.spark.settings import require_running, settings_of
 from bucketlake.spark.table import LakeTable, require_frame
 from bucketlake.values import dataclass
 
@@ -99,7 +99,15 @@ class Lake:
     def sql(self, text: str, args: Any = None) -> DataFrame:
         """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language.
         `args` binds `:name` (a mapping) and `?` (a list) markers."""
-        return self._fronted.sql(self, text, args)
+        if not isinstance(text, str):
+            raise InvalidError("a statement is text", type=type(text).__name__)
+        try:
+            return self._fronted.sql(self, text, args)
+        except BucketlakeError:
+            raise
+        except Exception:
+            require_running(self.spark)
+            raise
 
     def sql_script(self, text: str) -> DataFrame | None:
         """Run the statements of a script, in order, each ended by `;`, up to the first that fails: its error says
@@ -197,6 +205,9 @@ def connect(
     Spec: docs/sessions.md
     """
     catalog = open_catalog(warehouse, options)
+    if spark is not None and not hasattr(spark, "conf"):
+        remedy = "spark=SparkSession.builder.….getOrCreate(), or leave it out"
+        raise InvalidError("not a Spark session", type=type(spark).__name__, remedy=remedy)
     found = spark or SparkSession.getActiveSession()
     if found is not None and settings:
         raise InvalidError(

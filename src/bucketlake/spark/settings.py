@@ -42,6 +42,22 @@ def setting_of(spark: SparkSession, *keys: str) -> str | None:
     return next((str(value) for value in values if value is not None), None)
 
 
+def require_running(spark: SparkSession) -> None:
+    """InvalidError for a session that was stopped."""
+    if _is_stopped(spark):
+        raise InvalidError("the Spark session was stopped", remedy="bucketlake.connect(…) takes or makes another")
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    try:
+        told = getattr(spark, "is_stopped", None)  # of Spark Connect alone
+        return bool(told) if told is not None else not spark.sparkContext.applicationId
+    except AttributeError:  # its context holds no Java object any more
+        return True
+    except Exception:  # asked beside another error, which says more
+        return False
+
+
 def settings_of(spark: SparkSession) -> Mapping[str, str]:
     """All that the session has set, by key."""
     kept = _read.get()

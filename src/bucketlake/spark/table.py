@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -35,6 +36,7 @@ from bucketlake.spark.datasource import READ_CHANGELOG
 from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.read import reader
+from bucketlake.spark.settings import require_running
 from bucketlake.spark.stream import stream
 from bucketlake.spark.stream.batch_done import BatchDone
 from bucketlake.spark.stream.lookup import LookupStage, looked_up
@@ -232,7 +234,12 @@ class LakeTable(Streams):
         Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
         Spec: docs/spec/row_changes.md#update
         """
-        return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
+        try:
+            return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
+        except AnalysisException as error:
+            note = """values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""
+            error.__dict__.setdefault("__notes__", []).append(note)
+            raise
 
     def merge(
         self, source: DataFrame, on: Expression, alias: str | None = None, source_alias: str = "source"
@@ -395,7 +402,7 @@ def _as_changes(table: Table, options: dict[str, Any]) -> Table:
 
 
 def require_frame(frame: Any) -> None:
-    """InvalidError for rows that are no DataFrame of Spark's."""
+    """InvalidError for rows that are no DataFrame of Spark's, or one of a session that was stopped."""
     if not isinstance(frame, DataFrame):
         raise InvalidError(
             "not a DataFrame of Spark's",
@@ -403,3 +410,4 @@ def require_frame(frame: Any) -> None:
             remedy="lake.spark.createDataFrame(rows) makes one of pandas, Arrow or Python's rows, and "
             "lake.catalog.table(…).write_arrow(rows) writes them without Spark",
         )
+    require_running(frame.sparkSession)

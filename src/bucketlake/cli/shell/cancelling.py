@@ -1,8 +1,10 @@
 """Ctrl-C while a statement runs: its Spark jobs are cancelled, by another thread, until the statement has ended.
 
 Fetching rows waits in the driver for Spark's job even where it was interrupted, and a statement may be between two
-jobs: the thread that waits cannot cancel, and once may be too early. So the first Ctrl-C is enough. What libraries log
-of their interruption, traces of many lines, is not shown.
+jobs: the thread that waits cannot cancel, and once may be too early. So the first Ctrl-C is enough. Tags of jobs belong
+to the thread that set them, and another one cannot cancel by them: all that the session runs is cancelled, which is
+this statement, as the session is the shell's own. What libraries log of their interruption, traces of many lines, is
+not shown.
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ AGAIN = 0.2  # seconds until jobs that came since are cancelled, too
 
 
 @contextmanager
-def cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
-    """In the block jobs have a tag; Ctrl-C cancels what has it, and is raised whatever else the block makes of it."""
-    spark.addTag(tag)
-    cancelling = _Cancelling(spark, tag)
+def cancelled_with_us(spark: Any) -> Iterator[None]:
+    """In the block Ctrl-C cancels what the session runs, and is raised whatever else the block makes of it."""
+    cancelling = _Cancelling(spark)
     try:
         with cancelling:
             yield
@@ -36,8 +37,6 @@ def cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
             raise KeyboardInterrupt from error
         raise
     finally:
-        with suppress(Exception):
-            spark.removeTag(tag)
         if cancelling.was_struck:
             logging.disable(logging.NOTSET)
 
@@ -45,8 +44,8 @@ def cancelled_with_us(spark: Any, tag: str) -> Iterator[None]:
 class _Cancelling:
     """Takes Ctrl-C over in the main thread, while it is entered."""
 
-    def __init__(self, spark: Any, tag: str) -> None:
-        self._spark, self._tag = spark, tag
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
         self._over = threading.Event()
         self._before: Any = None
         self.was_struck = False
@@ -76,6 +75,6 @@ class _Cancelling:
             self.once()
 
     def once(self) -> None:
-        """Cancel what has the tag now."""
+        """Cancel what runs now."""
         with suppress(Exception):  # what is not to be cancelled ends by itself
-            self._spark.interruptTag(self._tag)
+            self._spark.interruptAll()

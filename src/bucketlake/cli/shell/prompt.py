@@ -36,6 +36,7 @@ else:
 
 
 LEAVING = ("exit", "quit")
+HELPING = ("help", "?")
 
 
 def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
@@ -59,7 +60,9 @@ def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
         try:
             if line.rstrip(";").lower() in LEAVING:
                 return DONE
-            if line.startswith("\\"):
+            if line.rstrip(";").lower() in HELPING:
+                helpers.run(runner, "\\?")
+            elif line.startswith("\\"):
                 helpers.run(runner, line)
             elif line:
                 runner.script(line)
@@ -74,7 +77,7 @@ def is_whole(text: str) -> bool:
     """Whether Enter ends what is typed: a semicolon outside literals and comments ends a statement, the line's end a
     command of the shell."""
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped.lower() in LEAVING:
+    if not stripped or stripped.startswith("\\") or stripped.lower() in LEAVING + HELPING:
         return True
     try:
         tokens = texts.tokenize(text)
@@ -152,7 +155,7 @@ def _session(words: Words, **more: Any) -> PromptSession[str]:
         complete_while_typing=True,
         lexer=PygmentsLexer(SqlLexer) if coloured else None,
         multiline=True,
-        prompt_continuation="",
+        prompt_continuation=lambda width, line, is_soft_wrap: "" if is_soft_wrap else f"{'-> ':>{width}}",
         key_bindings=keys,
         **more,
     )

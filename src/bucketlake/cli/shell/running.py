@@ -117,15 +117,16 @@ class Runner:
     def _run(self, statement: str) -> None:
         lake = self._lake()
         began = self._clock.now_millis()
-        with cancelled_with_us(lake.spark, f"bucketlake-{self._clock.new_uuid()}"):
+        with cancelled_with_us(lake.spark):
             frame = lake.sql(statement)
             if not frame.columns:
                 found, more = None, False
             else:
                 found, more = self._rows(frame)
+        millis = self._clock.now_millis() - began  # not what is spent in the pager
         if found is not None:
             self._write(found)
-        self._summary(found, more, self._clock.now_millis() - began)
+        self._summary(found, more, millis)
 
     def _lake(self) -> Lake:
         if not self.start.is_ready and (self.is_paged or is_terminal(sys.stderr)):
@@ -222,5 +223,6 @@ def _page(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    os.environ.setdefault("LESS", "-SRFX")  # wide tables are scrolled, short ones stay
+    # Wide tables are scrolled, short ones stay; the last line says how to leave.
+    os.environ.setdefault("LESS", "-SRFX -Psarrow keys scroll, q leaves$")
     pydoc.pager(text)

@@ -16,9 +16,13 @@ from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
     from bucketlake.catalog import Catalog
+    from bucketlake.ops.system import registry
     from bucketlake.options import options
     from bucketlake.sql.procedures import catalogue
+    from bucketlake.sql.text import printed
 else:
+    printed = lazy("bucketlake.sql.text.printed")
+    registry = lazy("bucketlake.ops.system.registry")
     catalogue = lazy("bucketlake.sql.procedures.catalogue")
     options = lazy("bucketlake.options.options")
 
@@ -39,7 +43,7 @@ _DATABASE_NEXT = re.compile(r"\b(?:USE|DATABASE|SCHEMA|TABLES\s+IN)\s+\w*\Z", re
 _CALL_NEXT = re.compile(r"\bCALL\s+[\w.]*\Z", re.IGNORECASE)
 _ARGUMENT_NEXT = re.compile(r"\bCALL\s+(?:\w+\.)?sys\.(\w+)\s*\((?:[^()']|'[^']*')*?(\w*)\Z", re.IGNORECASE)
 _OPTION_NEXT = re.compile(r"\b(?:TBLPROPERTIES|OPTIONS|WITH|UNSET)\s*\((?:[^()']|'[^']*')*'[\w.-]*\Z", re.IGNORECASE)
-_USED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|USING)\s+([\w.$`]+)", re.IGNORECASE)
+_USED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|USING)\s+((?:`[^`]*`|[\w.$])+)", re.IGNORECASE)
 
 
 class Known:
@@ -90,10 +94,16 @@ def word_before(text: str) -> str:
 def suggestions(text: str, known: Known) -> Iterator[tuple[str, str]]:
     """What may stand in the place of `word_before(text)`, the text before the cursor, with a word on what it is."""
     before = word_before(text)
-    start = before.lower()
+    start = before.replace("`", "").lower()
     for name, kind in _found(text, before, known):
-        if name.lower().startswith(start) and name.lower() != start:
+        plain = name.replace("`", "").lower()
+        if plain.startswith(start) and plain != start:
             yield name, kind
+
+
+def _quoted(*parts: str) -> str:
+    """A name as SQL takes it."""
+    return ".".join(printed.quoted_if_needed(part) for part in parts)
 
 
 def _found(text: str, before: str, known: Known) -> Iterator[tuple[str, str]]:
@@ -110,7 +120,7 @@ def _found(text: str, before: str, known: Known) -> Iterator[tuple[str, str]]:
         yield from ((f"sys.{name}(", "procedure") for name, one in sorted(catalogue.PROCEDURES.items()) if one.run)
         return
     if _DATABASE_NEXT.search(text):
-        yield from ((name, "database") for name in known.databases)
+        yield from ((_quoted(name), "database") for name in known.databases)
         return
     if _TABLE_NEXT.search(text):
         yield from _tables(before, known)
@@ -120,18 +130,21 @@ def _found(text: str, before: str, known: Known) -> Iterator[tuple[str, str]]:
         alias = before.partition(".")[0]
         named = [name for name in used if name.rpartition(".")[2].strip("`").lower() == alias.lower()]
         for name in named or used:
-            yield from ((f"{alias}.{column}", "column") for column in known.columns(name))
+            yield from ((f"{alias}.{_quoted(column)}", "column") for column in known.columns(name))
         return
     for name in dict.fromkeys(used):
-        yield from ((column, "column") for column in known.columns(name))
+        yield from ((_quoted(column), "column") for column in known.columns(name))
     if before:
         yield from ((word, "") for word in KEYWORDS)
 
 
 def _tables(before: str, known: Known) -> Iterator[tuple[str, str]]:
-    database, dot, _ = before.partition(".")
-    if dot:
-        yield from ((f"{database}.{name}", "table") for name in known.tables(database))
+    database, dot, short = before.replace("`", "").rpartition(".")
+    parts = (database,) if dot else ()
+    table, dollar, _ = short.partition("$")
+    if dollar:
+        yield from ((_quoted(*parts, f"{table}${name}"), "system table") for name in registry.NAMES)
         return
-    yield from ((name, "table") for name in known.tables())
-    yield from ((f"{name}.", "database") for name in known.databases)
+    yield from ((_quoted(*parts, name), "table") for name in known.tables(database or None))
+    if not dot:
+        yield from ((f"{_quoted(name)}.", "database") for name in known.databases)

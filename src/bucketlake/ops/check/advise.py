@@ -8,6 +8,7 @@ Spec: docs/maintenance.md#advice
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -99,6 +100,9 @@ def _told(alike: list[Advice]) -> list[Advice]:
     return [*alike[:ALIKE], replace(alike[ALIKE], partition=None, reason=more, command=None)]
 
 
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
 class _Look:
     def __init__(self, store: Store, name: str, snapshot: Snapshot) -> None:
         self._store, self._snapshot = store, snapshot
@@ -129,7 +133,13 @@ class _Look:
 
     @property
     def _table(self) -> str:
-        return f"`{self._name}`"
+        return self._written(self._name)
+
+    @staticmethod
+    def _written(name: str) -> str:
+        """A name, in backticks where it is not of plain words."""
+        parts = name.split("`.`")
+        return ".".join(parts) if all(map(_PLAIN.fullmatch, parts)) else f"`{name}`"
 
     def _set(self, **options: str) -> str:
         return f"ALTER TABLE {self._table} SET TBLPROPERTIES ({_pairs(options)})"
@@ -216,7 +226,7 @@ class _Look:
         fixed = schema.bucket_mode is BucketMode.FIXED
         options["bucket"] = str(max(recommended(1, *one)[0] for one in groups.values()) if fixed else schema.bucket)
         by = f" PARTITIONED BY ({', '.join(f'`{name}`' for name in schema.partition_keys[:length])})" if length else ""
-        anew = f"{self._table[:-1]}_anew`"
+        anew = self._written(f"{self._name}_anew")
         return f"CREATE TABLE {anew}{by} TBLPROPERTIES ({_pairs(options)}) AS SELECT * FROM {self._table}"
 
     def _buckets(self) -> dict[BucketKey, list[ManifestEntry]]:
@@ -300,7 +310,9 @@ class _Look:
                     held[one.holder] = one.bytes
         if live and snapshots > HISTORY_SHARE * live:
             reason = f"older snapshots hold {_sized(snapshots)} that the newest does not need"
-            command = self._call("expire_snapshots", retain_max=max(1, len(self._recent) // 2))
+            keep = max(1, len(self._recent) // 2)
+            fewer = {"retain_min": keep} if keep < int(self._store.options.get("snapshot.num-retained.min")) else {}
+            command = self._call("expire_snapshots", retain_max=keep, **fewer)
             yield Advice("history", None, round(snapshots / live, 2), HISTORY_SHARE, reason, command)
         for holder, size in held.items():
             if size > HELD_SHARE * total:

@@ -5,7 +5,7 @@ Spec: docs/spec/commit.md#choosing-a-snapshot, docs/spec/incremental.md#choosing
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.file_names import number_of
@@ -150,6 +150,13 @@ def time_of(options: TableOptions) -> int | None:
     return None if text is None else epoch_of_text(text)
 
 
+def _since(earliest: Snapshot | None) -> str | None:
+    if earliest is None:
+        return None
+    shown = datetime.fromtimestamp(earliest.time_millis / 1000, timezone.utc).isoformat(" ", "milliseconds")
+    return f"ask for a time from {shown} on"
+
+
 def _at_time(store: Store, options: TableOptions) -> Snapshot:
     millis = time_of(options)
     if millis is None:
@@ -159,7 +166,8 @@ def _at_time(store: Store, options: TableOptions) -> Snapshot:
         earliest = store.earliest_snapshot()
         raise InvalidError(
             f"There is currently no snapshot earlier than or equal to timestamp [{millis}], the earliest snapshot's "
-            f"timestamp is [{earliest.time_millis if earliest else 'null'}]"
+            f"timestamp is [{earliest.time_millis if earliest else 'null'}]",
+            remedy=_since(earliest),
         )
     return found
 

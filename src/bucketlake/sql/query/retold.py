@@ -11,13 +11,13 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.sql.text import faults
+from bucketlake.sql.text import faults, habits
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read
 _MARKER = re.compile(r"\{t\d+\}")
 _VIEW, _REMOTE_VIEW = (head + 32 * "0" for head in ("_pyspark_", "_pyspark_connect_temp_view_"))  # as PySpark names
 
-
+_WITHOUT_OURS = ("MISSING_CATALOG_ABILITY.PROCEDURES",)  # statements that Spark reads, and no catalog of ours is asked
 # What a catalog says in its own words -> Spark's condition and sentence, and the detail that has the name.
 _CONDITIONS = {
     "no such table": ("TABLE_OR_VIEW_NOT_FOUND", "The table or view {} cannot be found", "table"),
@@ -43,9 +43,9 @@ class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
         return str(self.args[0])
 
     def point(self, text: str, start: int) -> None:
-        """Let the message show the place in `text`, where the statement starts at `start`."""
-        if self.place is not None:
-            self.args = (f"{self.what}\n\n{faults.pointed(text, start + self.place, self.length)}",)
+        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy."""
+        where = [] if self.place is None else [faults.pointed(text, start + self.place, self.length)]
+        self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
 
     def getMessage(self) -> str:
         """The message."""
@@ -91,6 +91,8 @@ def retold(error: AnalysisException, statement: str) -> StatementError | None:
     made = kind(told.what)
     made.place, made.length = place, length
     made._condition, made._state = error.getCondition(), error.getSqlState()
+    if isinstance(error, ParseException) or made._condition in _WITHOUT_OURS:
+        made.remedy = habits.remedy(statement, place)
     made.point(statement, 0)
     return made
 

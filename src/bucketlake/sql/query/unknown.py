@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 
 from bucketlake.catalog import meant_table
 from bucketlake.errors import NotFoundError
+from bucketlake.ops.system import registry
 from bucketlake.options.session import CATALOG_NAMES
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
     what = f"[TABLE_OR_VIEW_NOT_FOUND] The table or view {quoted} cannot be found"
     database = parts[0] if len(parts) == 2 else lake.current_database
     if not lake.catalog.database_exists(database):
+        if database in lake.catalog.list_tables(lake.current_database) and parts[-1] in registry.NAMES:
+            remedy = f"did you mean `{database}${parts[-1]}`, with the backticks?"
+            return UnknownNameError(what, database=database, remedy=remedy)
         near = get_close_matches(database, lake.catalog.list_databases(), 1)
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
         return UnknownNameError(what, database=database, remedy=remedy)
@@ -55,7 +59,10 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
     if parts[-1] in known:
         remedy = "it is a table of the lake, which is found where the statement itself names it"
         return UnknownNameError(what, database=database, remedy=remedy)
-    remedy = meant_table(lake.catalog, database, parts[-1], known) or "SHOW TABLES lists the tables"
+    table, dollar, view = parts[-1].partition("$")
+    remedy = meant_table(lake.catalog, database, table, known) or "SHOW TABLES lists the tables"
+    if dollar and remedy.endswith("'?"):
+        remedy = remedy.removesuffix("'?") + f"${view}'?"
     return UnknownNameError(what, database=database, remedy=remedy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.sql.text import names
+from bucketlake.sql.text import habits, names
 from bucketlake.sql.text.text import Cursor, Token
 
 if TYPE_CHECKING:
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
 _READS = frozenset(
     ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "EXPLAIN", "MAP", "REDUCE", "SET", "RESET", "ADD", "LIST", "CLEAR"]
 )
-_REMEDIES = {
-    "VACUUM": "CALL sys.expire_snapshots, CALL sys.remove_orphan_files",
-    "OPTIMIZE": "CALL sys.compact",
-    "RESTORE": "CALL sys.rollback",
-    "MSCK": "partitions are what rows say: there is nothing to repair",
-    "LOAD": "INSERT INTO … SELECT * FROM parquet.`path`",
-}
 _BEFORE = ("TABLE", "INTO", "ON")
 
 
@@ -45,4 +38,4 @@ def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
             return
         found = names.find(lake, parts)
         if found is not None:
-            raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=_REMEDIES.get(word))
+            raise UnsupportedError(f"{word} on a lake table", table=found.full, remedy=habits.remedy(statement))

@@ -14,6 +14,7 @@ from bucketlake.values import dataclass
 _SYNTAX = re.compile(r"\s*\(line (\d+), pos(?:ition)? (\d+)\)\s*(?:== SQL ==\s?\n(.*))?\s*\Z", re.DOTALL)
 _ANALYSED = re.compile(r";\s*line (\d+) pos (\d+)\s*(?:;.*)?\Z", re.DOTALL)
 _PLAN = re.compile(r";\n.*\Z", re.DOTALL)
+_REFUSED = re.compile(r"\s*== SQL \(line (\d+), position (\d+)\) ==\n.*\Z", re.DOTALL)  # positions from 1
 _CARETS = re.compile(r"\n-*\^\^\^\s*\n?")
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|\w+|\S")
 _STACK = re.compile(r"\n\s*(?:JVM stacktrace:|\tat ).*\Z", re.DOTALL)
@@ -40,6 +41,9 @@ def read_message(message: str) -> Told:
         if text is not None:
             text = _CARETS.sub("\n", text + "\n")
         return Told(_named(message[: found.start()]), int(found.group(1)), int(found.group(2)), text)
+    found = _REFUSED.search(message)
+    if found is not None:
+        return Told(_named(message[: found.start()]), int(found.group(1)), int(found.group(2)) - 1)
     found = _ANALYSED.search(message)
     if found is not None:
         return Told(_named(message[: found.start()]), int(found.group(1)), int(found.group(2)))

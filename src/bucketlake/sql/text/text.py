@@ -16,6 +16,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from bucketlake.errors import InvalidError
+from bucketlake.sql.text import habits
 from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
@@ -433,4 +434,5 @@ class Cursor:
         line = self.text.count("\n", 0, place) + 1
         column = place - (self.text.rfind("\n", 0, place) + 1) + 1
         near = self.text[place : place + 40].split("\n")[0] or "end of statement"
-        raise InvalidError(f"SQL: {what}", line=line, column=column, near=near, remedy="correct the statement")
+        remedy = habits.remedy(self.text) or "correct the statement"
+        raise InvalidError(f"SQL: {what}", line=line, column=column, near=near, remedy=remedy)

@@ -1,0 +1,70 @@
+"""What statements of other engines, and usual slips, are here: the remedy of an error about a statement nobody reads.
+
+remedy(statement, place) -> text     by how it begins, by words that only others know, by what stands at the place
+"""
+
+from __future__ import annotations
+
+import re
+
+from bucketlake.ops.system import registry
+
+_UPSERT = "an INSERT INTO a table with a primary key is an upsert"
+_ALONE = "each statement is a commit of its own; CALL sys.rollback goes back to an older snapshot"
+# How a statement begins -> what to say here.
+_BEGINNINGS = {
+    r"VACUUM\b": "CALL sys.expire_snapshots, CALL sys.remove_orphan_files",
+    r"OPTIMIZE\b": "CALL sys.compact",
+    r"RESTORE\b": "CALL sys.rollback",
+    r"MSCK\b": "partitions are what rows say: there is nothing to repair",
+    r"LOAD\b": "COPY INTO, or INSERT INTO … SELECT * FROM parquet.`path`",
+    r"(UPSERT|REPLACE +INTO)\b": _UPSERT,
+    r"(START +TRANSACTION|BEGIN|COMMIT|ROLLBACK|SAVEPOINT)\b": _ALONE,
+    r"CREATE +(UNIQUE +)?INDEX\b": "indexes are options of a table: 'file-index.bloom-filter.columns' = 'a_column'",
+    r"SHOW +HISTORY\b": "SELECT * FROM `t$snapshots`",
+    r"SHOW +CREATE +VIEW\b": "SHOW CREATE TABLE",
+    r"SHOW +TABLE +STATUS\b": "SHOW TABLE EXTENDED LIKE '*'",
+    r"SHOW +(INDEX|INDEXES|KEYS)\b": "SHOW TBLPROPERTIES names the primary key and the file indexes of a table",
+    r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
+    r"PRAGMA\b": "DESCRIBE, or SHOW TBLPROPERTIES",
+    r"SELECT +TOP +\d": "LIMIT, at the end of the query",
+    r"COPY +INTO\b(?!.*\bFILE_FORMAT\b)": "COPY INTO t FROM 'folder' FILE_FORMAT = (TYPE = CSV)",
+}
+# Words within it that only others know.
+_WORDS = {
+    r"\bON +(CONFLICT|DUPLICATE +KEY)\b": _UPSERT,
+    r"\bRETURNING\b": "nothing is returned: SELECT it",
+}
+# What stands where Spark stumbled -> what to say; {} is the name around it.
+_SIGNS = {
+    "$": "a name with other signs than letters, digits and _ stands in backticks: `{}`",
+    "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
+    "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
+    "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",
+}
+_SHOWN = re.compile(r"SHOW +(\w+)", re.IGNORECASE)
+_STATEMENTS = ("partitions", "tags")  # that SHOW has
+
+
+def remedy(statement: str, place: int | None = None) -> str | None:
+    """What to do instead of a statement that cannot be read, at `place` where that is known; None: nothing is known."""
+    text = " ".join(statement.split())
+    told = _first(_BEGINNINGS, text, "") or _first(_WORDS, text, ".*?")
+    shown = _SHOWN.match(text)
+    if told is None and shown is not None:
+        name = shown[1].lower()
+        told = f"SELECT * FROM `t${name}`" if name in registry.NAMES and name not in _STATEMENTS else None
+    return told if told is not None or place is None else _of_sign(statement, place)
+
+
+def _first(told: dict[str, str], text: str, before: str) -> str | None:
+    return next((one for form, one in told.items() if re.match(before + form, text, re.IGNORECASE)), None)
+
+
+def _of_sign(statement: str, place: int) -> str | None:
+    told = _SIGNS.get(statement[place : place + 1])
+    if told is None or "{}" not in told:
+        return told
+    before, after = re.search(r"\w*\Z", statement[:place]), re.match(r"[\w$-]*", statement[place:])
+    name = (before[0] if before else "") + (after[0] if after else "")
+    return told.format(name) if before and before[0] else None
