@@ -15,9 +15,10 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal
 
-from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
+from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
 from bucketlake.types.arrow import canonical_array, is_variant, variant_type
+from bucketlake.types.elsewhere import meant
 from bucketlake.values import dataclass
 
 
@@ -259,22 +260,7 @@ _NAMES = {
     "CHARACTER": Root.CHAR,
     "STRUCT": Root.ROW,
 }
-# Names that other databases have -> the name here.
-_ELSEWHERE = {
-    **dict.fromkeys(("TEXT", "NVARCHAR", "CLOB", "UUID", "ENUM", "LONGTEXT", "MEDIUMTEXT"), "STRING"),
-    **dict.fromkeys(("DATETIME", "TIMESTAMPTZ"), "TIMESTAMP"),
-    **dict.fromkeys(("SERIAL", "BIGSERIAL", "INT8", "INT64", "UINT32"), "BIGINT"),
-    **dict.fromkeys(("INT4", "INT32", "MEDIUMINT"), "INT"),
-    **{"BOOL": "BOOLEAN", "NUMBER": "DECIMAL", "MONEY": "DECIMAL", "JSON": "STRING", "JSONB": "STRING"},
-    **{"FLOAT8": "DOUBLE", "FLOAT64": "DOUBLE", "FLOAT4": "FLOAT", "BYTEA": "BINARY", "VARBYTE": "BINARY"},
-}
 _PLAIN = {Root.BOOLEAN, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.FLOAT, Root.DOUBLE, Root.DATE}
-
-
-def _meant_type(word: str) -> str | None:
-    """A remedy for a name that is no type here."""
-    known = [*_NAMES, *(str(one.value) for one in Root), "STRING"]
-    return f"write {_ELSEWHERE[word]}" if word in _ELSEWHERE else did_you_mean(word, known)
 
 
 class _TypeText:
@@ -370,7 +356,7 @@ class _TypeText:
         except ValueError:
             self.at = start
             what = f"unknown type {word}" if word else f"nested more than {MOST_DEPTH} deep"
-            raise self.error(what, None, _meant_type(word)) from None
+            raise self.error(what, None, meant(word, [*_NAMES, *(str(one.value) for one in Root)])) from None
         if root in _PLAIN or root in (Root.VARIANT, Root.BLOB):
             if root is Root.DOUBLE:
                 self.accept("PRECISION")
@@ -381,7 +367,7 @@ class _TypeText:
         if root in _SIZED:
             if root is Root.BINARY and self.dialect != "flink" and self.peek() != "(":
                 return BYTES
-            if root in (Root.CHAR, Root.VARCHAR) and self.dialect == "spark" and self.peek() != "(":
+            if root in (Root.CHAR, Root.VARCHAR) and self.dialect != "flink" and self.peek() != "(":
                 raise self.error(f"{word} needs a length", None, f"write {word}(20), or STRING")
             return _checked(DataType(root, length=(self.numbers() or [1])[0]))
         return self.constructed(root)
