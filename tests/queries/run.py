@@ -92,8 +92,8 @@ class _Conf:
         self._spark = spark
         self.getAll: Mapping[str, str] = {}
 
-    def get(self, key: str, *default: str) -> str:
-        return str(self._spark.conf.get(key, *default))
+    def get(self, key: str, *default: str | None) -> str | None:
+        return self._spark.conf.get(key, *default)
 
 
 class _Session:

@@ -86,12 +86,16 @@ class ReachedSpark(Exception):
 
 
 class NoSpark:
-    """Spark, which no broken statement may reach; it has no table of its own."""
+    """Spark, which no broken statement may reach; it has no table of its own, and nothing is set."""
 
     catalog = property(lambda self: self)
+    conf = property(lambda self: self)
 
     def tableExists(self, name: str) -> bool:
         return False
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return default
 
     def __getattr__(self, name: str) -> Any:
         raise ReachedSpark(name)
