@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from sqlglot import exp
 from tests.sql.test_pushdown import settings
@@ -144,3 +145,27 @@ def test_both_tables_are_read_as_of_one_moment(lake: Lake, monkeypatch: pytest.M
     rows = lambda text: sorted(row[0] for row in lake.sql(text).collect())  # noqa: E731
     assert rows("SELECT v FROM db.f2 JOIN db.d2 ON f2.dt = d2.dt") == [2]
     assert rows("SELECT v FROM db.f2 JOIN db.d2 VERSION AS OF 1 x ON f2.dt = x.dt") == [1, 2]
+
+
+@pytest.mark.spark
+def test_a_commit_after_the_keys_were_read_changes_nothing(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joined, "WORTH_ROWS", 1)
+    classic.sql("CREATE TABLE db.f3 (v INT, dt STRING) PARTITIONED BY (dt)")
+    classic.sql("INSERT INTO db.f3 VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    classic.sql("CREATE TABLE db.d3 (dt STRING) TBLPROPERTIES ('primary-key' = 'dt', 'bucket' = '1')")
+    classic.sql("INSERT INTO db.d3 VALUES ('a')")
+    known = joined.few_values
+    found: list[list[str] | None] = []
+
+    def then_another_commits(*given: object) -> list[str] | None:
+        found.append(known(*given))  # type: ignore[arg-type]
+        classic.catalog.table("db.d3").write_arrow(pa.table({"dt": ["b"]}))
+        classic.catalog.table("db.f3").write_arrow(pa.table({"v": [4], "dt": ["a"]}))
+        return found[-1]
+
+    monkeypatch.setattr(joined, "few_values", then_another_commits)
+    text = "SELECT v FROM db.f3 JOIN db.d3 ON f3.dt = d3.dt ORDER BY v"
+    assert [row.v for row in classic.sql(text).collect()] == [1]
+    monkeypatch.setattr(joined, "few_values", known)
+    assert found == [["a"], ["a", "b", "c"]]  # each narrows the other, both as of the statement's beginning
+    assert [row.v for row in classic.sql(text).collect()] == [1, 2, 4, 4]

@@ -201,9 +201,7 @@ def test_metadata_answers_nothing_of_these_columns(classic: Lake) -> None:
             lake.spark.createDataFrame(whole.collect(), whole.schema).createOrReplaceTempView("v")
             assert rows(lake, query.format("t")) == rows(lake, query.format("v")), query
     with legacy(lake):
-        assert rows(lake, "SHOW PARTITIONS t")[0] == ("ts=1583-01-01 12%3A00%3A00.5",) or rows(
-            lake, "SHOW PARTITIONS t"
-        )
+        assert ("ts=1583-01-01 12%3A00%3A00.5",) in rows(lake, "SHOW PARTITIONS t")
         assert rows(lake, "SELECT __paimon_partition.ts = ts FROM t WHERE id = 0") == [(True,)]
 
 
