@@ -26,7 +26,7 @@ import bucketlake
 from bucketlake import lazy
 from bucketlake.env.env import LocalStorage
 from bucketlake.env.object_store import open_env
-from bucketlake.errors import ConflictError
+from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.maintain import must_compact
 from bucketlake.ops.scan.system_tables import RowView, read_view
@@ -145,11 +145,10 @@ class Job:
                 pass
 
     def _feed(self) -> bool:
-        path = str(self.root / "fed")
-        number = int(LocalStorage().read(path)) if os.path.exists(path) else 0
+        number = sum(1 for _ in self.root.glob("fed-*"))  # a note for each: a run that is behind takes nothing back
         if number < len(self.fed):
             write_batch(self.source, self.fed[number], BatchName("feed", number))
-            LocalStorage().write(path, str(number + 1).encode())
+            LocalStorage().write(str(self.root / f"fed-{number}"), b"")
         return number < len(self.fed)
 
     def _copied(self, rows: pa.Table, batch: int) -> pa.Table:
@@ -278,9 +277,15 @@ def _child(job: dict[str, Any]) -> None:
         signal.setitimer(signal.ITIMER_PROF, job["seconds"])  # SIGPROF ends the process where it is
     try:
         Job(root, job["case"], job["seed"], job["batches"]).run()
-    except ConflictError:
-        if not job.get("twice"):
+    except (ConflictError, InvalidError) as error:
+        if not (job.get("twice") and _beside(error)):
             raise
+
+
+def _beside(error: Exception) -> bool:
+    """Whether an error tells one of two runs that the other goes on: a batch that both have begun, or one that is behind
+    what the other has written since this one read the checkpoint."""
+    return isinstance(error, ConflictError) or "checkpoint is older" in str(error)
 
 
 def _fork(job: dict[str, Any]) -> int:

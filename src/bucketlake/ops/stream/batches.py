@@ -69,7 +69,7 @@ def committed(store: Store, batch: BatchName) -> Snapshot | bool:
             query=batch.query,
             batch=batch.number,
             written=newest,
-            remedy="go on with the newest checkpoint, or start a query with a new one",
+            remedy="go on with the newest checkpoint, one run at a time, or start a query with a new one",
         )
     if newest < 0 and batch.number > 0 and not batch.first:
         raise InvalidError(
