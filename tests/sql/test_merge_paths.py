@@ -106,6 +106,21 @@ def test_large_changes_are_made_by_tasks(classic: Lake, large: None, kind: str) 
     assert content(classic) == rows[:-1]
 
 
+@pytest.mark.parametrize("kind", first(["keyed", "append"], 1))
+@pytest.mark.parametrize("room", [0, 200, 1000], ids=["no column", "keys", "whole rows"])
+def test_sources_too_wide_for_every_task(classic: Lake, large: None, kind: str, room: int) -> None:
+    """Of nine rows: what is sent to the target's rows is the source, the values that ON compares, or nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held, "BROADCAST_BYTES", room)
+        made(classic, kind, FIVE)
+        view(classic, NINE)
+        classic.sql(f"MERGE INTO db.t USING source ON t.a = source.a {ALL_CLAUSES}")
+        assert content(classic) == AFTER_ALL
+        classic.sql("MERGE INTO db.t USING source AS `s t` ON t.a = `s t`.a AND t.b < 0 WHEN MATCHED THEN UPDATE SET *")
+        assert content(classic) == AFTER_ALL
+        classic.sql("DROP TABLE db.t")
+
+
 PLAIN = {
     "o BOOLEAN": "true",
     "i SMALLINT": "7S",

@@ -84,6 +84,14 @@ class Merge:
         """The clauses about these rows, in order."""
         return [clause for clause in self.clauses if clause.side is side]
 
+    def text_of(self, side: Side) -> str | None:
+        """All that the condition and the clauses about these rows say, folded; None where Columns say a part."""
+        parts = [self.on]
+        for clause in self.of(side):
+            parts += [] if clause.condition is None else [clause.condition]
+            parts += [value.text for value in clause.values]
+        return None if self.given else " ".join(parts).lower()
+
     @property
     def counts_matches(self) -> bool:
         """Whether a row of the target may match one source row at most: not so where all that match are deleted."""

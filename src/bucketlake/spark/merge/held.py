@@ -60,10 +60,10 @@ class Held:
         rest = self.data.filter(pc.invert(pc.is_in(self.data.column(NUMBER), value_set=numbers)))
         return _frame(spark, rest, self.schema)
 
-    def for_join(self) -> DataFrame:
-        """The frame, to be sent to every task where it is not large."""
-        width = sum(_width(field.dataType) for field in self.schema.fields)
-        return F.broadcast(self.frame) if self.few or self.count * width <= BROADCAST_BYTES else self.frame
+    def is_slight(self, asked: Callable[[str], bool]) -> bool:
+        """Whether every task can be sent the columns that are asked for, by what values of their types take mostly."""
+        width = sum(_width(field.dataType) for field in self.schema.fields if asked(field.name))
+        return self.few or self.count * width <= BROADCAST_BYTES
 
 
 @dataclass(frozen=True)

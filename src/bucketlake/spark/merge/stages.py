@@ -28,7 +28,7 @@ from bucketlake.spark.merge.clauses import Merge, Side
 from bucketlake.spark.merge.held import NUMBER, Held, Target, hold
 from bucketlake.spark.merge.joined import Identity, Joined
 from bucketlake.spark.merge.outcome import KIND, Scope, outcome
-from bucketlake.spark.merge.pruning import extra_columns
+from bucketlake.spark.merge.pruning import extra_columns, mentioned
 from bucketlake.spark.read.hidden import hidden_fields
 from bucketlake.spark.types import as_key, quoted
 from bucketlake.values import dataclass
@@ -87,7 +87,7 @@ class Stages:
         if merge.of(Side.MATCHED):
             pairs = joined.matched(self.spark) if joined is not None else None
             if pairs is None:
-                both = self._both(target, source, "inner")
+                both = self._both(target, source, Side.MATCHED)
                 more = {**scope.more, NUMBER: F.col(NUMBER)}
                 # Few match few in most cases; where not, what was found of them in vain is soon enough to be bounded.
                 found = outcome(both, merge.of(Side.MATCHED), replace(scope, more=more))
@@ -100,14 +100,38 @@ class Stages:
                 part = hold(self.spark, self.inserted(self._unmatched(target, source, pairs)), small=few)
             parts.append(part)
         if merge.of(Side.NOT_MATCHED_BY_SOURCE):
-            alone = self._both(target, source, "left_anti")
+            alone = self._both(target, source, Side.NOT_MATCHED_BY_SOURCE)
             clauses = merge.of(Side.NOT_MATCHED_BY_SOURCE)
             parts.append(hold(self.spark, _taken(outcome(alone, clauses, scope)), small=target.few))
         return Rows(tuple(parts), pairs)
 
-    def _both(self, target: Target, source: Held, how: str) -> DataFrame:
-        left, right = target.frame.alias(self.merge.target), source.for_join().alias(self.merge.source)
-        return left.join(right, self.merge.expr(self.merge.on), how)
+    def _both(self, target: Target, source: Held, side: Side) -> DataFrame:
+        """Matched pairs, or the rows of the target without one. The target's rows stay where they are if every task can
+        be sent the columns of the source that are looked at, or those that ON compares: what equals none of them
+        is left out then before the join."""
+        merge, left, right = self.merge, target.frame.alias(self.merge.target), source.frame
+        text = merge.text_of(side)
+        if source.is_slight(lambda name: name == NUMBER or text is None or mentioned(text, name)):
+            right = F.broadcast(right)
+        elif side is Side.MATCHED and not target.few:
+            left = self._alike(left, source).alias(merge.target)
+        how = "inner" if side is Side.MATCHED else "left_anti"
+        return left.join(right.alias(merge.source), merge.expr(merge.on), how)
+
+    def _alike(self, target: DataFrame, source: Held) -> DataFrame:
+        """The rows of the target that equal some row of the source in what ON compares, if these values are slight."""
+        names = [name.lower() for name in source.schema.names]
+        pairs = {
+            item.column: item.source
+            for item in self.merge.equalities
+            if item.source is not None and names.count(item.source.lower()) == 1
+        }
+        if not pairs or not source.is_slight(lambda name: name in pairs.values()):
+            return target
+        keys = source.frame.select(*map(quoted, dict.fromkeys(pairs.values()))).alias(self.merge.source)
+        ours, theirs = quoted(self.merge.target), quoted(self.merge.source)
+        same = " AND ".join(f"{ours}.{quoted(own)} = {theirs}.{quoted(other)}" for own, other in pairs.items())
+        return target.join(F.broadcast(keys), F.expr(same), "left_semi")
 
     def _unmatched(self, target: Target, source: Held, pairs: Held | None) -> DataFrame:
         """The rows of the source that match none."""

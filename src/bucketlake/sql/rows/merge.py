@@ -49,7 +49,6 @@ from bucketlake.spark.merge.pruning import matching
 from bucketlake.spark.merge.stages import check
 from bucketlake.spark.read.hidden import COLUMNS
 from bucketlake.spark.table import LakeTable
-from bucketlake.spark.write.first_load import is_cheap
 from bucketlake.sql.query import query
 from bucketlake.sql.query.pushdown import Settings, condition
 from bucketlake.sql.query.pushdown import Source as Columns
@@ -241,7 +240,7 @@ class MergeInto:
         frame = self.source.frame(lake)
         if may_read(lake, table, self.source.query) and has_moved(table.table.store, base):
             raise ConflictError("another commit came while a table was read that is merged into itself")
-        return hold(lake.spark, frame, numbered=True, small=is_cheap(lake.spark, frame))
+        return hold(lake.spark, frame, numbered=True, small=False)
 
     # ---- as values
 
