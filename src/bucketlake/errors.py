@@ -16,6 +16,9 @@ from bucketlake.redaction import redact, redact_details
 from bucketlake.traces import told
 
 
+_SHOWN = 2000  # characters of a detail: names in damaged metadata may have any length
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A remedy that names what is nearest to an unknown name; None where nothing is near."""
     spelled = {one.lower(): one for one in known}
@@ -30,7 +33,7 @@ class BucketlakeError(Exception):
         self.what = what = redact(what)
         self.remedy = remedy = None if remedy is None else redact(remedy)
         self.details = redact_details(details)
-        shown = ", ".join(f"{key}={value}" for key, value in self.details.items())
+        shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
         message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
         super().__init__(message)
 
@@ -48,6 +51,10 @@ def is_interrupt(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
     return error is not None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 def _rebuild(kind: type[BucketlakeError], what: str, remedy: str | None, details: dict[str, Any]) -> BucketlakeError:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.env.env import Env
 from bucketlake.errors import (
-    ConflictError,
     InvalidError,
     UnsupportedError,
 )
@@ -25,7 +24,7 @@ from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.refs import read_tags
-from bucketlake.ops.scan import fallback, key_types
+from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
 from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
@@ -36,7 +35,6 @@ from bucketlake.ops.table.known import renewed
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
-from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
@@ -44,7 +42,7 @@ from bucketlake.paths import TablePaths
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
 from bucketlake.schema.merging import Merging, merging
-from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced, refuse_change
+from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.streams import Streams
 from bucketlake.types.model import DataField, arrow_schema
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     from bucketlake.ops.cluster import order as ordering
     from bucketlake.ops.cluster import request as clusterings
     from bucketlake.ops.cluster import rows as ordered_rows
+    from bucketlake.ops.commit import alter as altering
     from bucketlake.ops.commit import commit as commits
     from bucketlake.ops.compact import append_compact
     from bucketlake.ops.compact import compaction as compactions
@@ -87,6 +86,7 @@ else:  # loaded by the calls that need them: most look at a table and go
     ordering = lazy("bucketlake.ops.cluster.order")
     clusterings = lazy("bucketlake.ops.cluster.request")
     ordered_rows = lazy("bucketlake.ops.cluster.rows")
+    altering = lazy("bucketlake.ops.commit.alter")
     commits = lazy("bucketlake.ops.commit.commit")
     compactions = lazy("bucketlake.ops.compact.compaction")
     jobs = lazy("bucketlake.ops.compact.job")
@@ -103,7 +103,6 @@ else:  # loaded by the calls that need them: most look at a table and go
     parsing = lazy("bucketlake.predicate.parse")
     append_compact = lazy("bucketlake.ops.compact.append_compact")
 
-ALTER_ATTEMPTS = 20
 Arrow = Any  # Arrow data, a pandas DataFrame, columns or rows in Python: see ops.given
 
 
@@ -540,7 +539,8 @@ class Table(Streams, Frames):
         Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
         `schema.apply`.
         """
-        return self._altered(lambda _: changes)
+        altering.Alter(self._rows("alter").store, self.name, lambda _: changes).publish()
+        return self.refresh()
 
     def evolved(self, given: Sequence[DataField], sensitive: bool = False) -> Table:
         """The table with its newest schema, widened for rows of the columns `given` by one more schema where the option
@@ -548,36 +548,9 @@ class Table(Streams, Frames):
         rules = Merging.of(self.options, sensitive)
         if rules is None:
             return self
-        merged = self._altered(lambda base: merging(base.fields, given, rules), merges=True)
-        return merged.with_options(self.store.dynamic_options())
-
-    def _altered(self, find: Callable[[TableSchema], Sequence[SchemaChange]], merges: bool = False) -> Table:
         store = self._rows("alter").store
-        for _ in range(ALTER_ATTEMPTS):
-            base = newest_schema(store.env, store.paths)
-            changes = find(base)
-            if not changes:
-                return self.refresh()
-            used, now = store.latest_snapshot_id() is not None, store.env.clock.now_millis()
-            free = key_types.retypable(replace(store, schema=base), changes) if merges else frozenset[str]()
-            following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
-            refuse_change(base, following, changes)
-            fallback.check_branches(store, base.options, following.options)
-            self._refuse_leaving_pending(base, following)
-            if alter_managed(store, changes) or publish_schema(store, following):
-                return self.refresh()
-        raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
-
-    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema) -> None:
-        """Rows that are pending would never be seen in another bucket mode."""
-        snapshot = self.latest_snapshot()
-        leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
-        if leaves and snapshot is not None and pending.pending_rows(self.store, snapshot):
-            raise InvalidError(
-                "Cannot change bucket while rows are pending in the postpone bucket.",
-                table=self.name,
-                remedy="CALL sys.compact on the table first",
-            )
+        altering.Alter(store, self.name, lambda base: merging(base.fields, given, rules), merges=True).publish()
+        return self.refresh().with_options(self.store.dynamic_options())
 
 
 def open_table(path: str, env: Env, *, name: str | None = None, options: Mapping[str, Any] | None = None) -> Table:

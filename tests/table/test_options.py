@@ -129,6 +129,20 @@ def test_a_table_that_cannot_be_read_can_be_altered(tmp_path: Path) -> None:
     assert ids(altered.alter(RemoveOption("manifest.format"))) == [1, 2]
 
 
+def test_manifests_of_no_size_hold_an_entry_each(tmp_path: Path) -> None:
+    made = foreign(tmp_path, {"manifest.target-file-size": "0 b"})
+    made.write_arrow(ROWS)
+    assert ids(made) == [1, 1, 2, 2]
+
+
+def test_a_long_name_of_a_damaged_schema_is_told_short() -> None:
+    error = NotFoundError("no such column", column="x" * 100_000, table="t")
+    assert len(str(error)) < 3000
+    assert "(100000 characters)" in str(error)
+    assert str(error).endswith("table=t]")
+    assert error.details["column"] == "x" * 100_000
+
+
 def test_renaming_a_column_that_a_refused_option_names(tmp_path: Path) -> None:
     from bucketlake.schema.change import RenameColumn
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
-from bucketlake.schema.blobs import added, dropped
+from bucketlake.schema.blobs import COLUMN_KEYS, added, dropped
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
@@ -477,6 +477,40 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
         )
     if key in ("ignore-delete", "ignore-update-before") and old.get(key) and not now.get(key):
         raise InvalidError(f"Cannot change {key} from true to false.")
+
+
+def relaid(past: TableSchema, current: TableSchema) -> str | None:
+    """What of `current` files of `past` do not lie by: its first key columns, bucket mode or option that differs, and
+    that no ALTER changes where there are rows. None where such files are rows of `current`, too.
+
+    Both: as they are stored, of one table. Columns may have been renamed.
+    """
+    for key in ("primary_keys", "partition_keys", "bucket_keys"):
+        if _ids(past, getattr(past, key)) != _ids(current, getattr(current, key)):
+            return key.replace("_", "-").removesuffix("s")
+    if past.bucket_mode is not current.bucket_mode:
+        return "bucket"
+    old, names = dict(past.options), {item.id: item.name for item in current.fields}
+    for item in past.fields:
+        if (name := names.get(item.id, item.name)) != item.name:
+            old = renamed_in_options(old, item.name, name)
+    before = TableOptions(old)
+    for key in sorted(old.keys() | current.options.keys()):
+        value = current.options.get(key)
+        if key in COLUMN_KEYS or value == old.get(key):
+            continue
+        try:
+            if value is not None:
+                check_option_change(before, key, value)
+            elif immutable(key):
+                return key
+        except InvalidError:
+            return key
+    return None
+
+
+def _ids(schema: TableSchema, names: Sequence[str]) -> list[int]:
+    return [schema.field(name).id for name in names]
 
 
 _COLUMN_LISTS = (

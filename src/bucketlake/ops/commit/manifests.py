@@ -42,7 +42,8 @@ def write_manifests(store: Store, entries: Sequence[ManifestEntry]) -> tuple[Man
     if not entries:
         return ()
     data = encode_manifest(entries, store.options.get("manifest.compression"))
-    parts = min(len(entries), math.ceil(len(data) / store.options.get("manifest.target-file-size")))
+    target = max(1, store.options.get("manifest.target-file-size"))  # others may have set 0: an entry a manifest
+    parts = min(len(entries), math.ceil(len(data) / target))
     if parts <= 1:
         return (_write_manifest(store, entries, data),)
     step = math.ceil(len(entries) / parts)

@@ -43,16 +43,16 @@ from bucketlake.ops.commit.manifests import (
 from bucketlake.ops.commit.outcome import Outcome, has_moved, owned
 from bucketlake.ops.commit.partition_changes import partition_changes
 from bucketlake.ops.commit.row_ids import next_row_id, with_row_ids
+from bucketlake.ops.commit.schemas import newest_for
 from bucketlake.ops.commit.strays import Standing, is_open, remove_from_gone, remove_stray, standing
 from bucketlake.ops.commit.telling import tell_committed, tell_failed
-from bucketlake.ops.scan.key_types import check_added
 from bucketlake.ops.scan.scan import delta_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import MAX_SEQUENCE_PROPERTY, Changes
 from bucketlake.ops.table.entries import record_count
 from bucketlake.ops.table.publishing import branch_of, is_managed, publish
 from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
-from bucketlake.schema.schema import BucketMode, TableSchema, is_replaced
+from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
 
@@ -311,9 +311,7 @@ class Publisher:
     ) -> Snapshot:
         assert scratch.delta is not None
         delta_count = record_count(changes.table)
-        newest = self._newest_schema(name)
-        check_added(self._store, newest, changes.table)
-        schema_id = newest.id
+        schema_id = newest_for(self._store, name, changes.table).id
         marks = [mark for mark in (request.watermark, base.watermark if base else None) if mark is not None]
         properties = self._properties(request, base, changes, base_list)
         taken = max(request.taken_row_ids, changes.taken_row_ids)
@@ -360,17 +358,6 @@ class Publisher:
         if highest:
             properties[MAX_SEQUENCE_PROPERTY] = str(max(highest))
         return properties
-
-    def _newest_schema(self, name: CommitName) -> TableSchema:
-        newest = self._store.latest_schema()
-        if is_replaced(self._store.schema, newest, strictly=True):
-            raise ConflictError(
-                "the table was replaced meanwhile",
-                commit=name,
-                schema=newest.id,
-                remedy="open it again, and write anew",
-            )
-        return newest
 
     def _statistics(self, base: Snapshot | None, schema_id: int, given: str | None) -> str | None:
         """The statistics that the snapshot names: its own, else those of its base while they hold for its schema."""

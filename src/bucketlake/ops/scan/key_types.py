@@ -17,6 +17,7 @@ from enum import Enum
 
 from bucketlake.errors import ConflictError, NotFoundError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.pruning import not_negative
 from bucketlake.ops.table.entries import fold
 from bucketlake.ops.table.store import Store
@@ -59,9 +60,9 @@ def _keys(schema: TableSchema) -> tuple[DataField, ...]:
     return schema.select(tuple(dict.fromkeys((*schema.trimmed_primary_keys, *schema.bucket_keys))))
 
 
-def retypable(base: Store, changes: Sequence[SchemaChange]) -> frozenset[str]:
-    """The key columns that changes of a schema may give another type. `base`: with the schema that is changed; its
-    files are looked at only where a change retypes a key."""
+def retypable(base: Store, changes: Sequence[SchemaChange], snapshot: Snapshot | None) -> frozenset[str]:
+    """The key columns that changes of a schema may give another type. `base`: with the schema that is changed; files of
+    the snapshot are looked at only where a change retypes a key."""
     keys = {item.name: item for item in _keys(base.schema)}
     wanted = {}
     for change in changes:
@@ -69,8 +70,7 @@ def retypable(base: Store, changes: Sequence[SchemaChange]) -> frozenset[str]:
             path = (change.column,) if isinstance(change.column, str) else tuple(change.column)
             if len(path) == 1 and path[0] in keys:
                 wanted[path[0]] = change.type
-    snapshot = base.latest_snapshot() if wanted else None
-    live = [] if snapshot is None else _live(base.manifests(base.data_manifests(snapshot)))
+    live = [] if snapshot is None or not wanted else _live(base.manifests(base.data_manifests(snapshot)))
     return frozenset(name for name, t in wanted.items() if not _unproved(base, live, [(keys[name], t)]))
 
 
@@ -78,7 +78,10 @@ def merged_schema(base: Store, given: Sequence[DataField], rules: Merging, table
     """The schema that would hold rows of the columns `given`, too; None if the present one does. `table` names it in
     errors: those of `merging` and `apply`."""
     changes = merging(base.schema.fields, given, rules)
-    return apply(base.schema, changes, table=table, retypable=retypable(base, changes)) if changes else None
+    if not changes:
+        return None
+    free = retypable(base, changes, base.latest_snapshot())
+    return apply(base.schema, changes, table=table, retypable=free)
 
 
 def check_keys(store: Store, manifests: Sequence[ManifestFile], entries: Sequence[Sequence[ManifestEntry]]) -> None:

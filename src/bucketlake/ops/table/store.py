@@ -335,9 +335,13 @@ class Store:
 
     def dynamic_options(self) -> dict[str, str]:
         """The options of this handle that its stored schema has not, or has otherwise."""
-        path = self.paths.schema(self.schema.id)
-        stored = TableSchema.decode(self.env.storage.read(path), path).options
+        stored = self.stored_schema().options
         return {key: value for key, value in self.schema.options.items() if stored.get(key) != value}
+
+    def stored_schema(self) -> TableSchema:
+        """The schema of this handle as it is stored, without dynamic options."""
+        path = self.paths.schema(self.schema.id)
+        return TableSchema.decode(self.env.storage.read(path), path)
 
     def latest_schema(self) -> TableSchema:
         """The newest schema, NotFoundError if the folder holds no table."""

@@ -1,0 +1,107 @@
+"""ALTER: the next schema of a table, and whether rows that came meanwhile may have it.
+
+Some changes are allowed by what a table holds: where it has no rows, where no key is below zero, where nothing is
+pending. A commit may come between that look and the schema. So it is looked at again once the schema is there: a commit
+that comes later sees the schema, and checks its files by it (`publish.py`); one that came before is seen here, and the
+schema is taken back where its rows do not allow the change.
+
+Spec: docs/spec/schema.md#evolution
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.scan import fallback, key_types
+from bucketlake.ops.table.newest import newest_schema
+from bucketlake.ops.table.publishing import alter_managed, publish_schema
+from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.postpone_write import pending_rows
+from bucketlake.schema.change import SchemaChange
+from bucketlake.schema.schema import BucketMode, TableSchema, apply, refuse_change
+from bucketlake.values import dataclass
+
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """A change of a table's schema. `find`: the changes of its newest schema. `merges`: rows brought the columns, which
+    may retype keys."""
+
+    store: Store
+    name: str
+    find: Callable[[TableSchema], Sequence[SchemaChange]]
+    merges: bool = False
+
+    def publish(self) -> None:
+        """Publish the next schema, if there is anything to change.
+
+        Concurrent changes are put one after the other; ConflictError if that keeps failing, or where rows came
+        meanwhile that do not allow the change. Errors: see `schema.apply`.
+        """
+        for _ in range(ATTEMPTS):
+            base = newest_schema(self.store.env, self.store.paths)
+            changes = self.find(base)
+            if not changes:
+                return
+            snapshot = self.store.latest_snapshot()
+            following = self._following(base, changes, snapshot)
+            refuse_change(base, following, changes)
+            fallback.check_branches(self.store, base.options, following.options)
+            if alter_managed(self.store, changes):
+                return
+            if publish_schema(self.store, following):
+                self._check_meanwhile(base, changes, following, snapshot)
+                return
+        raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
+
+    def _following(self, base: TableSchema, changes: Sequence[SchemaChange], snapshot: Snapshot | None) -> TableSchema:
+        """The next schema, which rows of a snapshot allow."""
+        now = self.store.env.clock.now_millis()
+        stored = replace(self.store, schema=base)
+        free = key_types.retypable(stored, changes, snapshot) if self.merges else frozenset[str]()
+        used = snapshot is not None
+        following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
+        self._refuse_leaving_pending(base, following, snapshot)
+        return following
+
+    def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
+        """Rows that are pending would never be seen in another bucket mode."""
+        leaves = base.bucket_mode is BucketMode.POSTPONE and following.bucket_mode is not BucketMode.POSTPONE
+        if leaves and snapshot is not None and pending_rows(self.store, snapshot):
+            raise InvalidError(
+                "Cannot change bucket while rows are pending in the postpone bucket.",
+                table=self.name,
+                remedy="CALL sys.compact on the table first",
+            )
+
+    def _check_meanwhile(
+        self, base: TableSchema, changes: Sequence[SchemaChange], following: TableSchema, seen: Snapshot | None
+    ) -> None:
+        """Take the schema back where rows were committed under the one before, since `seen`, that do not allow it."""
+        latest = self.store.latest_snapshot()
+        if latest is None or (seen is not None and latest.id == seen.id):
+            return
+        past = (one for one in self.store.snapshots(newest_first=True) if one.schema_id < following.id)
+        came = next(past, None)
+        if came is None or (seen is not None and came.id <= seen.id):
+            return
+        try:
+            self._following(base, changes, came)
+        except InvalidError as error:
+            number, now = following.id + 1, self.store.env.clock.now_millis()
+            restored = replace(base, id=number, highest_field_id=following.highest_field_id, time_millis=now)
+            undone = publish_schema(self.store, restored)
+            raise ConflictError(
+                "rows that do not allow the change were committed while the schema was changed",
+                table=self.name,
+                snapshot=came.id,
+                reason=str(error),
+                remedy="the schema is as it was: try again"
+                if undone
+                else f"take back what schema {following.id} changed",
+            ) from error

@@ -1,0 +1,124 @@
+"""Changes of a schema that only some rows allow, and a write that comes between the look at the rows and the schema, or
+that was begun before: the one or the other is told to try again, and every key has one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import bucketlake
+from bucketlake import ConflictError, Table
+from bucketlake.env.env import LocalStorage
+from bucketlake.ops.write.prepare import new_commit_user, prepare_write
+from bucketlake.ops.write.write import write_batches
+from bucketlake.schema.schema import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption
+from bucketlake.types.model import BIGINT
+
+FIRST = {key: f"a{key}" for key in range(20)}
+NEXT = {key: f"b{key}" for key in range(20)}
+CASES: dict[str, tuple[dict[str, str], list[str], SchemaChange]] = {
+    "hash": ({"bucket": "4"}, ["k"], SetOption("bucket-function.type", "mod")),
+    "to dynamic": ({"bucket": "4"}, ["k"], SetOption("bucket", "-1")),
+    "to fixed": ({"bucket": "-1", "dynamic-bucket.target-row-num": "5"}, ["k"], SetOption("bucket", "4")),
+    "key": ({"bucket": "4", "bucket-key": "k"}, [], SetOption("primary-key", "k")),
+    "no key": ({"bucket": "4", "bucket-key": "k"}, ["k"], DropPrimaryKey()),
+}
+
+
+def made(folder: Path, options: Mapping[str, str], keys: list[str]) -> Table:
+    schema = pa.schema([("k", pa.int32()), ("v", pa.string())])
+    return bucketlake.open(folder).create_table("t", schema, primary_keys=keys, options=dict(options))
+
+
+def batch(values: Mapping[int, str], key: pa.DataType | None = None) -> pa.Table:
+    return pa.table({"k": pa.array(list(values), key or pa.int32()), "v": pa.array(list(values.values()), pa.string())})
+
+
+def prepared(table: Table, values: Mapping[int, str]) -> Callable[[], Any]:
+    """A write up to its commit."""
+    user = new_commit_user(table.store)
+    task = prepare_write(table.store, table.latest_snapshot(), commit_user=user)
+    messages = write_batches(table.store, batch(values).to_batches(), task)
+    return lambda: table.commit(messages, user)
+
+
+def before_schema(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[], Any]) -> None:
+    """Have something happen right before a schema is published."""
+    put = LocalStorage.put_if_absent
+
+    def late(self: LocalStorage, path: str, data: bytes) -> bool:
+        if path.endswith(f"schema-{number}"):
+            monkeypatch.setattr(LocalStorage, "put_if_absent", put)
+            act()
+        return put(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "put_if_absent", late)
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.refresh().to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_that_come_before_the_schema_keep_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    options, keys, change = CASES[case]
+    table = made(tmp_path, options, keys)
+    before_schema(monkeypatch, 1, prepared(table, FIRST))
+    with pytest.raises(ConflictError, match="rows that do not allow the change"):
+        table.alter(change)
+    assert rows(table) == sorted(FIRST.items())
+    table = table.refresh()
+    assert (table.schema.options, table.schema.primary_keys) == (
+        made(tmp_path / "o", options, keys).schema.options,
+        tuple(keys),
+    )
+    table.write_arrow(batch(NEXT))
+    table.compact(full=True)
+    assert rows(table) == sorted(NEXT.items() if keys else [*FIRST.items(), *NEXT.items()])
+    assert not table.refresh().fsck("rows").findings
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_written_for_the_schema_before_do_not_come_after_it(tmp_path: Path, case: str) -> None:
+    options, keys, change = CASES[case]
+    table = made(tmp_path, options, keys)
+    slow = prepared(table, FIRST)
+    altered = table.alter(change)
+    with pytest.raises(ConflictError, match="altered meanwhile"):
+        slow()
+    assert altered.latest_snapshot() is None
+    altered.write_arrow(batch(FIRST))
+    altered.write_arrow(batch(NEXT))
+    altered.compact(full=True)
+    assert rows(altered) == sorted(NEXT.items() if altered.schema.primary_keys else [*FIRST.items(), *NEXT.items()])
+    assert not altered.refresh().fsck("rows").findings
+
+
+def test_a_negative_key_that_comes_before_a_wider_type_keeps_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path, {"bucket": "4"}, ["k"])
+    table.write_arrow(batch(FIRST))
+    merging = table.with_options({"write.merge-schema": "true", "write.merge-schema.type-widening": "true"})
+    before_schema(monkeypatch, 1, prepared(table, {-1: "x"}))
+    with pytest.raises(ConflictError, match="rows that do not allow the change"):
+        merging.write_arrow(batch({3: "c"}, pa.int64()))
+    assert rows(table) == sorted({**FIRST, -1: "x"}.items())
+    table.refresh().write_arrow(batch({-1: "y"}))
+    assert rows(table) == sorted({**FIRST, -1: "y"}.items())
+
+
+def test_other_writes_and_changes_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path, {"bucket": "4", "bucket-key": "k", "sequence.field": "v"}, ["k"])
+    before_schema(monkeypatch, 1, prepared(table, FIRST))
+    table.alter(AddColumn("w", BIGINT))
+    slow = prepared(table, NEXT)
+    renamed = table.refresh().alter(RenameColumn("k", "key"), RenameColumn("v", "value"), SetOption("bucket", "4"))
+    slow()
+    assert rows(renamed) == sorted((key, value, None) for key, value in NEXT.items())
