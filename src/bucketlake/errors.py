@@ -15,7 +15,6 @@ from typing import Any
 from bucketlake.redaction import redact, redact_details
 from bucketlake.traces import told
 
-
 _SHOWN = 2000  # characters of a detail: names in damaged metadata may have any length
 
 
