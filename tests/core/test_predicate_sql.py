@@ -108,6 +108,22 @@ def test_text_without_offset_is_in_the_sessions_zone():
 
 
 @pytest.mark.parametrize(
+    ("zone", "hour"),
+    [("+05:30", 6.5), ("-3", 15), ("UTC+2", 10), ("GMT-01:00", 13), ("+0200", 10), ("Z", 12), ("UTC", 12)],
+)
+def test_a_zone_may_be_an_offset(zone: str, hour: float) -> None:
+    found = parse_where("z = '2025-07-01 12:00:00'", FIELDS, zone=zone)
+    moment = dt.datetime(2025, 7, 1, tzinfo=dt.timezone.utc) + dt.timedelta(hours=hour)
+    assert found == Compare("z", "=", moment)
+
+
+def test_what_a_time_of_day_means_in_an_unknown_zone_only_spark_can_say() -> None:
+    found = parse_where("z = '2025-07-01 12:00:00' AND z < '2025-07-01 12:00:00Z'", FIELDS, zone="Mars/Olympus")
+    assert isinstance(found, And)
+    assert [type(part) for part in found.children] == [Opaque, Compare]
+
+
+@pytest.mark.parametrize(
     "sql",
     [
         "upper(s) = 'X'", "s RLIKE 'x'", "s ILIKE 'x'", "s LIKE 'a' ESCAPE '!'", "r.a = 3", "id = i", "s = 5",

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.lazy import exp, sqlglot, sqlglot_errors
@@ -29,7 +28,7 @@ from bucketlake.predicate.numbers import (
     parse_number,
 )
 from bucketlake.predicate.scan import UNREAD, Part, Words, shortened
-from bucketlake.predicate.times import Stamp, as_date, as_time, compare_stamp, date_of, stamp_of
+from bucketlake.predicate.times import Stamp, as_date, as_time, compare_stamp, date_of, stamp_of, zone_of
 from bucketlake.predicate.tree import (
     And,
     Compare,
@@ -68,11 +67,7 @@ def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -
     Raises: InvalidError for text that is no condition (with its position) and for unknown columns.
     Spec: docs/spec/types.md#predicates
     """
-    try:
-        home = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise InvalidError("unknown time zone", zone=zone) from error
-    return _Reader(Words(sql_text), fields, home).condition()
+    return _Reader(Words(sql_text), fields, zone_of(zone)).condition()
 
 
 def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicate:
@@ -92,7 +87,7 @@ def exact_where(where: str | Predicate, fields: Sequence[DataField]) -> Predicat
 class _Reader:
     words: Words
     fields: Sequence[DataField]
-    zone: ZoneInfo
+    zone: dt.tzinfo | None
     values: dict[str, Any] = field(default_factory=dict)  # what the strings of the leaf in hand stand for
 
     def condition(self) -> Predicate:
@@ -417,7 +412,7 @@ class _Reader:
         if zoned:
             moment = self.aware(moment)
         elif not value.zoneless:  # Spark takes the column's values to the session's zone
-            if self.zone.utcoffset(None) is None:
+            if self.zone is None or self.zone.utcoffset(None) is None:
                 raise Beyond
             moment = self.aware(moment).astimezone(self.zone).replace(tzinfo=None)
         return compare_stamp(field, op, moment)
@@ -425,6 +420,8 @@ class _Reader:
     def aware(self, value: dt.datetime) -> dt.datetime:
         """The instant, UTC; without an offset in the session's zone."""
         if value.tzinfo is None:
+            if self.zone is None:
+                raise Beyond
             value = value.replace(tzinfo=self.zone)
         try:
             return value.astimezone(dt.timezone.utc)

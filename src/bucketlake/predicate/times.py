@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime as dt
 import re
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bucketlake.predicate.numbers import Beyond
 from bucketlake.predicate.tree import And, Compare, Constant, In, IsNotNull, Not, Operator, Or, Predicate
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
-__all__ = ["Stamp", "as_date", "as_time", "compare_stamp", "date_of", "stamp_of"]
+__all__ = ["Stamp", "as_date", "as_time", "compare_stamp", "date_of", "stamp_of", "zone_of"]
 
 _DATE = re.compile(r"[ \t\r\n]*(\d{4})-(\d{1,2})-(\d{1,2})[ \t\r\n]*", re.ASCII)
 _TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,3})?)?", re.ASCII)
@@ -24,6 +25,7 @@ _STAMP = re.compile(
     r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6})0*)?)?[ ]?(Z|[+-]\d{2}:\d{2}|UTC)?)?[ \t\r\n]*",
     re.ASCII,
 )
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
 _UTC = dt.timezone.utc
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -35,6 +37,21 @@ class Stamp:
 
     value: dt.datetime
     zoneless: bool
+
+
+def zone_of(name: str) -> dt.tzinfo | None:
+    """A time zone by its name or offset, as a session of Spark's has it; None for one that is not known here."""
+    if name == "Z":
+        return _UTC
+    found = _OFFSET.fullmatch(name)
+    try:
+        if found is None:
+            return ZoneInfo(name)
+        hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+        offset = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return dt.timezone(-offset if found[1] == "-" else offset)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def date_of(text: str) -> dt.date:
