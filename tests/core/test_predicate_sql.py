@@ -334,3 +334,24 @@ def test_a_literal_of_another_zone_beside_a_zoneless_column_is_sparks_affair():
     (field,) = columns(t="TIMESTAMP(6)")
     assert isinstance(parse_where("t = TIMESTAMP '2024-01-01 00:00:00'", [field], "Europe/Berlin"), Opaque)
     assert isinstance(parse_where("t = TIMESTAMP '2024-01-01 00:00:00'", [field], "UTC"), Compare)
+
+
+@pytest.mark.parametrize("op", ["=", "<>", "<", "<=", ">", ">=", "<=>"])
+def test_what_stands_beside_char_is_padded(op: str) -> None:
+    [field] = columns(c="CHAR(3)")
+    stored = ["", " ", "   ", "a", "a  ", " a", "ab", "abc", "a\t", "a\t ", "\t", "b", "b\u00e4 ", None]
+    rows = pa.RecordBatch.from_arrays([pa.array(stored)], names=["c"])
+    compare = {
+        **{"=": str.__eq__, "<>": str.__ne__, "<": str.__lt__, "<=": str.__le__, ">": str.__gt__, ">=": str.__ge__},
+        "<=>": str.__eq__,
+    }[op]
+    for text in ["", "  ", "a", "a ", "a    ", "ab", "abc ", "abcd", "b", " a", "bä"]:
+        width = max(3, len(text))
+        expected = [None if one is None else compare(one.ljust(width), text.ljust(width)) for one in stored]
+        if op == "<=>":
+            expected[-1] = False
+        found = parse_where(f"c {op} '{text}'", [field])
+        assert mask(found, rows).to_pylist() == expected, text
+        wanted = [None if one is None else not one for one in expected]
+        assert mask(parse_where(f"NOT (c {op} '{text}')", [field]), rows).to_pylist() == wanted, text
+    assert isinstance(parse_where(f"c {op} 'a\t'", [field]), Opaque)

@@ -61,6 +61,37 @@ def test_numbers_compare_as_in_spark(classic: Any) -> None:
     assert compared > 1200
 
 
+def test_a_condition_may_name_columns_of_which_it_says_nothing(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, n INT, `a``b` STRING) TBLPROPERTIES ('bucket' = '-1')")
+    classic.sql("INSERT INTO db.t VALUES (1, 2, 'x'), (2, NULL, 'y')")
+    table = classic.table("db.t")
+    for where, found in {
+        "n <> NULL": [],
+        "n <=> 99999999999": [],
+        "n <=> 0.5 OR `A``B` = 'x'": [1],
+        "NOT (n <=> 1e-50)": [1, 2],
+    }.items():
+        assert [row.id for row in table.read(columns=["id"], where=where).sort("id").collect()] == found, where
+    classic.sql("SET spark.sql.parser.escapedStringLiterals = true")
+    try:
+        assert [row.id for row in table.read(columns=["id"], where=r"`a``b` RLIKE '\w' AND n = 2").collect()] == [1]
+    finally:
+        classic.sql("RESET spark.sql.parser.escapedStringLiterals")
+
+
+@pytest.mark.parametrize("zone", ["+05:30", "UTC-3", "PST"])
+def test_conditions_in_every_zone_of_sparks(classic: Lake, zone: str) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, z TIMESTAMP_LTZ) TBLPROPERTIES ('bucket' = '-1')")
+    classic.sql("INSERT INTO db.t VALUES (1, TIMESTAMP '2025-07-01 12:00:00 UTC')")
+    classic.spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        local = classic.sql("SELECT CAST(z AS STRING) FROM db.t").collect()[0][0]
+        assert classic.table("db.t").read(where=f"z = '{local}'").count() == 1
+        assert classic.table("db.t").read(where="id = 2").count() == 0
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_a_negative_zero_is_zero_in_sparks_own_scans(
     classic: Lake, file_format: str, monkeypatch: pytest.MonkeyPatch

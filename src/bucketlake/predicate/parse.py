@@ -55,7 +55,6 @@ from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
 
 _NUMERIC = (*WHOLE, Root.DECIMAL, Root.FLOAT, Root.DOUBLE)
-_TEXT = (Root.CHAR, Root.VARCHAR)
 _STAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 
@@ -246,6 +245,8 @@ class _Reader:
         if isinstance(node, exp.In):
             return self.in_(node)
         if isinstance(node, exp.Between):
+            if self.column(_bare(node.this)).type.root is Root.CHAR:
+                raise Beyond  # Spark pads the column, but not the bounds
             low = self.compare(node.this, ">=", node.args["low"])
             return And((low, self.compare(node.this, "<=", node.args["high"])))
         for kind, op in _OPERATORS.items():
@@ -386,8 +387,10 @@ class _Reader:
             return Compare(field.name, op, value)
         if isinstance(value, bool):
             raise Beyond
-        if t.root in _TEXT and isinstance(value, str):
+        if t.root is Root.VARCHAR and isinstance(value, str):
             return Compare(field.name, op, value)
+        if t.root is Root.CHAR and isinstance(value, str):
+            return compare_char(field, op, value)
         if t.root in (Root.BINARY, Root.VARBINARY, Root.BLOB) and isinstance(value, bytes):
             return Compare(field.name, op, value)
         if t.root in _NUMERIC:
@@ -505,6 +508,26 @@ def is_no_value(text: str, t: DataType) -> bool:
         word = text.strip().lstrip("+-").lower()
         return _NO_NUMBER.search(word) is not None and word not in ("inf", "infinity", "nan")
     return t.root in (Root.DATE, Root.TIME, *_STAMPS) and _DIGIT.search(text) is None
+
+
+def compare_char(field: DataField, op: Operator, text: str) -> Predicate:
+    """`column op text` over a CHAR column: both sides are padded with blanks, as Spark does, whatever is stored. Spark
+    stores values padded, other engines as they come.
+
+    Beyond for a text with letters before the blank: one that is stored short would be at another place than padded.
+    """
+    if any(letter < " " for letter in text):
+        raise Beyond
+    short, length = text.rstrip(" "), field.type.length or 1
+    forms = [short.ljust(size) for size in range(len(short), length + 1)]
+    name, whole = field.name, short.ljust(length)
+    if op in ("=", "<>", "<=>"):
+        same = In(name, tuple(forms))
+        return same if op == "=" else Not(same) if op == "<>" else And((IsNotNull(name), same))
+    if op in ("<", ">="):  # shorter forms stand before the whole one
+        least = Or((Compare(name, ">=", whole), In(name, tuple(forms[:-1]))))
+        return least if op == ">=" else negate(least)
+    return Compare(name, op, whole)
 
 
 def like(column: str, pattern: str) -> Predicate:

@@ -11,6 +11,7 @@ Spec: docs/spec/types.md#predicates
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.predicate.numbers import Beyond, parse_number
 from bucketlake.values import dataclass
 
-__all__ = ["UNREAD", "Part", "Words", "shortened"]
+__all__ = ["UNREAD", "Part", "Words", "names_in", "shortened"]
 
 DEEPEST = 100  # of a condition's skeleton
 _SHOWN = 300
@@ -249,6 +250,13 @@ class Words:
         if at == 0:
             return True
         return self.words[at - 1].upper in _BEFORE_VALUES
+
+
+def names_in(text: str, names: Iterable[str]) -> frozenset[str]:
+    """The names that a text may mean: they stand in it as words or in backticks, in whatever case."""
+    folded = text.lower()
+    written = {name: re.escape(name.replace("`", "``").lower()) for name in names}
+    return frozenset(name for name, own in written.items() if re.search(rf"(?<!\w){own}(?!\w)", folded))
 
 
 def shortened(text: str) -> str:

@@ -102,8 +102,8 @@ def unproved(fields: Sequence[DataField], options: TableOptions) -> frozenset[st
 
 def known_part(found: Predicate | None, fields: Sequence[DataField], options: TableOptions) -> Predicate | None:
     """A condition over columns as they are shown, as one over what is stored: parts that this says nothing of are
-    opaque."""
-    names = unproved(fields, options)
+    opaque. CHAR is shown, and compared, as the session says."""
+    names = unproved(fields, options).union(item.name for item in fields if item.type.root is Root.CHAR)
     return without(found, names) if found is not None and names else found
 
 

@@ -29,6 +29,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.parse import parse_where
+from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
@@ -69,7 +70,7 @@ def read(
         past, selection = handle.as_of(options)
         own = columns if not extra else [name for name in columns or () if name not in extra]
         predicate, wanted = predicate_of(spark, past, where), column_names(past.schema, own)
-        asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+        asked = named(spark, past, where).union(wanted)
         need = Need(tuple(name for name in past.schema.field_names if name in asked), predicate, limit)
         return past, wanted, need, _plan(past, selection, need)
 
@@ -85,7 +86,7 @@ def _metadata(
 ) -> tuple[DataFrame, list[str]]:
     """The rows that a system table of metadata may have for a condition, with the columns that it names, too."""
     predicate, wanted = predicate_of(spark, table, where), column_names(table.schema, columns)
-    asked = frozenset(wanted) if predicate is None else columns_of(predicate).union(wanted)
+    asked = named(spark, table, where).union(wanted)
     names = [name for name in table.schema.field_names if name in asked]
     return metadata.read(spark, table, names, predicate, limit if predicate is None else None), wanted
 
@@ -230,6 +231,14 @@ def predicate_of(spark: SparkSession, table: Table, where: str | Predicate | Non
     if isinstance(where, str):
         where = _read(spark, table, where)
     return known_part(where, table.schema.fields, table.options)
+
+
+def named(spark: SparkSession, table: Table, where: str | Predicate | None) -> frozenset[str]:
+    """The columns that Spark looks for where it evaluates the condition: of a text also those of which the predicate
+    says nothing, as of `c = NULL`."""
+    if isinstance(where, str):
+        return names_in(substituted(spark, where), table.schema.field_names)
+    return frozenset() if where is None else columns_of(where)
 
 
 def _read(spark: SparkSession, table: Table, where: str) -> Predicate:

@@ -28,12 +28,11 @@ from bucketlake.ops.system.model import SystemTable
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
-from bucketlake.predicate.parse import parse_where
-from bucketlake.predicate.tree import Predicate, columns_of
+from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
 from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
-from bucketlake.spark.instants import known_part, shown
-from bucketlake.spark.read.reader import Need, are_few, of_splits
+from bucketlake.spark.instants import shown
+from bucketlake.spark.read.reader import Need, are_few, named, of_splits, predicate_of
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
@@ -169,7 +168,7 @@ class StreamProcess:
 
     def _frame(self, groups: Sequence[tuple[Split, ...]]) -> DataFrame:
         names, where = column_names(self._table.schema, self._how.columns), self._source.where
-        read = list(dict.fromkeys([*names, *sorted(() if where is None else columns_of(where))]))
+        read = list(dict.fromkeys([*names, *sorted(named(self._spark, self._table, self._how.where))]))
         changes = any(split.changes for group in groups for split in group)
         if changes and self._table.store.schema.primary_keys:
             frame = _in_order(self._spark, self._table, groups, read, where)
@@ -204,10 +203,7 @@ def process(spark: SparkSession, table: Table, how: Processing) -> StreamProcess
 
 
 def _source(spark: SparkSession, table: Table, how: Processing) -> Source:
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    where = None if how.where is None else parse_where(how.where, table.schema.fields, zone)
-    where = known_part(where, table.schema.fields, table.options)
-    return Source.of(table.store, where)
+    return Source.of(table.store, predicate_of(spark, table, how.where))
 
 
 @dataclass(frozen=True)

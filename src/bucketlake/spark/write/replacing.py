@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.tree import And, Compare, Constant, Predicate, is_exact
 from bucketlake.table import Table
+from bucketlake.types.model import DataField, Root
 
 
 def replaced_partition(condition: str, table: Table) -> dict[str, Any] | None:
@@ -16,7 +18,7 @@ def replaced_partition(condition: str, table: Table) -> dict[str, Any] | None:
     Errors: UnsupportedError for conditions other than partition columns equal to constants, each once; InvalidError for
     unknown columns and text that is no condition.
     """
-    found = parse_where(condition, table.schema.fields)
+    found = parse_where(condition, [_as_written(item) for item in table.schema.fields])
     if found == Constant(True):
         return None
     partition: dict[str, Any] = {}
@@ -37,6 +39,11 @@ def replaced_partition(condition: str, table: Table) -> dict[str, Any] | None:
             )
         partition[compare.column] = compare.literal
     return partition
+
+
+def _as_written(item: DataField) -> DataField:
+    """A column of which a text names one value: CHAR, too."""
+    return replace(item, type=replace(item.type, root=Root.VARCHAR)) if item.type.root is Root.CHAR else item
 
 
 def _equality(part: Predicate, condition: str) -> Compare:
