@@ -100,6 +100,32 @@ def test_overwrite_static_partition(table: Lake) -> None:
     assert rows(table) == {(9, "z", 9, "x"), (2, "b", 2, "y")}
 
 
+def test_overwrite_static_partition_of_every_type(classic: Lake) -> None:
+    lake = classic
+    values = {
+        "TIMESTAMP": "TIMESTAMP '1960-06-01 00:00:00.000001'",
+        "TIMESTAMP_NTZ": "TIMESTAMP_NTZ '2020-01-01 12:00:00'",
+        "DATE": "DATE '1500-02-28'",
+        "DECIMAL(38,10)": "-0.0000000001",
+        "DOUBLE": "'NaN'",
+        "BOOLEAN": "false",
+        "TINYINT": "-128",
+        "CHAR(3)": "'a'",
+    }
+    for zone in ("UTC", "America/New_York", "+05:30"):
+        lake.spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            for kind, value in values.items() if zone == "UTC" else [*values.items()][:2]:
+                lake.sql("DROP TABLE IF EXISTS db.p")
+                lake.sql(f"CREATE TABLE db.p (k INT, p {kind}) PARTITIONED BY (p)")
+                lake.sql(f"INSERT INTO db.p PARTITION (p = {value}) VALUES (1)")
+                lake.sql("INSERT INTO db.p VALUES (2, NULL)")
+                lake.sql(f"INSERT OVERWRITE db.p PARTITION (p = {value}) VALUES (3)")
+                assert [row.k for row in lake.sql("SELECT k FROM db.p ORDER BY k").collect()] == [2, 3], (zone, kind)
+        finally:
+            lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 def test_overwrite_whole_table_by_default_as_spark_does(table: Lake) -> None:
     table.sql("INSERT INTO t VALUES (1, 'a', 1, 'x'), (2, 'b', 2, 'y')")
     table.sql("INSERT OVERWRITE t VALUES (3, 'c', 3, 'x')")

@@ -11,6 +11,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from bucketlake.errors import InvalidError, did_you_mean
@@ -143,13 +144,19 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
     if not static:
         return {}
     casts = [f"{_static_cast(value, column, table.schema)} AS {quoted(column)}" for column, value in static.items()]
-    found = dict(lake.spark.sql("SELECT " + ", ".join(casts)).collect()[0].asDict())
+    row = lake.spark.sql("SELECT " + ", ".join(casts)).toArrow()
+    found: dict[str, object] = row.cast(pa.schema([_in_utc(item) for item in row.schema])).to_pylist()[0]
     for column, value in static.items():
         if found[column] is None and value.upper() != "NULL":
             raise InvalidError(
                 "the PARTITION value is none of its column", table=table.name, column=column, value=value[:200]
             )
     return found
+
+
+def _in_utc(item: pa.Field) -> pa.Field:
+    """Instants as partitions have them, whatever the session's zone is."""
+    return item.with_type(pa.timestamp("us", "UTC")) if getattr(item.type, "tz", None) else item
 
 
 def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static: dict[str, str]) -> DataFrame:
