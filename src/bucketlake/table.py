@@ -26,7 +26,7 @@ from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.partition_choice import both, chosen_partitions
-from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries
+from bucketlake.ops.scan.scan import EntryFilter, Plan, Scan, live_entries, newest_rows
 from bucketlake.ops.scan.select import TRAVEL_KEYS, Selection, epoch_millis, select_snapshot
 from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.stream.batches import BatchName, Once
@@ -300,10 +300,11 @@ class Table(Streams, Frames):
         self._check_writable()
         return self if fallback.other_branch(self.store) is None else self.with_options(fallback.ALONE)
 
-    def for_changing(self) -> Table:
+    def for_changing(self, rows: bool = False) -> Table:
         """As `for_writing`, under the table's newest schema, dynamic options kept: what puts rows in the place of
-        others must know all their columns."""
+        others must know all their columns. `rows`: reads see the newest version of each, compacted or not."""
         current = renewed(self._rows("write to").store)
+        current = current.with_options(newest_rows(current)) if rows else current
         return (self if current is self.store else replace(self, store=current)).for_writing()
 
     def _check_writable(self) -> None:
@@ -363,7 +364,7 @@ class Table(Streams, Frames):
         concurrent writers the delete is planned again, as often as is reasonable, before ConflictError is raised.
         Spec: docs/spec/deletion_vector.md#deleting
         """
-        table = self.with_options(options).for_changing()
+        table = self.with_options(options).for_changing(rows=True)
         store, predicate = table.store, table.predicate(row_changes.required(where))
         if not table.schema.primary_keys:
             delete = column_updates.delete_evolving if table.schema.data_evolution else append_rows.delete_rows
@@ -388,7 +389,7 @@ class Table(Streams, Frames):
         of a primary-key table need Spark for that. Concurrent writers: as `delete`.
         Errors: InvalidError (columns, values), UnsupportedError (merge engine), and those of `write_arrow`.
         """
-        table = self.with_options(options).for_changing()
+        table = self.with_options(options).for_changing(rows=True)
         store, assign = table.store, append_rows.assign_values(table.schema, assignments)
         predicate = table.predicate(where)
         if not table.schema.primary_keys:
@@ -532,9 +533,8 @@ class Table(Streams, Frames):
         return self.with_options(branch=name).for_writing().store
 
     def alter(self, *changes: SchemaChange) -> Table:
-        """Publish the next schema and return the table with it; no data file is touched.
-
-        Options of a table that cannot be written here may be altered, as far as they are not refused themselves.
+        """Publish the next schema and return the table with it; no data file is touched. Options of a table that cannot
+        be written here may be altered, as far as they are not refused themselves.
 
         Concurrent changes are put one after the other; ConflictError if that keeps failing. Errors: see
         `schema.apply`.

@@ -74,7 +74,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 
     Errors: InvalidError (condition, none given), UnsupportedError (merge engine), and those of a write.
     """
-    table, where = table.for_changing(), required(where)
+    table, where = table.for_changing(rows=True), required(where)
     predicate = reader.predicate_of(spark, table, where)
     assert predicate is not None
     done, snapshot = _without_spark(table, predicate)
@@ -93,7 +93,7 @@ def delete(spark: SparkSession, table: Table, where: str | Predicate | None) -> 
 def delete_known(table: Table, predicate: Predicate) -> bool:
     """Delete what needs no Spark: everything, whole partitions, few rows by an exact predicate. False: nothing was
     done, Spark has to find the rows."""
-    return _without_spark(table.for_changing(), predicate)[0]
+    return _without_spark(table.for_changing(rows=True), predicate)[0]
 
 
 def _without_spark(table: Table, predicate: Predicate) -> tuple[bool, Snapshot | None]:
@@ -239,7 +239,7 @@ def update(
 
     Errors: InvalidError (columns, primary key, values), UnsupportedError (merge engine), and those of a write.
     """
-    table = table.for_changing()
+    table = table.for_changing(rows=True)
     schema = table.schema
     columns = assigned_columns(schema, assignments)
     refuse_update(schema, columns)

@@ -28,7 +28,7 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
-from bucketlake.ops.scan.scan import delta_entries, live_entries, skips_level_0
+from bucketlake.ops.scan.scan import MERGE_ON_READ, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
@@ -143,7 +143,10 @@ def _landed(store: Store, written: Snapshot) -> Snapshot | None:
 
 
 def must_compact(store: Store) -> bool:
-    """Whether rows or changes stay unseen until they are compacted, or the table wants every commit compacted."""
+    """Whether rows or changes stay unseen until they are compacted, or the table wants every commit compacted; by what
+    its readers see, whatever this handle is told to."""
+    if store.options.get(MERGE_ON_READ) and MERGE_ON_READ in store.dynamic_options():
+        store = store.with_options({MERGE_ON_READ: None})
     options = store.options
     waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
     return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))

@@ -5,8 +5,9 @@ Spec: docs/spec/commit.md#planning
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, ManifestFile
@@ -30,6 +31,7 @@ from bucketlake.values import dataclass
 
 ENOUGH_ROWS = 10_000  # for an average
 READ_TOGETHER = 16  # manifests
+MERGE_ON_READ = "deletion-vectors.merge-on-read"
 
 
 @dataclass(frozen=True)
@@ -227,8 +229,17 @@ def skips_level_0(store: Store) -> bool:
     options = store.options
     if not store.schema.primary_keys or reads_pending(store):
         return False
-    vectors = options.get("deletion-vectors.enabled") and not options.get("deletion-vectors.merge-on-read")
+    vectors = options.get("deletion-vectors.enabled") and not options.get(MERGE_ON_READ)
     return bool(vectors) or options.get("merge-engine") == "first-row"
+
+
+def newest_rows(store: Store) -> Mapping[str, Any]:
+    """Dynamic options for what changes rows: with them a read sees the newest version of every row, those included that
+    batch reads do not see before a compaction. None are needed where reads see them anyway.
+
+    Spec: docs/conflicts.md#row-level-changes-of-primary-key-tables
+    """
+    return {MERGE_ON_READ: "true"} if skips_level_0(store) else {}
 
 
 def _created_since(store: Store, entries: list[ManifestEntry], selection: Selection) -> list[ManifestEntry]:

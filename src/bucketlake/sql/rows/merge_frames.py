@@ -77,7 +77,7 @@ class _Reader:
 
 def merge(lake: Lake, table: LakeTable, asked: MergeBuilder) -> Snapshot | None:
     """Run a MERGE that was said in Python. Errors: those of MERGE INTO."""
-    table = replace(table, table=table.table.for_changing())
+    table = replace(table, table=table.table.for_changing(rows=True))
     reader = _Reader(asked.frame, asked.source)
     on = reader.read(asked.on)
     clauses = tuple(map(reader.clause, asked.clauses))

@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from bucketlake.errors import InvalidError, did_you_mean
 from bucketlake.ops.scan.fallback import ALONE, other_branch
+from bucketlake.ops.scan.scan import newest_rows
 from bucketlake.predicate.tree import Constant, Predicate
 from bucketlake.schema.schema import TRACKING_FIELDS
 from bucketlake.spark.beside import Beside
@@ -98,7 +99,8 @@ _NO_ALIAS = frozenset(
 @dataclass(slots=True)
 class Target:
     """`parts`: the name as written at `source`; `hint`: the OPTIONS hint behind it, as written; `condition`: what
-    stands after WHERE, None without; `alone`: a hint for a table that would be read with another branch."""
+    stands after WHERE, None without; `own`: a hint for what this statement must see of the table and
+    what not: newest versions of rows, another branch."""
 
     parts: tuple[str, ...]
     source: str
@@ -106,15 +108,17 @@ class Target:
     hint: str
     options: dict[str, str]
     condition: str | None = None
-    alone: str = ""
+    own: str = ""
 
     def table(self, lake: Lake, name: names.LakeName) -> LakeTable:
         """The lake table that the name means, with the session's options and the hint's."""
         found = lake.table(name.full).with_options({**session_options(lake, name), **self.options})
-        if other_branch(found.table.store) is not None and not self.alone:
-            listed = ", ".join(f"'{key}'=''" for key in ALONE)
-            self.alone = f" /*+ OPTIONS({listed}) */"
-        return found
+        own = {} if other_branch(found.table.store) is None else ALONE
+        own = {**own, **newest_rows(found.table.store)}
+        if own and not self.own:
+            listed = ", ".join(f"'{key}'='{value}'" for key, value in own.items())
+            self.own = f" /*+ OPTIONS({listed}) */"
+        return found.with_options(own) if own else found
 
     @property
     def exposed(self) -> str:
@@ -134,7 +138,7 @@ class Target:
         head = f"SELECT {listed} FROM "
         alias = f" AS {quoted(self.alias)}" if self.alias is not None else ""
         where = f" WHERE {self.condition}" if self.condition is not None and not every else ""
-        statement = f"{head}{self.source}{self.hint}{self.alone}{alias}{where}"
+        statement = f"{head}{self.source}{self.hint}{self.own}{alias}{where}"
         return query.run(lake, statement, place=None if own is None else query.Place(len(head), own))
 
     def extra(self, schema: TableSchema, *texts: str) -> tuple[str, ...]:
