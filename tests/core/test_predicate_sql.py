@@ -355,3 +355,8 @@ def test_what_stands_beside_char_is_padded(op: str) -> None:
         wanted = [None if one is None else not one for one in expected]
         assert mask(parse_where(f"NOT (c {op} '{text}')", [field]), rows).to_pylist() == wanted, text
     assert isinstance(parse_where(f"c {op} 'a\t'", [field]), Opaque)
+
+
+def test_char_of_any_length_beside_a_text() -> None:
+    [field] = columns(c="CHAR(2147483647)")
+    assert isinstance(parse_where("c = 'a'", [field]), Opaque)

@@ -81,14 +81,16 @@ def test_versions_that_readers_see_after_their_compaction_are_the_ones_that_are_
     lake.table("db.t").update({"v": "v + 1"}, "length(concat('x', id)) = 3")
     lake.table("db.t").delete("concat('x', v) = 'x3' AND id = 2")
     source = "(SELECT explode(array(3, 20)) AS id) AS s"
-    same = "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = t.v + 10 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 7)"
+    same = (
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = t.v + 10 WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, 7)"
+    )
     lake.sql(f"MERGE INTO db.t AS t USING {source} {same}")
     frame = lake.spark.createDataFrame([(4,), (20,)], "id INT")
     merge = lake.table("db.t").merge(frame, "t.id = source.id")
     merge.whenMatched().update({"w": "t.v"}).whenNotMatchedBySource("t.id = 5").delete().merge()
     lake.sql("CALL sys.compact(table => 'db.t')")
     expected = {
-        **{k: (3, 0) for k in (6, 7, 8, 9, 10, 11)},
+        **dict.fromkeys((6, 7, 8, 9, 10, 11), (3, 0)),
         3: (13, 0),
         4: (3, 3),
         20: (7, 7),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import ConflictError, Table
+from bucketlake import ConflictError, InvalidError, Table
 from bucketlake.env.env import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
@@ -122,3 +122,11 @@ def test_other_writes_and_changes_do_not_meet(tmp_path: Path, monkeypatch: pytes
     renamed = table.refresh().alter(RenameColumn("k", "key"), RenameColumn("v", "value"), SetOption("bucket", "4"))
     slow()
     assert rows(renamed) == sorted((key, value, None) for key, value in NEXT.items())
+
+
+def test_what_is_no_change_changes_nothing(tmp_path: Path) -> None:
+    table = made(tmp_path, {"bucket": "4"}, ["k"])
+    for given in ([AddColumn("w", BIGINT)], None, "k"):
+        with pytest.raises(InvalidError, match="not a change of a schema"):
+            table.alter(given)  # type: ignore[arg-type]
+    assert table.refresh().schema == table.schema

@@ -56,6 +56,7 @@ from bucketlake.values import dataclass
 
 _NUMERIC = (*WHOLE, Root.DECIMAL, Root.FLOAT, Root.DOUBLE)
 _STAMPS = (Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
+_MOST_FORMS = 255  # of a CHAR value, padded or not; a type may have 2^31 letters
 
 
 def parse_where(sql_text: str, fields: Sequence[DataField], zone: str = "UTC") -> Predicate:
@@ -514,11 +515,12 @@ def compare_char(field: DataField, op: Operator, text: str) -> Predicate:
     """`column op text` over a CHAR column: both sides are padded with blanks, as Spark does, whatever is stored. Spark
     stores values padded, other engines as they come.
 
-    Beyond for a text with letters before the blank: one that is stored short would be at another place than padded.
+    Beyond for a text with letters before the blank: one that is stored short would be at another place than padded; and
+    where there are too many forms to name them.
     """
-    if any(letter < " " for letter in text):
-        raise Beyond
     short, length = text.rstrip(" "), field.type.length or 1
+    if any(letter < " " for letter in text) or length - len(short) > _MOST_FORMS:
+        raise Beyond
     forms = [short.ljust(size) for size in range(len(short), length + 1)]
     name, whole = field.name, short.ljust(length)
     if op in ("=", "<>", "<=>"):

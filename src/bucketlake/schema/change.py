@@ -201,10 +201,17 @@ class _Draft:
             self.edit(_path(change.column), lambda f: _with_default(f, default))
         elif isinstance(change, UpdatePosition):
             self.move(change)
-        else:
+        elif isinstance(change, DropPrimaryKey):
             if self.has_snapshots:
                 raise InvalidError("Cannot drop primary keys on a non-empty table.", table=self.table)
             self.primary_keys = []
+        else:
+            raise InvalidError(
+                "not a change of a schema",
+                table=self.table,
+                given=type(change).__name__,
+                remedy="give changes one by one, as in table.alter(AddColumn(…), SetOption(…))",
+            )
 
     # ---- options
 
