@@ -133,14 +133,18 @@ def test_a_query_opens_the_partitions_and_buckets_that_the_small_table_names(
     assert opened(f"{sums} JOIN db.d ON f.dt = d.dt WHERE m = 1")[0].startswith("partitions: 10 of 10")
 
 
+def facts_and_days(lake: Lake, number: int, days: str) -> None:
+    lake.sql(f"CREATE TABLE db.f{number} (v INT, dt STRING) PARTITIONED BY (dt)")
+    lake.sql(f"INSERT INTO db.f{number} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    lake.sql(f"CREATE TABLE db.d{number} (dt STRING) TBLPROPERTIES ('primary-key' = 'dt', 'bucket' = '1')")
+    lake.sql(f"INSERT INTO db.d{number} VALUES {days}")
+
+
 @pytest.mark.spark
 def test_both_tables_are_read_as_of_one_moment(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The small table's keys are those of the snapshot that the query reads, not the newest ones."""
     monkeypatch.setattr(joined, "WORTH_ROWS", 1)
-    lake.sql("CREATE TABLE db.f2 (v INT, dt STRING) PARTITIONED BY (dt)")
-    lake.sql("INSERT INTO db.f2 VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    lake.sql("CREATE TABLE db.d2 (dt STRING) TBLPROPERTIES ('primary-key' = 'dt', 'bucket' = '1')")
-    lake.sql("INSERT INTO db.d2 VALUES ('a'), ('b')")
+    facts_and_days(lake, 2, "('a'), ('b')")
     lake.sql("DELETE FROM db.d2 WHERE dt = 'a'")
     rows = lambda text: sorted(row[0] for row in lake.sql(text).collect())  # noqa: E731
     assert rows("SELECT v FROM db.f2 JOIN db.d2 ON f2.dt = d2.dt") == [2]
@@ -150,10 +154,7 @@ def test_both_tables_are_read_as_of_one_moment(lake: Lake, monkeypatch: pytest.M
 @pytest.mark.spark
 def test_a_commit_after_the_keys_were_read_changes_nothing(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined, "WORTH_ROWS", 1)
-    classic.sql("CREATE TABLE db.f3 (v INT, dt STRING) PARTITIONED BY (dt)")
-    classic.sql("INSERT INTO db.f3 VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    classic.sql("CREATE TABLE db.d3 (dt STRING) TBLPROPERTIES ('primary-key' = 'dt', 'bucket' = '1')")
-    classic.sql("INSERT INTO db.d3 VALUES ('a')")
+    facts_and_days(classic, 3, "('a')")
     known = joined.few_values
     found: list[list[str] | None] = []
 

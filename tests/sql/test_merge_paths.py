@@ -118,6 +118,9 @@ def test_sources_too_wide_for_every_task(classic: Lake, large: None, kind: str, 
         assert content(classic) == AFTER_ALL
         classic.sql("MERGE INTO db.t USING source AS `s t` ON t.a = `s t`.a AND t.b < 0 WHEN MATCHED THEN UPDATE SET *")
         assert content(classic) == AFTER_ALL
+        itself = "(SELECT a, b + 1 AS b, c FROM db.t WHERE a > 4) AS s ON t.a = s.a"
+        classic.sql(f"MERGE INTO db.t USING {itself} WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *")
+        assert content(classic) == [(a, b + 1 if a > 4 else b, c) for a, b, c in AFTER_ALL]
         classic.sql("DROP TABLE db.t")
 
 
