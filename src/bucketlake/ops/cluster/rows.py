@@ -28,7 +28,7 @@ def in_order(batches: Iterable[pa.RecordBatch], order: SortOrder, store: Store) 
     `write-buffer-size`."""
     options = store.options
     budget = min(int(options.get("write-buffer-size")), _MOST)
-    spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+    spill = Spill.of(options)
     waiting: list[pa.RecordBatch] = []
     size = 0
     try:

@@ -327,7 +327,7 @@ class _Reader:
         layout, below = self._merge_layout(engine, order, names), self._key_part(predicate)
         options = self._store.options
         budget = min(options.get("write-buffer-size"), MOST_PENDING)
-        spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        spill = Spill.of(options)
         pending = PendingRuns(order, engine, self._placed, budget, spill)
         parts = {part.bucket: part for part in self._split.parts}
         try:

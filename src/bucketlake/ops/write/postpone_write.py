@@ -108,7 +108,7 @@ class _Counted:
 @contextmanager
 def _counted(store: Store, batches: Iterable[pa.RecordBatch], kinds: str | None) -> Iterator[_Counted]:
     incoming, options = Incoming(store.schema, kinds), store.options
-    spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+    spill = Spill.of(options)
     counted = _Counted(spill, options.get("write-buffer-size"))
     try:
         for batch in batches:

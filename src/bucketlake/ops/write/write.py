@@ -93,7 +93,7 @@ class TaskWriter:
         self._max_writers = options.get("write-max-writers-to-spill")
         self._spillable = options.get("write-buffer-spillable")
         self._max_spill = options.get("write-buffer-spill.max-disk-size")
-        self._spill = Spill(options.get("spill-compression"), options.get("spill-compression.zstd-level"))
+        self._spill = Spill.of(options)
         totals = {self._assigner.default_buckets, *task.total_buckets.values()}
         self._pends = self._keyed and totals == {POSTPONE_BUCKET}
         self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
