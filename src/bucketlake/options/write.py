@@ -26,7 +26,11 @@ ROWS = (
     Option("sort-spill-buffer-size", "memory", "64 mb", SPEED, "Memory of a spilling sort."),
     Option("sort-spill-threshold", "int", None, SPEED, "Readers of a merge before it spills."),
     Option(
-        "spill-compression", "string", "zstd", HONOURED, "Compression of spilled rows. Where it is not set, lz4 is used."
+        "spill-compression",
+        "string",
+        "zstd",
+        HONOURED,
+        "Compression of spilled rows. Where it is not set, lz4 is used.",
     ),
     Option(
         "spill-compression.zstd-level", "int", "1", HONOURED, "Level of zstd for spilled rows.", least=-131072, most=22
