@@ -126,6 +126,24 @@ def test_ranges_of_nothing_and_of_one_row() -> None:
     assert bounds_of([one], 4).place([pa.array([None, 3], pa.int32())]).max() <= 3
 
 
+@pytest.mark.parametrize("drawn", [slice(0, 400), slice(100, 300), slice(200, 201)])
+def test_leads_of_keys_on_a_curve_ascend_with_them(drawn: slice) -> None:
+    """Also with those of keys that lie outside of all that were drawn."""
+    values = np.random.default_rng(3).integers(-40, 5000, 400)
+    keys = zorder([pa.array(np.sort(values)), pa.array(values, pa.int32())])
+    ordered = keys.take(pa.array(np.argsort(np.array(keys.to_pylist(), object))))
+    sample = Sample((ordered[drawn],), np.ones(drawn.stop - drawn.start))
+    bounds = bounds_of([sample], 4)
+    for some in (ordered, ordered.slice(7, 300), ordered.slice(0, 0)):
+        leads = bounds.leads(some)
+        assert len(leads) == len(some) and (np.diff(leads) >= 0).all()
+    if drawn.start == 100:
+        inside = bounds.leads(ordered[drawn])
+        assert len(set(inside.tolist())) == len(set(ordered[drawn].to_pylist()))  # none has more than eight bytes more
+    assert not bounds.leads(pa.array([b"abc", b"d"])).any()
+    assert not bounds.leads(pa.array([b"abc", None])).any()
+
+
 # ---------------------------------------------------------------------------------------------- tables
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("c", pa.string()), ("pt", pa.int32())])

@@ -11,7 +11,8 @@ Runs are given oldest first: level 0 files by ascending sequence numbers after t
 matters for rows of equal key and equal sequence, where the row of the later run counts as the newer.
 
 Batches need the key columns of `order`, its sequence columns, `_SEQUENCE_NUMBER` and `_VALUE_KIND`, canonical Arrow
-layout, one schema in all runs, and are sorted by `order` within each run; other columns are carried along.
+layout, one schema in all runs, and are sorted by `order` within each run; other columns are carried along, and may be
+encoded (`types/encoded.py`) in some batches and not in others.
 
 Spec: docs/spec/merge.md
 """
@@ -32,6 +33,7 @@ from bucketlake.lazy import pc
 from bucketlake.lsm.engines.engines import Groups, Merged, MergeEngine, is_retract
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.schema.schema import KIND_FIELD
+from bucketlake.types.encoded import concatenated
 from bucketlake.values import dataclass
 
 __all__ = ["BlockSize", "decided", "merge_runs", "slices", "sort_and_merge", "sorted_pieces"]
@@ -236,7 +238,7 @@ def _merged_slice(
     if sum(1 for part in parts if part) == 1 and _is_strict(batches, order):
         merged = [_apply(batch, (None, None), engine, drop_deletes) for batch in batches]
     elif ordered or engine.computes or len(batches) == 1:
-        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        rows = batches[0] if len(batches) == 1 else concatenated(batches)
         merged = [_apply(rows, order.sort(rows), engine, drop_deletes)]
     else:
         merged = _filtered(batches, order, engine, drop_deletes)

@@ -64,6 +64,8 @@ def evolve_batch(batch: pa.RecordBatch, columns: Sequence[ReadColumn]) -> pa.Rec
             array = pa.nulls(batch.num_rows, target.type)
         else:
             array = batch.column(column.source.name)
+            if isinstance(array, pa.DictionaryArray):
+                target = target.with_type(array.type)
             array = cast_array(array, column.source.type, column.field.type) if column.cast else array
         nullable = target.nullable or array.null_count > 0
         arrays.append(array)

@@ -24,6 +24,7 @@ from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, foo
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode, limited
 from bucketlake.predicate.tree import Predicate
+from bucketlake.types.encoded import alike, plain, plain_schema
 from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
@@ -149,9 +150,12 @@ class DataFileWriter:
         self._stats = StatsCollector([item for item, _ in collected], [mode for _, mode in collected])
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows in the canonical layout of the file's columns. Raises: InvalidError for another layout."""
+        """Append rows in the canonical layout of the file's columns, texts encoded or not. Raises: InvalidError for
+        another layout."""
         if not batch.schema.equals(self._schema):
-            raise InvalidError("batch does not have the file's layout", path=self.path, expected=self._schema.names)
+            if not plain_schema(batch.schema).equals(self._schema):
+                raise InvalidError("batch does not have the file's layout", path=self.path, expected=self._schema.names)
+            batch = batch if isinstance(self._sink, ParquetSink) else plain(batch)
         if not batch.num_rows:
             return
         self._pending.append(batch)
@@ -178,7 +182,7 @@ class DataFileWriter:
         """Encode what is gathered; orc may keep it until a stripe is full."""
         if not self._pending:
             return
-        table = pa.Table.from_batches(self._pending)
+        table = pa.Table.from_batches(alike(self._pending))
         rows = table.num_rows
         if self._form.name == "orc":  # in small steps, to see what a stripe took
             rows = max(1, int(rows * ORC_STEP_BYTES / max(self._pending_bytes, 1)))
@@ -282,12 +286,14 @@ def read_numbered(
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A data file and what its manifest says of it: bytes (None, 0, -1: it does not) and rows (None: it does not)."""
+    """A data file and what its manifest says of it: bytes (None, 0, -1: it does not) and rows (None: it does not).
+    `encoded`: columns that its reader takes encoded, too."""
 
     path: str
     format: str
     size: int | None = None
     rows: int | None = None
+    encoded: frozenset[str] = frozenset()
 
 
 def read_recorded(
@@ -336,7 +342,7 @@ def _numbered(
     left_out: Mask | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     if file.format == "parquet":
-        parquet = ParquetSource(opened, read, remote="://" in file.path)
+        parquet = ParquetSource(opened, read, remote="://" in file.path, encoded=file.encoded)
         _check_rows(file, parquet.metadata.num_rows)
         yield from parquet.numbered(DEFAULT_BATCH, row_filter, fields, left_out)
     elif file.format == "orc":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from decimal import Context, Decimal
 from functools import cache
 from typing import Any, BinaryIO
@@ -26,8 +26,9 @@ from bucketlake.format.row.binary_row import typed_value
 from bucketlake.lazy import pc, pq
 from bucketlake.predicate.evaluate import Bounds, mask, may_match_all
 from bucketlake.predicate.tree import Predicate, columns_of, is_exact
-from bucketlake.types.arrow import filled_table
-from bucketlake.types.model import BYTES, DataField, DataType, Root, arrow_type, canonical_batch
+from bucketlake.types.arrow import canonical_array, filled_table
+from bucketlake.types.encoded import fitting, is_small
+from bucketlake.types.model import BYTES, DataField, DataType, Root, arrow_field, arrow_type, canonical_batch
 
 CODECS = {
     "none": "none",
@@ -46,6 +47,8 @@ _STREAM_BUFFER = 1 << 20
 _THREADED = 1 << 20  # bytes of a row group from which its columns are decoded by several threads
 _FIRST = 3  # how many times the columns of a filter must go into all that are read to be looked at first
 _WIDE = Context(prec=76)
+_ENCODED_ROW = 1.5  # bytes of a row that a column stored as places takes at most; stored plainly, a text takes over 4
+_ENCODED_CHUNK = 64 << 10  # of a chunk, whatever its rows: the dictionary
 
 
 def is_nanos(t: DataType) -> bool:
@@ -96,11 +99,13 @@ class ParquetSink:
         self._writer: pq.ParquetWriter | None = None  # opened by the first rows, which choose the encodings
 
     def write(self, table: pa.Table) -> None:
-        """Append one row group."""
+        """Append one row group. The first says which columns go into the file as they are encoded."""
         table = filled_table(table)
-        self._opened(table).write_table(
-            table.cast(self._plain) if self._patched else table, row_group_size=max(1, table.num_rows)
-        )
+        writer = self._opened(table)
+        if self._patched or not table.schema.equals(writer.schema):
+            table = _as_schema(table, writer.schema)
+        # A column chunk has one dictionary: with a second the rest of it would be stored plainly.
+        writer.write_table(table.unify_dictionaries(), row_group_size=max(1, table.num_rows))
 
     def close(self) -> None:
         """Write the footer."""
@@ -117,13 +122,22 @@ class ParquetSink:
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._out,
-                self._plain,
+                fitting(self._plain, table.columns),
                 use_deprecated_int96_timestamps=self._nanos,
                 metadata_collector=self._footers,
                 use_dictionary=dictionary_columns(table, self._fields, self._form),
                 **self._settings,
             )
         return self._writer
+
+
+def _as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table's columns in these types, encoded where these are."""
+    columns = [
+        column.dictionary_encode() if pa.types.is_dictionary(kind) and column.type != kind else column.cast(kind)
+        for column, kind in zip(table.columns, schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _is_told(t: DataType, *, patched: bool) -> bool:
@@ -233,9 +247,12 @@ def _codec(name: str) -> str:
 
 
 class ParquetSource:
-    """One open parquet file. `fields`: the columns wanted, as the file's schema has them."""
+    """One open parquet file. `fields`: the columns wanted, as the file's schema has them; `encoded`: those of them that
+    may be given encoded, as the file has them, where that pays."""
 
-    def __init__(self, file: BinaryIO, fields: Sequence[DataField], *, remote: bool = False) -> None:
+    def __init__(
+        self, file: BinaryIO, fields: Sequence[DataField], *, remote: bool = False, encoded: Set[str] = frozenset()
+    ) -> None:
         # Each column's buffer is allocated whole, however small the file is.
         streamed = {"pre_buffer": False, "buffer_size": max(1, min(_STREAM_BUFFER, file.seek(0, io.SEEK_END)))}
         options = {"pre_buffer": True} if remote else streamed
@@ -252,6 +269,9 @@ class ParquetSource:
         self._group_rows = np.array([metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)], np.int64)
         if (self._group_rows < 0).any() or int(self._group_rows.sum()) != metadata.num_rows:
             raise CorruptError("a parquet file's row groups have other rows than it says", rows=metadata.num_rows)
+        self._kept = {item.name for item in fields if item.name in encoded and self._is_encoded(item)}
+        if self._kept:
+            self._file = pq.ParquetFile(file, metadata=metadata, read_dictionary=list(self._kept), **options)
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -305,6 +325,21 @@ class ParquetSource:
             return []
         self._check(number, self._leaves)
         return own if self._width(number, self._leaves_of(own)) * _FIRST <= self._width(number, self._leaves) else []
+
+    def _is_encoded(self, item: DataField) -> bool:
+        """Whether the file holds a text column as places in small dictionaries throughout."""
+        leaves = self._leaves_of([item])
+        if item.type.root not in (Root.CHAR, Root.VARCHAR) or "." in item.name or len(leaves) != 1:
+            return False
+        leaf, metadata = leaves[0], self._file.metadata
+        if self._file.schema_arrow.field(item.name).type != pa.string():
+            return False
+        for number, rows in enumerate(self._group_rows.tolist()):
+            self._check(number, leaves)
+            chunk = metadata.row_group(number).column(leaf)
+            if not chunk.has_dictionary_page or chunk.total_uncompressed_size > _ENCODED_ROW * rows + _ENCODED_CHUNK:
+                return False
+        return True
 
     def _leaves_of(self, fields: Sequence[DataField]) -> list[int]:
         chosen = {item.name for item in fields}
@@ -360,7 +395,23 @@ class ParquetSource:
                 if item.name in self._int96:
                     columns[item.name] = map_leaves(columns[item.name], item.type, _from_int96)
             batch = pa.RecordBatch.from_pydict(columns)
-        return canonical_batch(batch, fields, trusted=True)
+        if not self._kept:
+            return canonical_batch(batch, fields, trusted=True)
+        arrays = [_taken(batch.column(item.name), item, item.name in self._kept) for item in fields]
+        targets = pa.schema([arrow_field(item.name, item.type) for item in fields])
+        return pa.RecordBatch.from_arrays(arrays, schema=fitting(targets, arrays))
+
+
+def _taken(array: pa.Array, item: DataField, keep: bool) -> pa.Array:
+    """A column in canonical layout; if it may be kept, encoded where it is and its dictionary is small."""
+    target = arrow_field(item.name, item.type)
+    if keep and isinstance(array, pa.DictionaryArray):
+        places = pc.min_max(array.indices).as_py()
+        if array.null_count < len(array) and not 0 <= places["min"] <= places["max"] < len(array.dictionary):
+            raise CorruptError("a text lies outside of its column's dictionary", column=item.name)
+        if is_small(array) and (target.nullable or not array.null_count):
+            return array
+    return canonical_array(array, target, item.name, trusted=True)
 
 
 def _end(masks: Sequence[pa.BooleanArray]) -> int:

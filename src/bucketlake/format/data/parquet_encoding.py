@@ -47,7 +47,7 @@ def dictionary_columns(table: pa.Table, fields: Sequence[DataField], form: FileF
 
 def _is_worth(column: pa.ChunkedArray, rows: int) -> bool:
     """Whether a dictionary and its indices are expected to take clearly less than the values themselves."""
-    if rows == 0 or pa.types.is_boolean(column.type):
+    if rows == 0 or pa.types.is_boolean(column.type) or pa.types.is_dictionary(column.type):
         return True
     sample = column if rows <= SAMPLE_ROWS else _sampled(column, rows)
     taken = len(sample) - sample.null_count

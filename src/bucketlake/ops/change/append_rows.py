@@ -33,6 +33,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.change.row_changes import is_everything, whole_partitions
 from bucketlake.ops.commit.commit import Check, Commit, CommitProperties
 from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
+from bucketlake.ops.rows.carried import carried, carried_columns
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
 from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
@@ -448,7 +449,7 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
     roller = Roller(store, part[0].split.partition, part[0].split.bucket)
     try:
         for touched in part:
-            for batch in read_rows(store, touched.split, touched.file, touched.left_out):
+            for batch in carried(store, touched.split, touched.left_out):
                 roller.write(batch)
         files = roller.close()
     except BaseException:
@@ -468,7 +469,7 @@ def rewrite_part(store: Store, part: Sequence[Touched]) -> list[DataFile]:
 def _rewritten_keyed(store: Store, touched: Touched) -> list[DataFile]:
     """The rows that are left of a file of a primary-key table that needs no merge."""
     split, file = touched.split, touched.file
-    layout = file_layout(store, file, store.schema.key_value_fields)
+    layout = file_layout(store, file, store.schema.key_value_fields).encoding(carried_columns(store))
     roller = Roller(store, split.partition, split.bucket, Rolling(file.level, FileSource.COMPACT))
     try:
         for batch in read_file(store, path_of(store, split, file), layout, None, _mask(file, touched.dead)):

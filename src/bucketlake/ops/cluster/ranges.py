@@ -3,6 +3,7 @@
     Sample(columns, weights)                what was seen of the rows: their keys, and what each stands for
     bounds_of(samples, count) -> Bounds     ranges of about equal weight
     Bounds.place(columns) -> int32 array    the range of every row
+    Bounds.leads(keys) -> int64 array       numbers that ascend with keys on a curve
 
 A key that is so frequent that several ranges hold nothing else is spread over them by a number that each row is given.
 
@@ -12,11 +13,13 @@ Spec: docs/spec/clustering.md#ranges
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bucketlake.lazy import pc
 from bucketlake.ops.cluster.order import ranks_of
 from bucketlake.values import dataclass
 
@@ -36,10 +39,12 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Where ranges end. `columns`: the first key of every range but the first, ascending; `shares`: which share of the
-    rows with just this key still belongs to the range before. Picklable."""
+    rows with just this key still belongs to the range before; `prefix`: the bytes that all keys drawn begin with, where
+    keys are bytes. Picklable."""
 
     columns: tuple[pa.Array, ...] = ()
     shares: tuple[float, ...] = ()
+    prefix: bytes = b""
 
     @property
     def ranges(self) -> int:
@@ -67,6 +72,32 @@ class Bounds:
                 places, end = tied[within], high[tied[within]][0]
                 found[places] = start + np.searchsorted(shares[start:end], own[within], "right")
         return found
+
+    def leads(self, keys: pa.Array) -> npt.NDArray[np.int64]:
+        """For keys of bytes, a number each that never falls where they ascend: what follows the prefix. Whoever sorts
+        by bytes compares the first eight of them cheaply, and those of a curve of long integers are all zero.
+
+        0 for all keys that differ in length, or are null."""
+        width = 0 if keys.null_count or not len(keys) else len(keys[0].as_py())
+        if not width or len(self.prefix) >= width or not _all_of(keys, width):
+            return np.zeros(len(keys), np.int64)
+        start = keys.offset * width
+        data = np.frombuffer(keys.buffers()[2], np.uint8)[start : start + len(keys) * width].reshape(-1, width)
+        prefix = np.frombuffer(self.prefix, np.uint8)
+        lead = np.zeros((len(data), 8), np.uint8)
+        rest = data[:, len(prefix) : len(prefix) + 8]
+        lead[:, : rest.shape[1]] = rest
+        other = data[:, : len(prefix)] != prefix
+        apart = np.flatnonzero(other.any(axis=1))
+        if len(apart):  # keys below, or above, all that were drawn
+            first = other[apart].argmax(axis=1)
+            lead[apart] = np.where(data[apart, first] < prefix[first], 0, 0xFF)[:, None]
+        return (lead.view(">u8").ravel().astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64)
+
+
+def _all_of(keys: pa.Array, width: int) -> bool:
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    return int(offsets[0]) == keys.offset * width and bool((np.diff(offsets) == width).all())
 
 
 def mixed(numbers: Numbers) -> Numbers:
@@ -100,4 +131,15 @@ def bounds_of(samples: Sequence[Sample], count: int) -> Bounds:
     kept = np.concatenate([[True], (ranks[places][1:] != ranks[places][:-1]) | (shares[1:] > shares[:-1])])
     kept &= ~((places == 0) & (shares <= 0.0)) | (first > 0)
     chosen = pa.array(order[places[kept]])
-    return Bounds(tuple(column.take(chosen) for column in columns), tuple(float(share) for share in shares[kept]))
+    bounds = tuple(column.take(chosen) for column in columns)
+    return Bounds(bounds, tuple(float(share) for share in shares[kept]), _prefix(columns[-1]))
+
+
+def _prefix(keys: pa.Array) -> bytes:
+    """What all keys begin with, if they are bytes."""
+    if not pa.types.is_binary(keys.type) or keys.null_count == len(keys):
+        return b""
+    ends = pc.min_max(keys)
+    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(least, greatest, strict=False))
+    return bytes(byte for byte, _ in alike)

@@ -24,7 +24,7 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
 from bucketlake.ops.rebase.numbers import numbered
-from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.rows.carried import carried
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, split_of, vectors_of_others
@@ -321,7 +321,7 @@ def compact_files(store: Store, unit: AppendUnit) -> CommitMessage:
     try:
         for files in unit.groups:
             rollers.append(Roller(rows, unit.partition, unit.bucket, Rolling(source=FileSource.COMPACT)))
-            for batch in read_split(rows, split_of(store, unit, files, unit.deletions)):
+            for batch in carried(rows, split_of(store, unit, files, unit.deletions)):
                 rollers[-1].write(batch)
             after += numbered(rollers[-1].close(), files[0].min_sequence_number)
         kept = vectors_of_others(store, unit)

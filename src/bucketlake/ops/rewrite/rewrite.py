@@ -7,7 +7,7 @@ Spec: docs/spec/compaction.md#tasks, docs/spec/changelog.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from bucketlake.lsm.engines.engines import is_retract
 from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.levels import Levels, SortedRun, sections
 from bucketlake.lsm.merge import merge_runs
+from bucketlake.ops.rows.carried import carried_columns
 from bucketlake.ops.rows.deletions import deleted_mask, new_vector
 from bucketlake.ops.rows.lookup import PreviousRows, Wanted
 from bucketlake.ops.rows.read import read_key_values
@@ -77,6 +78,7 @@ class Rewrite:
         self._engine = engine_of(store.schema, store.options)
         self._order = order_of(store.schema, store.options)
         self._expiry = RowExpiry.of(store)
+        self._carried = frozenset() if self._engine.computes else carried_columns(store)
         self._producer = store.options.get("changelog-producer")
         self._first_wins = store.options.get("merge-engine") == "first-row"
         files = [file for run in bucket.levels.runs for file in run.files] + list(bucket.levels.level0)
@@ -150,7 +152,7 @@ class Rewrite:
         self._close(changes, self._outcome.changelog)
 
     def _plain(self, section: Section, drop_deletes: bool) -> Iterator[pa.RecordBatch]:
-        runs = [self._read(run.files) for run in section]
+        runs = [self._read(run.files, self._carried) for run in section]
         if len(runs) > 1:
             if not (settles(self._store.options) and self._engine.computes):
                 return merge_runs(runs, self._order, self._engine, drop_deletes=drop_deletes)
@@ -230,10 +232,11 @@ class Rewrite:
 
     # ---- files
 
-    def _read(self, files: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
+    def _read(self, files: Iterable[DataFile], encoded: Set[str] = frozenset()) -> Iterator[pa.RecordBatch]:
         """The live rows of files, one after the other."""
         for file in files:
-            for rows in read_key_values(self._store, self._folder, file, self._deleted.get(file.file_name)):
+            deleted = self._deleted.get(file.file_name)
+            for rows in read_key_values(self._store, self._folder, file, deleted, encoded):
                 if self._bucket.check is not None:
                     self._bucket.check(rows)
                 yield rows if self._expiry is None else self._expiry.kept(rows)

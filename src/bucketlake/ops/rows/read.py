@@ -6,7 +6,7 @@ Spec: docs/spec/reading.md
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
 from typing import Protocol
@@ -57,6 +57,7 @@ from bucketlake.schema.schema import (
     TableSchema,
     column_names,
 )
+from bucketlake.types.encoded import fitting
 from bucketlake.types.model import DataField, Root, arrow_schema
 from bucketlake.values import dataclass
 
@@ -104,7 +105,7 @@ def _matching(
     predicate = None if predicate is None else exact_part(predicate)
     needed = list(dict.fromkeys([*wanted, *(columns_of(predicate) if predicate is not None else ())]))
     special = {item.name: item for item in (KIND_FIELD, SEQUENCE_FIELD)} if store.schema.primary_keys else {}
-    reader = _Reader(store, split, [special.get(name) or store.schema.field(name) for name in needed], only)
+    reader = SplitReader(store, split, [special.get(name) or store.schema.field(name) for name in needed], only)
     if split.before is not None:
         batches = reader.differing(split.before, predicate, deletes)
     elif split.bucket == POSTPONE_BUCKET and not split.changes:
@@ -140,7 +141,7 @@ def matching_positions(store: Store, split: Split, file: DataFile, predicate: Pr
     if not columns_of(predicate).isdisjoint(TRACKING):
         store = tracked(store)
     fields = [store.schema.field(name) for name in store.schema.field_names if name in columns_of(predicate)]
-    return _Reader(store, split, fields).positions(file, predicate)
+    return SplitReader(store, split, fields).positions(file, predicate)
 
 
 def read_rows(
@@ -148,7 +149,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
     wanted = store.schema.fields if fields is None else fields
-    return _Reader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
+    return SplitReader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ class FileLayout:
 
     `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
     of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says. `ids`:
-    what rows have as ids where the file does not hold them, if these are wanted."""
+    what rows have as ids where the file does not hold them, if these are wanted. `encoded`: columns, by their names in
+    the file, that may be given encoded."""
 
     stored: tuple[DataField, ...]
     names: tuple[str, ...]
@@ -167,6 +169,12 @@ class FileLayout:
     size: int | None = None
     row_count: int | None = None
     ids: RowIds | None = None
+    encoded: frozenset[str] = frozenset()
+
+    def encoding(self, names: Set[str]) -> FileLayout:
+        """The same, where these of the columns wanted may be given encoded (`types/encoded.py`)."""
+        kept = (column for column in self.columns if column.field.name in names and not column.cast)
+        return replace(self, encoded=frozenset(column.source.name for column in kept if column.source is not None))
 
     @property
     def stored_columns(self) -> list[DataField]:
@@ -176,7 +184,7 @@ class FileLayout:
 
     def recorded(self, path: str) -> Recorded:
         """The file at a path with what its manifest says of it."""
-        return Recorded(path, format_of(path), self.size, self.row_count)
+        return Recorded(path, format_of(path), self.size, self.row_count, self.encoded)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What was read as the columns wanted; all files give the same Arrow schema."""
@@ -187,14 +195,23 @@ class FileLayout:
         place = target.get_field_index(SEQUENCE_FIELD.name)
         if self.sequence is not None and place >= 0:
             arrays[place] = pa.repeat(pa.scalar(self.sequence, pa.int64()), batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, schema=target)
+        return pa.RecordBatch.from_arrays(arrays, schema=fitting(target, arrays) if self.encoded else target)
 
 
-class _Reader:
-    """Reads the files of one split as the columns `fields` of the table's schema; `only`: what of each file."""
+class SplitReader:
+    """Reads the files of one split as the columns `fields` of the table's schema; `only`: what of each file; `encoded`:
+    columns that may be given encoded."""
 
-    def __init__(self, store: Store, split: Split, fields: Sequence[DataField], only: KeyFilter | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        split: Split,
+        fields: Sequence[DataField],
+        only: KeyFilter | None = None,
+        encoded: Set[str] = frozenset(),
+    ) -> None:
         self._store, self._split, self._fields, self._only = store, split, tuple(fields), only
+        self._encoded = encoded
         self._schema = store.schema
         self._target = arrow_schema(fields)
         values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
@@ -295,7 +312,7 @@ class _Reader:
 
         Spec: docs/spec/incremental.md#diff
         """
-        older = _Reader(self._store, before, self._fields)
+        older = SplitReader(self._store, before, self._fields)
         names = self._schema.field_names
         order = order_of(self._schema, self._store.options)
         left, right = (side._sorted(predicate, names, deletes, ordered=True) for side in (older, self))
@@ -338,7 +355,7 @@ class _Reader:
                 old = (
                     []
                     if part is None
-                    else _Reader(self._store, part, self._fields, self._only)._by_level(layout, below, order)
+                    else SplitReader(self._store, part, self._fields, self._only)._by_level(layout, below, order)
                 )
                 new = [TrackedRun(run) for run in pending.runs(bucket)]
                 if engine.computes and settles(options):
@@ -423,7 +440,7 @@ class _Reader:
         self, file: DataFile, fields: Sequence[DataField], predicate: Predicate | None
     ) -> tuple[FileLayout, str, Predicate | None]:
         """What to read of a file, where it lies, and the condition that its row groups can be tested with."""
-        layout = file_layout(self._store, file, fields)
+        layout = file_layout(self._store, file, fields).encoding(self._encoded)
         pushed = None if predicate is None else restrict(predicate, layout.renamed)
         condition = None if pushed is None else rename(pushed, layout.renamed)
         return layout, self._store.paths.file_path(self._split.bucket_path, file), condition
@@ -446,7 +463,8 @@ class _Reader:
             else:
                 place = places.get(item.name)
                 arrays.append(batch.column(places[f"_KEY_{item.name}"] if place is None else place))
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([target for _, target in chosen]))
+        schema = pa.schema([target for _, target in chosen])
+        return pa.RecordBatch.from_arrays(arrays, schema=fitting(schema, arrays) if self._encoded else schema)
 
 
 def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
@@ -508,10 +526,12 @@ def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
     return file.min_sequence_number if file.file_source is FileSource.APPEND else None
 
 
-def read_key_values(store: Store, folder: str, file: DataFile, deleted: Mask | None = None) -> Iterator[pa.RecordBatch]:
+def read_key_values(
+    store: Store, folder: str, file: DataFile, deleted: Mask | None = None, encoded: Set[str] = frozenset()
+) -> Iterator[pa.RecordBatch]:
     """All rows of one primary-key file, delete rows included, in the table's key-value layout. `deleted`: the rows of
-    the file that its deletion vector leaves out."""
-    layout = file_layout(store, file, store.schema.key_value_fields)
+    the file that its deletion vector leaves out; `encoded`: columns that may be given encoded."""
+    layout = file_layout(store, file, store.schema.key_value_fields).encoding(encoded)
     for batch in read_file(store, store.paths.file_path(folder, file), layout, None, deleted):
         yield layout.rows(batch)
 

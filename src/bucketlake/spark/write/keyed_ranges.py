@@ -96,7 +96,8 @@ def in_ranges(spark: SparkSession, store: Store, unit: KeyedUnit, order: SortOrd
     ]
     frame = reader.rows_of(spark, store, Plan(None, tuple(entries), unit.splits))
     target = store.options.get("target-file-size") or TARGET_APPEND
-    count = min(ordered.range_count(unit.size, target, parallelism(spark)), rule.most or MOST_BUCKETS)
+    count = ordered.range_count(unit.size, target, parallelism(spark), ordered.MOST_BUCKET)
+    count = min(count, rule.most or MOST_BUCKETS)
     if count < 2:
         return None
     drawn = sample(spark, store, frame, layout)

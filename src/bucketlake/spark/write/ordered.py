@@ -37,7 +37,8 @@ from bucketlake.types.model import DataField, Root, canonical_batch
 from bucketlake.values import dataclass
 
 LEAST_RANGE = 32 << 20  # bytes below which a range is not worth a task
-MOST_RANGE = 1 << 30
+MOST_RANGE = 240 << 20  # as much as Spark sorts without spilling in a task, and as fits into a file of the usual size
+MOST_BUCKET = 1 << 30  # where a range becomes a bucket
 LEAST_MAGNIFICATION = 20
 _PLACE = "__bucketlake_place"
 _WEIGHT = "__bucketlake_weight"
@@ -83,13 +84,13 @@ def magnification(store: Store) -> int:
     return found
 
 
-def range_count(size: int, target: int, tasks: int) -> int:
+def range_count(size: int, target: int, tasks: int, most: int = MOST_RANGE) -> int:
     """Into how many ranges rows of `size` bytes go: as many as there are tasks, if none becomes tiny; more where tasks
-    would sort very much each."""
+    would sort more than `most` bytes each."""
     if size <= max(target, LEAST_RANGE) // 2 or size <= LEAST_RANGE:
         return 1
     few = min(tasks, -(-size // LEAST_RANGE))
-    many = -(-size // MOST_RANGE)
+    many = -(-size // most)
     return max(few, -(-many // tasks) * tasks if many > few else few)
 
 
@@ -182,7 +183,7 @@ def ranged(frame: DataFrame, layout: Layout, bounds: Bounds) -> DataFrame:
     groups = [F.col(quoted(item.name)) for item in layout.groups]
     if layout.order.is_curve:
         placed = frame.withColumn(_PLACE, _curve_place(layout, bounds)(*columns))
-        where, keys = F.col(f"{_PLACE}.range"), [F.col(f"{_PLACE}.key")]
+        where, keys = F.col(f"{_PLACE}.range"), [F.col(f"{_PLACE}.lead"), F.col(f"{_PLACE}.key")]
     else:
         placed = frame.withColumn(_PLACE, _order_place(layout, bounds)(*columns) if bounds.ranges > 1 else F.lit(0))
         where, keys = F.col(_PLACE), [F.col(quoted(name)) for name in layout.order.columns]
@@ -191,11 +192,12 @@ def ranged(frame: DataFrame, layout: Layout, bounds: Bounds) -> DataFrame:
 
 
 def _curve_place(layout: Layout, bounds: Bounds):  # type: ignore[no-untyped-def]  # what arrow_udf makes
-    @F.arrow_udf("range int, key binary")  # type: ignore[untyped-decorator]
+    @F.arrow_udf("range int, lead bigint, key binary")  # type: ignore[untyped-decorator]
     def place(*columns: pa.Array) -> pa.Array:
         groups, keys = layout.keys(columns)
         ranges = pa.array(bounds.place([*groups, *keys]))
-        return pa.StructArray.from_arrays([ranges, keys[0]], names=["range", "key"])
+        leads = pa.array(bounds.leads(keys[0]))
+        return pa.StructArray.from_arrays([ranges, leads, keys[0]], names=["range", "lead", "key"])
 
     return place
 
