@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bucketlake
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import CorruptError, NotFoundError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import EMPTY_STATS
 from bucketlake.format.row.binary_row import EMPTY_ROW
@@ -262,3 +263,33 @@ def test_the_hook_behind_writes(tmp_path: Path) -> None:
     assert after_write(made.store, [written]) is None  # write-only
     assert after_write(made.with_options({"write-only": "false"}).store, [written]) is not None
     assert len(made.files()) == 1
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "damaged"])
+@pytest.mark.parametrize("way", ["compact", "sort", "rescale", "reformat"])
+def test_what_reads_pass_over_is_not_rewritten_without(tmp_path: Path, way: str, lost: bool) -> None:
+    """`scan.ignore-…` is for reads: a compaction that passed a file over took its rows out of the table for good."""
+    options = {"write-only": "true", "scan.ignore-corrupt-files": "true", "scan.ignore-lost-files": "true"}
+    buckets = {"bucket": "-1"} if way == "sort" else {"bucket": "1", "bucket-key": "k"}
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    table = bucketlake.open(tmp_path).create_table("default.t", schema, options={**options, **buckets})
+    for start in (0, 10, 20):
+        table.write_arrow(pa.table({"k": range(start, start + 10), "v": [start] * 10}, schema=schema))
+    path = Path(table.files()[0].path)
+    data = path.read_bytes()
+    if lost:
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+    with pytest.warns(UserWarning, match="left out"):
+        assert table.to_arrow().num_rows == 20
+    ways: dict[str, Callable[[], object]] = {
+        "compact": lambda: table.compact(full=True),
+        "sort": lambda: table.compact(order_by=["v"]),
+        "rescale": lambda: table.rescale(2),
+        "reformat": lambda: table.rewrite(options={"file.format": "orc"}),
+    }
+    with pytest.raises((CorruptError, NotFoundError)):
+        ways[way]()
+    path.write_bytes(data)
+    assert table.refresh().to_arrow().num_rows == 30

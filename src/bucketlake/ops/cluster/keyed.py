@@ -111,7 +111,7 @@ def plan_units(store: Store, snapshot: Snapshot | None, partitions: PartitionFil
     found: dict[bytes, list[Split]] = {}
     for split in plan(store, Scan(selection=Selection(snapshot))).splits:
         if partitions is None or partitions(split.partition):
-            found.setdefault(split.partition, []).append(split)
+            found.setdefault(split.partition, []).append(replace(split, replaced=True))
     return [KeyedUnit(partition, tuple(splits)) for partition, splits in found.items()]
 
 

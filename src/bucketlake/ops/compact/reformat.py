@@ -252,7 +252,7 @@ def _again(store: Store, unit: ReformatUnit, file: DataFile, roller: Roller) -> 
     if store.schema.primary_keys:
         batches = read_key_values(store, folder, file)
     else:
-        split = Split(0, unit.partition, unit.bucket, unit.total_buckets, folder, (file,), raw=True)
+        split = Split(0, unit.partition, unit.bucket, unit.total_buckets, folder, (file,), raw=True, replaced=True)
         batches = iter(read_split(store, split))
     for batch in batches:
         roller.write(batch)

@@ -187,10 +187,11 @@ class _Job:
 
     def published(self, outcome: Outcome) -> Snapshot | None:
         """Copy, replay, switch, again where others came between; None where there is nothing to move."""
-        attempts = Attempts(self._store, lambda _: None, ATTEMPTS, again=(CommitError, NotFoundError, _Overtaken))
+        attempts = Attempts(self._store, lambda _: None, ATTEMPTS, again=(CommitError, _Overtaken))
         for attempt in attempts:
             self._forget(attempts.lost)
             with attempt:
+                attempt.on(self._store.latest_snapshot())
                 return self._switch(attempt.within(outcome)) if self._prepare() else None
         raise ConflictError(
             "other commits kept replacing the partitions that are rescaled",

@@ -233,6 +233,7 @@ def _append_rows(store: Store, partition: bytes, sources: Sequence[OldBucket]) -
             files=tuple(sorted(source.files, key=lambda file: (file.min_sequence_number, file.file_name))),
             raw=True,
             deletions=deletion_files(store, entries).get((partition, source.number), {}),
+            replaced=True,
         )
         yield from read_split(store, split)
 

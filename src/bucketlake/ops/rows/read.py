@@ -221,7 +221,7 @@ class SplitReader:
     def raw(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
         """File by file; row groups that cannot match are skipped. `deletes`: rows of kind -U and -D too."""
         values = [item for item in self._fields if item.name not in self._partition]
-        ignored = _ignored(self._store.options)
+        ignored = () if self._split.replaced else _ignored(self._store.options)
         for file in self._split.files:
             drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
             try:

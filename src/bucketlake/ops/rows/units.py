@@ -72,6 +72,7 @@ def split_of(
         files=tuple(files),
         raw=raw,
         deletions={file.file_name: deletions[file.file_name] for file in files if file.file_name in deletions},
+        replaced=True,
     )
 
 

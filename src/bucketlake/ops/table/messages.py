@@ -69,6 +69,7 @@ class Split:
     `bucket_path`: folder of the files that have no external path. `deletions`: by file name.
     `changes`: the files tell changes (delta or changelog files), in the order in which they came.
     `before`: the rows wanted are those that differ from this split's; files that both had are in neither.
+    `replaced`: other files take their place, so none may be passed over, whatever the options say of reads.
     Bucket -2: `files` are pending rows of a postpone table in their order; they apply on top of `parts`, the real
     buckets whose number modulo `share[1]` is `share[0]`, and rows of other buckets are left out."""
 
@@ -84,6 +85,7 @@ class Split:
     before: Split | None = None
     parts: tuple[Split, ...] = ()
     share: tuple[int, int] = (0, 1)
+    replaced: bool = False
 
     @property
     def row_count(self) -> int:
