@@ -304,6 +304,21 @@ def test_the_primary_key_stays(classic: Lake) -> None:
     assert content(classic) == [(1, 10, "c111"), (103, 30, "c333"), (2, 20, "c2")]
 
 
+@pytest.mark.parametrize(
+    "on",
+    [
+        "t.a = s.a AND t.b BETWEEN 5 AND 15",
+        "(t.b = 10 OR t.b = s.b) AND s.a = t.a",
+        "(t.a = s.a AND (t.b NOT BETWEEN 15 AND 25 AND (s.b > 0 OR s.b IS NULL)))",
+    ],
+)
+def test_a_key_is_compared_beside_ranges_and_alternatives(classic: Lake, on: str) -> None:
+    made(classic, "keyed", TWO)
+    view(classic, [(1, 11, "n1"), (2, 21, "n2")])
+    classic.sql(f"MERGE INTO db.t USING source s ON {on} WHEN MATCHED THEN UPDATE SET *")
+    assert content(classic) == [(1, 11, "n1"), (2, 20, "c2")]
+
+
 def test_rows_move_to_other_partitions(classic: Lake) -> None:
     for more, partitions in (("'bucket' = '-1', 'primary-key' = 'a'", "dt"), ("'bucket' = '-1'", "dt")):
         classic.sql(f"CREATE TABLE db.p (a INT, b INT, dt STRING) PARTITIONED BY ({partitions}) TBLPROPERTIES ({more})")

@@ -242,6 +242,43 @@ def test_a_new_row_under_the_key_of_one_that_goes_stays(classic: Lake, on: str) 
             classic.sql("DROP TABLE db.t")
 
 
+@pytest.mark.parametrize(("sequence", "rows"), [(5, []), (10, [(1, 9, 10)]), (15, [(1, 9, 15)])])
+def test_a_delete_and_a_row_in_its_place_fall_by_their_sequence(
+    classic: Lake, sequence: int, rows: list[tuple[int, ...]]
+) -> None:
+    """As written by the driver, so by tasks: a row that was deleted is never back."""
+    for tasked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            made(classic, "keyed", columns="a INT, b INT, q INT")
+            classic.sql("ALTER TABLE db.t SET TBLPROPERTIES ('sequence.field' = 'q')")
+            classic.sql("INSERT INTO db.t VALUES (1, 1, 10), (2, 2, 10)")
+            classic.sql(
+                f"""MERGE INTO db.t USING (SELECT 1 AS a, 9 AS b, {sequence} AS q) s ON t.a = s.a AND t.b = s.b
+                WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE"""
+            )
+            assert content(classic) == rows
+            classic.sql("DROP TABLE db.t")
+
+
+def test_a_key_of_several_partitions_is_a_row_in_each(classic: Lake) -> None:
+    """A source row may match them all, and several may delete them."""
+    for tasked in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if tasked:
+                all_in_tasks(patch)
+            classic.sql(
+                "CREATE TABLE db.t (a INT, b INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1')"
+            )
+            classic.sql("INSERT INTO db.t VALUES (1, 10, 1), (1, 20, 2), (2, 30, 1), (2, 40, 2), (3, 50, 1)")
+            one = "(SELECT 1 AS a, 5 AS b) s ON t.a = s.a"
+            classic.sql(f"MERGE INTO db.t USING {one} WHEN MATCHED THEN UPDATE SET b = t.b + s.b")
+            classic.sql("MERGE INTO db.t USING (SELECT 2 AS a FROM range(3)) s ON t.a = s.a WHEN MATCHED THEN DELETE")
+            assert content(classic) == [(1, 15, 1), (1, 25, 2), (3, 50, 1)]
+            classic.sql("DROP TABLE db.t")
+
+
 def test_few_rows_of_a_source_that_match_many(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "FEW_ROWS", 3)
     for kind in ("keyed", "append"):

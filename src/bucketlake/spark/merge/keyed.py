@@ -30,7 +30,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, with_sequence, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
@@ -81,12 +81,12 @@ class KeyedMerge:
     def _merge(self, base: Snapshot | None, source: Held, prune: Predicate | None) -> Snapshot | None:
         target = self._target(base, source, prune)
         moving = moves(self.schema, list(assigned(self.merge.clauses)))
-        identity = self.schema.field_names if moving else self.schema.primary_keys
+        identity = self.schema.field_names if moving else self._one_row_keys
         scope = Scope(self.schema, self.rules, self.merge.target, given=self.merge.given)
         old = {OLD + name: (name, spark_type(self.schema.field(name).type)) for name in identity}
         stages = Stages(self.spark, self.merge, scope, old, self._names_key(source))
         rows = stages.rows(target, source)
-        keys = [OLD + key for key in self.schema.primary_keys]
+        keys = [OLD + key for key in self._one_row_keys]
         if rows.pairs is not None and self.merge.counts_matches and repeats(rows.pairs, keys):
             raise violation()
         kinds = {clause.kind for clause in self.merge.clauses}
@@ -150,7 +150,8 @@ class KeyedMerge:
     def _less_replaced(self, frame: DataFrame) -> DataFrame:
         """The rows, without deletes of keys under which another row comes: tasks write them in no order."""
         gone = frame.where(F.col(KIND) == DELETE)
-        gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, self._one_row_keys)
+        keys = with_sequence(self.schema, self._one_row_keys)
+        gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, keys)
         return frame.where(F.col(KIND) != DELETE).union(gone)
 
     def _refuse_replaced(self, rows: Rows) -> None:

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 _NAMELESS = "__bucketlake_source"
 _NO_ALIAS = ("ON", "WHEN", "USING")
 _SUBQUERY = ("SELECT", "WITH")
+_LOOSE = ("AND", "OR", "BETWEEN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,26 +497,43 @@ def _default(schema: TableSchema, path: tuple[str, ...]) -> str:
 def _conjuncts(text: str) -> list[list[str]]:
     """The condition's parts that AND joins at its top, each as the two sides of `=` or one text for anything else; one
     text for a condition that is an OR."""
-    cursor = Cursor(text)
-    if any(token.is_word("OR") or token.is_word("BETWEEN") for token in cursor.tokens):
-        return [[text]]
-    parts = []
-    while not cursor.done:
-        part = Cursor(cursor.expression("AND"))
-        cursor.accept("AND")
-        while part.tokens and part.tokens[0].value == "(" and _closes(part) == len(part.tokens) - 1:
-            part = Cursor(part.text[part.tokens[0].end : part.tokens[-1].start])
-            if any(token.is_word("AND") for token in part.tokens):
-                break
-        sides = [part.expression("=")] if not part.done else [part.text]
+    found: list[list[str]] = []
+    for whole in _anded(text):
+        part = Cursor(whole)
+        if part.tokens and part.tokens[0].value == "(" and _closes(part) == len(part.tokens) - 1:
+            found += _conjuncts(whole[part.tokens[0].end : part.tokens[-1].start])
+            continue
+        sides = [part.expression("=")] if not part.done else [whole]
         if part.accept("=") and not part.done:
             sides.append(part.expression("="))
-        parts.append(sides if part.done and not any(_is_negated(side) for side in sides) else [part.text])
+        found.append(sides if part.done and not any(map(_binds_less, sides)) else [whole])
+    return found
+
+
+def _anded(text: str) -> list[str]:
+    """The texts between the ANDs of a condition, outside brackets and CASE; the text itself where it is an OR."""
+    cursor = Cursor(text)
+    parts = []
+    try:
+        while not cursor.done:
+            start = cursor.tokens[cursor.at].start
+            cursor.expression("AND", "OR", "BETWEEN")
+            while cursor.accept("BETWEEN"):
+                cursor.expression("AND")
+                cursor.expect("AND")
+                cursor.expression("AND", "OR", "BETWEEN")
+            parts.append(text[start : cursor.tokens[cursor.at - 1].end])
+            if not cursor.done:
+                cursor.expect("AND")
+    except InvalidError:
+        return [text]
     return parts
 
 
-def _is_negated(text: str) -> bool:
-    return Cursor(text).sees("NOT")
+def _binds_less(text: str) -> bool:
+    """Whether a side of `=` has words that bind less than it does."""
+    cursor = Cursor(text)
+    return cursor.sees("NOT") or any(token.is_word(word) for token in cursor.tokens for word in _LOOSE)
 
 
 def _closes(cursor: Cursor) -> int:
