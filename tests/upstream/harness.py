@@ -55,7 +55,7 @@ from .library import (
     too_long,
     unknown,
 )
-from .running import Await, Latch, MemoryStream, Trigger, future
+from .running import Await, Latch, MemoryStream, Pool, Trigger, future
 from .scala import Machine
 from .session import (
     COLUMN,
@@ -610,6 +610,8 @@ class Bench:
             "Await": Await(),
             "Duration": Package("Duration"),
             "CountDownLatch": Latch,
+            "Executors": Pool(),
+            "getClass": Typed("Suite"),
             "Trigger": Trigger,
             "StreamingQuery": Package("StreamingQuery"),
             "ExecutionContext": Package("ExecutionContext"),

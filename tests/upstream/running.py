@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark.sql.types as T
 from pyspark.sql import DataFrame, SparkSession
 
+from .functions import Instance
 from .judged import by_name
 from .session import NAMED_TYPES, plain, to_frame
 from .values import Unknown
@@ -43,6 +44,9 @@ class Future:
             raise self.error
         return self.value
 
+    def get(self, *time: Any) -> Any:
+        return self.result()
+
     def isCompleted(self) -> bool:
         return not self.thread.is_alive()
 
@@ -69,6 +73,26 @@ class Latch:
         if word == "await":
             return self.await_
         raise AttributeError(word)
+
+
+class Pool:
+    """java.util.concurrent.Executors and what they make: a thread each."""
+
+    def newFixedThreadPool(self, *count: Any) -> Pool:
+        return self
+
+    newCachedThreadPool = newSingleThreadExecutor = newFixedThreadPool
+
+    def submit(self, given: Any) -> Future:
+        run = given.member("run", 0, 0) if isinstance(given, Instance) else None
+        return Future(run.value if run is not None else given)
+
+    execute = submit
+
+    def shutdown(self) -> None:
+        pass
+
+    shutdownNow = shutdown
 
 
 class Await:
