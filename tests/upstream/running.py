@@ -67,7 +67,7 @@ class Latch:
 
     def await_(self, *time: Any) -> bool:
         with self.changed:
-            return self.changed.wait_for(lambda: self.count <= 0, 60)
+            return self.changed.wait_for(lambda: self.count <= 0, min(time[0], 30) if time else 60)
 
     def __getattr__(self, word: str) -> Any:
         if word == "await":
