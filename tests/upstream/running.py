@@ -7,6 +7,7 @@ import tempfile
 import threading
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.types as T
@@ -138,16 +139,16 @@ class Trigger:
     """How often a stream looks: words of `DataStreamWriter.trigger`."""
 
     @staticmethod
-    def AvailableNow() -> dict[str, Any]:
-        return {"availableNow": True}
+    def AvailableNow() -> Any:
+        return SimpleNamespace(said={"availableNow": True})
 
     @staticmethod
-    def Once() -> dict[str, Any]:
-        return {"once": True}
+    def Once() -> Any:
+        return SimpleNamespace(said={"once": True})
 
     @staticmethod
-    def ProcessingTime(time: Any, unit: Any = None) -> dict[str, Any]:
-        return {"processingTime": time if isinstance(time, str) else f"{time} milliseconds"}
+    def ProcessingTime(time: Any, unit: Any = None) -> Any:
+        return SimpleNamespace(said={"processingTime": time if isinstance(time, str) else f"{time} milliseconds"})
 
 
 future = by_name(lambda *words: Future(words[-1]))

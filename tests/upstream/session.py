@@ -193,7 +193,7 @@ class Writer:
 
     def __getattr__(self, word: str) -> Any:
         if word == "trigger":
-            return lambda given: self.then(self.writer.trigger(**given))
+            return lambda given: self.then(self.writer.trigger(**given.said))
         if word == "foreachBatch":
             return lambda function: self.then(self.writer.foreachBatch(function))
         found = getattr(self.writer, word)
