@@ -232,7 +232,7 @@ def test_full_is_due() -> None:
     assert not full_is_due(rule())
     assert full_is_due(rule(changelog_producer="full-compaction"), 7)
     third = rule(full_compaction__delta_commits=3)
-    assert [n for n in range(1, 8) if full_is_due(third, n)] == [3, 6]
+    assert [n for n in range(8) if full_is_due(third, n)] == [2, 5], "a stream's third and sixth batch"
     assert full_is_due(third), "batch commits"
 
 

@@ -19,7 +19,7 @@ from bucketlake import Catalog, Table
 from bucketlake.env.env import Env, SystemClock
 from bucketlake.errors import CommitError, ConflictError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import DataFile
-from bucketlake.format.metadata.snapshot import CommitKind
+from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.format.row.binary_row import EMPTY_ROW
 from bucketlake.ops.compact import maintain
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
@@ -28,8 +28,11 @@ from bucketlake.ops.compact.running import Done, Inline, Task
 from bucketlake.ops.rows import keyed_files, lookup
 from bucketlake.ops.rows.read import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
+from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import prepare_write
+from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import KIND_FIELD, AddColumn
 from bucketlake.types.model import BIGINT
 
@@ -402,6 +405,30 @@ def test_a_failed_compaction_leaves_no_files(catalog: Catalog) -> None:
     with pytest.raises(NotFoundError):
         table.compact()
     assert on_disk(table) == before
+
+
+def stream(table: Table, number: int, keys: Sequence[int]) -> Snapshot | None:
+    """A batch of the query `q`, and what is compacted behind it."""
+    made = pa.record_batch({"k": list(keys), "v": [number] * len(keys), "s": ["x"] * len(keys)}, schema=SCHEMA)
+    task = prepare_write(table.store, table.latest_snapshot(), commit_user="q")
+    messages = write_batches(table.store, [made] if keys else [], task)
+    snapshot = table.commit(messages, BatchName("q", number))
+    return maintain.after_write(table.store, snapshot, messages) if snapshot is not None else None
+
+
+def test_every_nth_batch_of_a_stream_compacts_in_full_what_the_stream_wrote_since(catalog: Catalog) -> None:
+    table = create(catalog, {"full-compaction.delta-commits": "2", "bucket": "8"})
+    assert stream(table, 0, range(100)) is None, "the first batch is no second one"
+    assert stream(table, 1, [1]) is not None
+    assert {level for level, _ in levels(table)} == {5}, "other buckets than the second batch's, too"
+    assert stream(table, 2, [1, 2, 3, 4]) is None
+    assert stream(table, 3, []) is None, "no rows, no snapshot"
+    put(table, {50: 9}, **{"write-only": "true"})
+    assert stream(table, 4, [5, 6]) is None
+    assert stream(table, 5, [7]) is not None
+    others = [file for file in files(table) if file.level == 0]
+    assert len(others) <= 1, "of another writer's at most, where its bucket was not written by the stream"
+    assert content(table) == dict.fromkeys(range(100), 0) | dict.fromkeys([1, 2, 3, 4], 2) | {50: 9, 5: 4, 6: 4, 7: 5}
 
 
 def test_every_writer_with_delta_commits_compacts_in_full(catalog: Catalog) -> None:

@@ -152,6 +152,43 @@ def test_streams_into_folders(attached: Lake, tmp_path: Path, by_option: bool) -
         spark.readStream.table("db.f").writeStream.format("paimon").start(folder)
 
 
+def test_batches_of_a_stream_reach_the_lake(classic: Lake, tmp_path: Path) -> None:
+    spark = classic.spark
+    made = bucketlake.attach(spark, tmp_path / "other")
+    try:
+        spark.sql("CREATE DATABASE db")
+        spark.sql("USE db")
+        spark.sql("CREATE TABLE g (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+        spark.sql("INSERT INTO g VALUES (1, 'old')")
+        arriving = tmp_path / "arriving"
+        arriving.mkdir()
+        (arriving / "one.json").write_text('{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n')
+        folder = made.catalog.table_path("db.g")
+        sessions = []
+
+        def take(batch: Any, number: int) -> None:
+            sessions.append(batch.sparkSession)
+            batch.write.mode("append").saveAsTable("h")
+            batch.write.format("paimon").mode("append").save(folder)
+            batch.createOrReplaceTempView("updates")
+            batch.sparkSession.sql(
+                "MERGE INTO g USING updates u ON g.id = u.id WHEN MATCHED THEN UPDATE SET name = upper(u.name)"
+            )
+
+        given = spark.readStream.schema("id INT, name STRING").json(str(arriving))
+        stream = given.writeStream.foreachBatch(take).trigger(availableNow=True)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        spark.sql("USE default")
+        query.awaitTermination()
+        assert sessions
+        assert spark not in sessions, "Spark makes one for the query"
+        assert _rows(spark.table("db.h")) == [(1, "a"), (2, "b")]
+        assert made.catalog.table_exists("db.h"), "no table of Spark's own"
+        assert _rows(spark.table("db.g")) == [(1, "A"), (2, "B")]
+    finally:
+        bucketlake.detach(spark)
+
+
 def test_the_catalog(attached: Lake) -> None:
     catalog = attached.spark.catalog
     attached.sql("CREATE TABLE db.t (id INT NOT NULL COMMENT 'key', p STRING) PARTITIONED BY (p) COMMENT 'mine'")

@@ -214,6 +214,19 @@ def test_arguments_are_of_their_kinds() -> None:
     assert isinstance(found, call.Call) and found.arguments == wanted
 
 
+def test_all_arguments_of_both_engines_may_be_named() -> None:
+    text = "sys.compact_database(including_databases => 'a|b', mode => 'combined', including_tables => 't.*', "
+    text += "excluding_tables => 'x', table_options => 'sink.parallelism=4')"
+    found = call.parse(Cursor(f"CALL {text}"))
+    assert isinstance(found, call.Call) and found.arguments["mode"] == "combined"
+    with pytest.raises(InvalidError, match="given twice"):
+        call.parse(Cursor("CALL sys.compact_database(mode => 'combined', mode => 'divided')"))
+    text = (
+        "sys.rescale(table => 't', bucket_num => 2, partitions => 'a=1', scan_parallelism => 1, sink_parallelism => 1)"
+    )
+    assert isinstance(call.parse(Cursor(f"CALL {text}")), call.Call)
+
+
 def test_help_lists_all_and_explains_one(classic: bucketlake.Lake) -> None:
     listed = {row.procedure: row for row in classic.sql("CALL sys.help()").collect()}
     assert set(listed) == set(PROCEDURES)

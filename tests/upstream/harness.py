@@ -55,6 +55,7 @@ from .library import (
     too_long,
     unknown,
 )
+from .running import Await, Latch, MemoryStream, Pool, Trigger, future
 from .scala import Machine
 from .session import (
     COLUMN,
@@ -62,7 +63,6 @@ from .session import (
     LOCAL,
     STRUCT,
     Local,
-    MemoryStream,
     Pattern,
     Session,
     SparkConf,
@@ -113,7 +113,7 @@ class Bench:
         assert suite is not None
         self.said, self.caught = [], None
         if self.machine.loose is not None:
-            self.machine.loose = []
+            self.machine.loose, self.machine.wrong = [], []
         suite.fields = {}
         self.warehouse = self.folder / uuid.uuid4().hex[:8]
         before = dict(self.session.conf.getAll)
@@ -377,24 +377,33 @@ class Bench:
         def eventually(*_: Any) -> Any:
             @by_name
             def play(body: Any) -> Any:
-                for at in range(20):
-                    try:
-                        return body()
-                    except AssertionError:
-                        if at == 19:
-                            raise
-                        time.sleep(0.5)
+                wrong, self.machine.wrong = (
+                    self.machine.wrong,
+                    None,
+                )  # an assertion that does not hold yet ends the body
+                try:
+                    for at in range(20):
+                        try:
+                            return body()
+                        except AssertionError:
+                            if at == 19:
+                                raise
+                            time.sleep(0.5)
+                finally:
+                    self.machine.wrong = wrong
                 return None
 
             return play
 
-        def threads(*_: Any, **__: Any) -> Any:
-            raise Unknown("threads")
+        def code(body: Any) -> Any:
+            return SimpleNamespace(doesNotThrowAnyException=lambda: body() and None)
+
+        code.by_name = True  # type: ignore[attr-defined]
 
         def listeners(*_: Any, **__: Any) -> Any:
             raise Unknown("listeners and plans")
 
-        threads.by_name = listeners.by_name = True  # type: ignore[attr-defined]
+        listeners.by_name = True  # type: ignore[attr-defined]
         assertions = SimpleNamespace(
             assertEquals=same,
             assertNotEquals=different,
@@ -406,7 +415,7 @@ class Bench:
             assertThat=lambda one: That(one),
             assertThatThrownBy=lambda body: That(self.raised(body)),
             assertArrayEquals=same,
-            assertThatCode=threads,
+            assertThatCode=code,
             fail=fail,
         )
         table = lambda *words: TableWords(self, ".".join(words) if len(words) > 1 else f"{self.database}.{words[0]}")  # noqa: E731
@@ -593,11 +602,18 @@ class Bench:
             "Encoders": Package("Encoders"),
             "SaveMode": SimpleNamespace(Append="append", Overwrite="overwrite", ErrorIfExists="error", Ignore="ignore"),
             "classOf": typed(lambda types: Typed(types[0])),
-            "MemoryStream": typed(lambda types, *_: MemoryStream(self.session, types)),
+            "MemoryStream": typed(lambda types, *_: MemoryStream(self, types)),
             "println": lambda *_: None,
             "print": lambda *_: None,
             "require": check,
-            "Future": threads,
+            "Future": future,
+            "Await": Await(),
+            "Duration": Package("Duration"),
+            "CountDownLatch": Latch,
+            "Executors": Pool(),
+            "getClass": Typed("Suite"),
+            "Trigger": Trigger,
+            "StreamingQuery": Package("StreamingQuery"),
             "ExecutionContext": Package("ExecutionContext"),
             "CommitKind": Constants(),
             "Snapshot": SimpleNamespace(CommitKind=Constants(), Operation=Constants()),

@@ -131,6 +131,8 @@ def outcome(bench: Bench, body: Any, settings: dict[str, str], trace: bool) -> t
             last = traceback.extract_tb(error.__traceback__)[-1]
             return "skip", f"tool: {type(error).__name__}: {error} at {Path(last.filename).name}:{last.lineno}"
         return "FAIL", f"{type(error).__name__}: {error}"
+    if bench.machine.wrong:
+        return "FAIL", "\n      ".join(dict.fromkeys(bench.machine.wrong))
     unknown = bench.machine.loose
     return ("part", "not understood: " + ", ".join(dict.fromkeys(unknown))) if unknown else ("pass", "")
 

@@ -29,6 +29,7 @@ class Machine:
     ) -> None:
         self.known, self.send, self.line = known, send, line
         self.loose: list[str] | None = None  # reasons why values were not understood, where a run goes on without them
+        self.wrong: list[str] | None = None  # what did not hold, where a run goes on behind it
 
     # Names
 
@@ -95,7 +96,13 @@ class Machine:
         for one in inner:
             if one.type in TYPES or one.type == "function_definition":
                 continue
-            result = self.argument(one, env) if len(inner) == 1 else self.value(one, env)
+            try:
+                result = self.argument(one, env) if len(inner) == 1 else self.value(one, env)
+            except AssertionError as error:
+                if self.wrong is None:
+                    raise
+                self.wrong.append(str(error))
+                result = Opaque()
         return result
 
     def do_block(self, node: Node, env: Env) -> Any:

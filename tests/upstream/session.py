@@ -185,67 +185,26 @@ NAMED_TYPES = {
 }
 
 
-class MemoryStream:
-    """Rows that a test hands to a streaming query of its own batches; the query is played, batch by batch."""
+class Writer:
+    """DataStreamWriter, with Scala's words."""
 
-    def __init__(self, session: SparkSession, types: list[str]) -> None:
-        words = [one.strip() for one in types[0].strip("()").split(",")]
-        if any(one not in NAMED_TYPES for one in words):
-            raise Unknown("a stream of other types")
-        self.session, self.kinds = session, [NAMED_TYPES[one] for one in words]
-        self.waiting: list[Any] = []
+    def __init__(self, writer: Any) -> None:
+        self.writer = writer
 
-    def addData(self, *rows: Any) -> None:
-        for one in rows:
-            self.waiting.extend(one if isinstance(one, list) else [one])
+    def __getattr__(self, word: str) -> Any:
+        if word == "trigger":
+            return lambda given: self.then(self.writer.trigger(**given.said))
+        if word == "foreachBatch":
+            return lambda function: self.then(self.writer.foreachBatch(function))
+        found = getattr(self.writer, word)
 
-    def toDS(self) -> Streamed:
-        return Streamed(self, None)
+        def call(*values: Any, **names: Any) -> Any:
+            return self.then(found(*(shown(one) if word == "option" else one for one in values), **names))
 
-    def toDF(self, *names: str) -> Streamed:
-        return Streamed(self, list(names) or None)
+        return call
 
-
-class Streamed:
-    def __init__(self, source: MemoryStream, names: list[str] | None) -> None:
-        self.source, self.names = source, names
-        self.function: Any = None
-        self.batch = 0
-
-    def toDF(self, *names: str) -> Streamed:
-        return Streamed(self.source, list(names) or self.names)
-
-    def writeStream(self) -> Streamed:
-        return self
-
-    def option(self, key: str, value: Any) -> Streamed:
-        return self
-
-    def outputMode(self, mode: Any) -> Streamed:
-        if mode != "append":
-            raise Unknown("streams in other modes")
-        return self
-
-    def foreachBatch(self, function: Any) -> Streamed:
-        self.function = function
-        return self
-
-    def start(self, *place: Any) -> Streamed:
-        if self.function is None:
-            raise Unknown("a stream into a table")
-        return self
-
-    def processAllAvailable(self) -> None:
-        rows, self.source.waiting = self.source.waiting, []
-        if rows:
-            self.function(to_frame(self.source.session, rows, self.names, self.source.kinds), Long(self.batch))
-            self.batch += 1
-
-    def stop(self) -> None:
-        pass
-
-    def awaitTermination(self, *time: Any) -> None:
-        pass
+    def then(self, value: Any) -> Any:
+        return Writer(value) if type(value).__name__ == "DataStreamWriter" else value
 
 
 class Local:
@@ -286,6 +245,7 @@ def frame_words(bench: Bench) -> dict[str, Callable[..., Any]]:
         "apply": lambda a, b: a[b],
         "columns": lambda a: list(a.columns),
         "count": lambda a: a.count(),
+        "writeStream": lambda a: Writer(a.writeStream),
     }
 
 

@@ -249,13 +249,13 @@ def pick(
 def full_is_due(rule: CompactionRule, identifier: int = BATCH_COMMIT_IDENTIFIER) -> bool:
     """Whether the commit of this identifier compacts every bucket it or an earlier one touched in full.
 
-    `full-compaction.delta-commits` n: batch commits always, those of a stream when n divides their number. The
-    changelog producer full-compaction counts as n = 1 where the option is not set.
+    `full-compaction.delta-commits` n: batch commits always, of a stream's, which are numbered from 0 on, every n-th.
+    The changelog producer full-compaction counts as n = 1 where the option is not set.
     Spec: docs/spec/compaction.md#full-compaction
     """
     if rule.delta_commits is None and not rule.full_changelog:
         return False
-    return identifier == BATCH_COMMIT_IDENTIFIER or identifier % max(rule.delta_commits or 1, 1) == 0
+    return identifier == BATCH_COMMIT_IDENTIFIER or (identifier + 1) % max(rule.delta_commits or 1, 1) == 0
 
 
 def must_wait(levels: Levels, rule: CompactionRule) -> bool:

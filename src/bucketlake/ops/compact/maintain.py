@@ -11,14 +11,14 @@ Spec: docs/spec/compaction.md#committing
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 
 from bucketlake.errors import CommitError, CommitUnknownError, UnsupportedError
 from bucketlake.format.metadata.manifest import FileKind
-from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
+from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.lsm.compaction import CompactionRule, full_is_due
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.conflicts import CommitName
@@ -104,14 +104,16 @@ def after_write(
         return None
     if store.schema.bucket_mode is BucketMode.POSTPONE:
         return None
-    full = full_is_due(CompactionRule.of(options), snapshot.commit_identifier)
+    rule = CompactionRule.of(options)
+    full = full_is_due(rule, snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
     store = knowing(store, snapshot)
     commit = Commit(store, snapshot.commit_user)
     try:
-        added = [entry for entry in delta_entries(store, snapshot) if entry.kind is FileKind.ADD]
-        buckets = {bucket_key(entry) for entry in added}
+        wrote = [snapshot, *(_waiting(store, snapshot, rule) if full else ())]
+        entries = (entry for one in wrote for entry in delta_entries(store, one))
+        buckets = {bucket_key(entry) for entry in entries if entry.kind is FileKind.ADD}
 
         def due(newest: Snapshot) -> list[CompactUnit]:
             return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
@@ -131,6 +133,20 @@ def after_write(
             ) from error
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
+
+
+def _waiting(store: Store, due: Snapshot, rule: CompactionRule) -> Iterator[Snapshot]:
+    """What a stream has written between `due`, which is compacted in full, and the last of its batches that was."""
+    if due.commit_identifier == BATCH_COMMIT_IDENTIFIER or rule.delta_commits in (None, 1):
+        return
+    for found in store.snapshots(newest_first=True):
+        if found.commit_user == due.commit_user and found.id < due.id:
+            if full_is_due(rule, found.commit_identifier):
+                return
+            if found.commit_kind is not CommitKind.COMPACT:
+                yield found
+            if found.commit_identifier == 0:
+                return
 
 
 def _landed(store: Store, written: Snapshot) -> Snapshot | None:

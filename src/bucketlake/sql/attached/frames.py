@@ -8,6 +8,7 @@ session is attached, which for other sessions' frames are what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.options.options import option_keys
 from bucketlake.schema.merging import MERGE_SCHEMA
 from bucketlake.spark.assignment import goes_by_place
+from bucketlake.spark.cluster import is_connect
 from bucketlake.spark.column_text import alias_of, condition_text
 from bucketlake.spark.datasource import OWN_OPTIONS, READ_CHANGELOG
 from bucketlake.spark.merge.builder import MergeBuilder
@@ -106,6 +108,10 @@ def _listening(base: Any, own: Any) -> type:
         base.options(self, **options)
         return self
 
+    def foreach_batch(self: Any, func: Any) -> Any:
+        base.foreachBatch(self, _covered(getattr(self, _SAID).session, func))
+        return self
+
     def listened(name: str) -> Callable[..., Any]:
         theirs = getattr(base, name)
 
@@ -128,9 +134,29 @@ def _listening(base: Any, own: Any) -> type:
 
     members: dict[str, Any] = {"option": wraps(base.option)(option), "options": wraps(base.options)(options)}
     members |= {name: listened(name) for name in _LISTENED if hasattr(base, name)}
+    if hasattr(base, "foreachBatch"):
+        members["foreachBatch"] = wraps(base.foreachBatch)(foreach_batch)
     members |= {name: ending(name, action) for name, action in own}
     kept = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     return type(base.__name__, (base,), members | kept)
+
+
+def _covered(session: Any, take: Any) -> Any:
+    """A function for `foreachBatch`: the frames that it is given are of a session that Spark made for the query, which
+    is attached as the query's is, with the names as they are now. On Spark Connect it runs elsewhere, as it is."""
+    if is_connect(session) or type(take).__module__.startswith("bucketlake."):
+        return take
+    kept = [(layer, copy(layer.lake)) for layer in reversed(layers_of(session))]
+
+    @wraps(take)
+    def taken(frame: Any, number: int) -> Any:
+        attached_now, own = layers_of(session), frame.sparkSession
+        for layer, lake in kept if layer_of(own) is None else ():
+            if layer in attached_now:
+                layer.cover(own, lake)
+        return take(frame, number)
+
+    return taken
 
 
 # ------------------------------------------------------------------------------------------------- what ends a sentence

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +27,22 @@ _inside = threading.local()
 
 
 class Layer:
-    """One attachment. `below`: the class that the session had before; `frame`: that of its DataFrames."""
+    """One attachment. `kind`: makes the session's class; `below`: the one that it had before; `frame`: that of its
+    DataFrames."""
 
-    def __init__(self, lake: Lake, catalog: str, frame: type) -> None:
+    def __init__(self, lake: Lake, catalog: str, frame: type, kind: Callable[[Layer], type]) -> None:
         self.lake = lake
         self.catalog = catalog
         self.below = type(lake.spark)
         self.frame = frame
+        self.kind = kind
+
+    def cover(self, session: Any, lake: Lake) -> None:
+        """Attach a session that goes with this one's: the tables and names of `lake`, through that session."""
+        own = copy(lake)
+        own.spark, own.cached = session, {}
+        vars(own).pop("nothing", None)  # a frame of the other session
+        session.__class__ = self.kind(Layer(own, self.catalog, self.frame, self.kind))
 
     @property
     def is_busy(self) -> bool:

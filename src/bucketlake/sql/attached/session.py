@@ -46,7 +46,7 @@ def attach(lake: Lake, catalog: str, current: bool) -> None:
         lake.catalog_names = (name, *(own for own in CATALOG_NAMES if own not in theirs | below | {name}))
         lake.other_catalogs = frozenset((theirs | below | {SPARK_CATALOG}) - {name})
         lake.in_spark_catalog = not current
-        layer = Layer(lake, name, type(session.range(0)))
+        layer = Layer(lake, name, type(session.range(0)), _session_class)
         session.__class__ = _session_class(layer)
         frames.wrap(layer.frame)
 

@@ -170,7 +170,8 @@ def _by_name(procedure: Procedure, order: tuple[str, ...], given: list[tuple[str
     found: dict[str, str] = {}
     seen: set[str] = set()
     parameters = [argument.name for argument in procedure.arguments]
-    if len(given) > len(order):
+    by_place = sum(key is None for key, _ in given)  # they come first; how many are named, their names say
+    if by_place > len(order):
         raise InvalidError(f"too many arguments for sys.{procedure.name}", given=len(given), parameters=list(order))
     for place, (key, value) in enumerate(given):
         argument = procedure.argument(order[place] if key is None else key)
