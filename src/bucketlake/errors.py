@@ -8,7 +8,8 @@ Constructors take a statement, `key=value` details and a remedy, and form the me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -94,3 +95,12 @@ class StorageError(BucketlakeError):
 
 class CorruptError(BucketlakeError):
     """A file does not hold what its format says: do not retry."""
+
+
+@contextmanager
+def already_done(what: str, remedy: str, **details: Any) -> Iterator[None]:
+    """The block comes after something that is done and stays: a StorageError in it says so."""
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(what, **details, reason=str(error), remedy=remedy) from error

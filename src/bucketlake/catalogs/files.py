@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bucketlake.catalogs.model import Found, NoViews
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
 from bucketlake.env.env import Env
+from bucketlake.env.new_file import put_new
 from bucketlake.errors import StorageError, UnsupportedError
 from bucketlake.paths import TablePaths
 from bucketlake.values import dataclass
@@ -102,7 +103,7 @@ class FileSystem(NoViews):
     def publish(self, draft: Table, name: Identifier) -> bool:
         """See Metastore: one put-if-absent of its schema."""
         path = draft.store.paths.schema(draft.schema.id)
-        return self.env.storage.put_if_absent(path, draft.schema.encode())
+        return put_new(self.env.storage, path, draft.schema.encode())
 
     def withdraw(self, published: Table, name: Identifier) -> bool:
         """See Metastore. Nothing but the schema file is removed: data files are their writers' affair."""
