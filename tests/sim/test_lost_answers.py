@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
-from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, MapStorage, fault_on
+from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
 from bucketlake.catalog import Catalog
 from bucketlake.env import env as environment
 from bucketlake.env.env import Env, LocalStorage
-from bucketlake.errors import StorageError
+from bucketlake.errors import InvalidError, StorageError
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.table import Table
@@ -123,3 +123,37 @@ def test_a_share_that_loses_its_own_answer(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(environment.os, "link", lost)
     assert LocalStorage().put_if_absent(str(tmp_path / "snapshot-1"), b"1")
     assert [path.name for path in tmp_path.iterdir()] == ["snapshot-1"]
+
+
+class Dying(MapStorage):
+    """Dies after so many files were deleted."""
+
+    left = 1 << 30
+
+    def delete(self, path: str) -> None:
+        if not self.left:
+            raise Killed
+        self.left -= 1
+        super().delete(path)
+
+
+def test_a_removal_that_dies_leaves_a_table_that_can_be_dropped_and_no_rows_for_the_next() -> None:
+    files = made().files
+    for number in range(len(files)):
+        storage = Dying()
+        storage.files, storage.left = dict(files), number
+        with pytest.raises(Killed):
+            through(storage).drop_table("t")
+        storage.left = 1 << 30
+        catalog = through(storage)
+        assert catalog.table("t").to_arrow().num_rows in (0, 2) if number else True
+        catalog.drop_table("t")
+        assert not storage.files
+        catalog.create_table("t", SCHEMA)
+
+
+def test_a_folder_with_snapshots_is_no_place_for_a_new_table() -> None:
+    storage = made()
+    storage.files = {path: data for path, data in storage.files.items() if "/t/schema/" not in path}
+    with pytest.raises(InvalidError, match="remove the folder"):
+        through(storage).create_table("t", SCHEMA)

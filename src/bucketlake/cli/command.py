@@ -58,9 +58,13 @@ class Arguments:
     def check(self) -> None:
         """UsageError for what makes no sense together."""
 
+    def begin(self, left: str) -> None:
+        """From here on something changes; `left`: what an interrupt may leave, and what to do then."""
+        self.__dict__["_left"] = left
+
     def kept(self) -> str:
         """What stays when the command is interrupted: told after Ctrl-C."""
-        return "nothing was changed"
+        return str(self.__dict__.get("_left", "nothing was changed"))
 
 
 class WithJson(Arguments):
@@ -181,6 +185,8 @@ def perform(command: Command, given: Arguments) -> int:
         return _nobody_reads()
     except KeyboardInterrupt:
         return _interrupted(given)
+    except SystemExit as end:  # a signal
+        return _interrupted(given, end.code if isinstance(end.code, int) else FAILED)
     except (Exit, Abort):
         raise
     except Exception as error:
@@ -193,13 +199,13 @@ def _failed(console: Console, error: Exception) -> int:
     return console.failure(error)
 
 
-def _interrupted(given: Arguments) -> int:
+def _interrupted(given: Arguments, status: int = INTERRUPTED) -> int:
     kept = "what was kept is not known"
     with suppress(Exception, KeyboardInterrupt):  # the storage does not answer, or somebody is in a hurry
         kept = given.kept()
     print(file=sys.stderr)
     given.console.warn(f"interrupted: {kept}")
-    return INTERRUPTED
+    return status
 
 
 def _nobody_reads() -> int:
