@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
-from bucketlake.redaction import redact, redact_details
+from bucketlake.redaction import printable, redact, redact_details
 from bucketlake.traces import told
 
 _SHOWN = 2000  # characters of a detail: names in damaged metadata may have any length
@@ -35,7 +35,7 @@ class BucketlakeError(Exception):
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
         message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
-        super().__init__(message)
+        super().__init__(printable(message))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""

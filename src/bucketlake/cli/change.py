@@ -11,7 +11,7 @@ from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of, told_options
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def drop(given: Drop) -> Facts:
             catalog.table(given.named())  # says what is near
         missing = {"table": found.text, "dropped": False, "dry_run": given.dry_run}
         return Facts(missing, text=[clean(f"there is no {found.text}")])
-    last = given.opened().latest_snapshot()
-    told = f"{found.text}, {count(last.total_record_count if last else 0, 'record')}"
+    told = f"{found.text}, {_records(given)}"
     values = {"table": found.text, "dropped": not given.dry_run, "dry_run": given.dry_run}
     if given.dry_run:
         return Facts(values, text=[clean(f"would drop {told}")])
@@ -112,6 +111,14 @@ def drop(given: Drop) -> Facts:
     given.begin(f"{found.text} may be gone in part; drop it again")
     catalog.drop_table(given.named())
     return Facts(values, text=[clean(f"dropped {told}")])
+
+
+def _records(given: Drop) -> str:
+    try:
+        last = given.opened().latest_snapshot()
+    except (CorruptError, NotFoundError) as error:
+        return f"which cannot be read ({error.what})"
+    return count(last.total_record_count if last else 0, "record")
 
 
 # ---- going back

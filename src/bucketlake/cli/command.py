@@ -20,6 +20,7 @@ from typing import Annotated, Any, get_type_hints
 
 from bucketlake.cli import grammar
 from bucketlake.cli.answer import Answer, Column, UsageError
+from bucketlake.cli.ending import interrupt
 from bucketlake.cli.grammar import Abort, Exit, Option, get_current_context
 from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
 from bucketlake.errors import is_interrupt
@@ -186,11 +187,18 @@ def perform(command: Command, given: Arguments) -> int:
     except KeyboardInterrupt:
         return _interrupted(given)
     except SystemExit as end:  # a signal
-        return _interrupted(given, end.code if isinstance(end.code, int) else FAILED)
+        return _interrupted(given, _status(end))
     except (Exit, Abort):
         raise
     except Exception as error:
+        ended = interrupt()
+        if isinstance(ended, SystemExit):  # it came of the signal, whatever it is
+            return _interrupted(given, _status(ended))
         return _interrupted(given) if is_interrupt(error) else _failed(console, error)
+
+
+def _status(end: SystemExit) -> int:
+    return end.code if isinstance(end.code, int) else FAILED
 
 
 def _failed(console: Console, error: Exception) -> int:

@@ -6,9 +6,11 @@ Commands that go on until they are told to stop (`watch`, `cdc`) take SIGTERM fo
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_came: list[int] = []
 
 
 def end_in_order() -> None:
@@ -19,8 +21,18 @@ def end_in_order() -> None:
             signal.signal(number, _ended)
 
 
+def interrupt() -> BaseException:
+    """What an error is to be taken for that an interrupt led to: the end of the process, or Ctrl-C."""
+    return SystemExit(128 + _came[0]) if _came else KeyboardInterrupt()
+
+
 def _ended(number: int, frame: FrameType | None) -> None:
     for each in SIGNALS:
         if signal.getsignal(each) is _ended:
             signal.signal(each, signal.SIG_DFL)
-    raise SystemExit(128 + number)
+    _came.append(number)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if callable(on_interrupt):
+        with suppress(KeyboardInterrupt):
+            on_interrupt(signal.SIGINT, frame)  # Spark's cancels its jobs, which the main thread may wait for
+    raise interrupt()

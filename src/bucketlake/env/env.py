@@ -17,6 +17,7 @@ from dataclasses import field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from bucketlake.env.keeper import Keeper
+from bucketlake.env.sizes import whole
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import futures, np, npt, random, shutil, tempfile, uuid
@@ -170,7 +171,7 @@ class LocalStorage:
                 if offset:
                     file.seek(offset)
                 size = os.fstat(file.fileno()).st_size  # a length may be anything: what is read is reserved first
-                return file.read() if length is None else file.read(max(0, min(length, size - offset)))
+                return file.read(whole(path, size) if length is None else max(0, min(length, size - offset)))
         except OSError as error:
             raise _storage_error("cannot read", path, error) from error
 
@@ -391,10 +392,9 @@ class _Output(io.BufferedWriter):
 
 
 def _has_two_names(path: str) -> bool:
-    try:
+    with suppress(OSError):
         return os.stat(path).st_nlink > 1
-    except OSError:
-        return False
+    return False
 
 
 def _sync(path: str) -> None:
