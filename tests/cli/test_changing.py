@@ -208,3 +208,10 @@ def test_an_interrupt_never_says_that_nothing_was_changed_where_something_may_be
     monkeypatch.setattr(f"bucketlake.{stopped}", interrupted)
     result = run(*words.split(), warehouse=own)
     assert (result.status, said in result.err) == (130, True), result.err
+
+
+def test_a_damaged_table_can_be_dropped(run: Run, own: str) -> None:
+    folder = Path(own) / "db.db" / "days"
+    (folder / "schema" / "schema-0").write_text("{")
+    assert "which cannot be read (not a schema file)" in run("drop", "db.days", "--dry-run", warehouse=own).out
+    assert (run("drop", "db.days", "-y", warehouse=own).status, folder.exists()) == (0, False)

@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 _LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
 SYNCS = 16  # at once: the disk puts them together
-NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF)  # a file system that has nothing to sync
+NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF, errno.ENOENT)  # where nothing is to be synced
+NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads to itself leads nowhere
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -250,9 +251,9 @@ class LocalStorage:
         self._checked(path)
         try:
             status = os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
+            if error.errno in NOTHING_THERE:
+                return None
             raise _storage_error("cannot stat", path, error) from error
         return _local_info(path, status)
 
@@ -405,8 +406,6 @@ def _sync(path: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         if error.errno not in NO_SYNC:
             raise _storage_error("cannot sync", path, error) from error
@@ -426,8 +425,6 @@ def _pread(handle: int, offset: int, length: int) -> bytes:
     """A range of an open file as far as it goes, which the system may give in several parts."""
     length = max(0, min(length, os.fstat(handle).st_size - offset))  # what is read is reserved first
     found = os.pread(handle, length, offset)
-    if len(found) == length:
-        return found
     parts = [found]
     while found and sum(map(len, parts)) < length:
         done = sum(map(len, parts))
@@ -488,8 +485,10 @@ def _listed(entry: os.DirEntry[str], follow: bool) -> FileInfo | None:
         if entry.is_symlink() and not follow:
             return FileInfo(entry.path, is_link=True)
         return FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in NOTHING_THERE:
+            return None
+        raise
 
 
 def _unfollowed(path: str) -> FileInfo | None:
