@@ -25,7 +25,14 @@ from bucketlake.catalogs.names import (
 )
 from bucketlake.env.env import Env
 from bucketlake.env.object_store import STORAGE_PREFIXES, open_env, storage_for
-from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, did_you_mean
+from bucketlake.errors import (
+    AlreadyExistsError,
+    BucketlakeError,
+    InvalidError,
+    NotFoundError,
+    already_done,
+    did_you_mean,
+)
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import lazy, pa
 from bucketlake.options.catalog import catalog_options, metastore_of, table_defaults
@@ -226,8 +233,9 @@ class Catalog:
         draft = self.draft_table(name, schema, partition_keys, primary_keys, options, comment)
         if not self.publish_table(draft) and not ignore_if_exists:
             raise AlreadyExistsError("table exists", table=found.text, remedy="another process has just created it")
-        here = self.placed(name)
-        return tables.open_table(here.path, here.env, name=found.text)
+        with already_done("the table is created, but cannot be opened", "open it again", table=found.text):
+            here = self.placed(name)
+            return tables.open_table(here.path, here.env, name=found.text)
 
     def draft_table(
         self,

@@ -8,11 +8,12 @@ Constructors take a statement, `key=value` details and a remedy, and form the me
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
-from bucketlake.redaction import redact, redact_details
+from bucketlake.redaction import printable, redact, redact_details
 from bucketlake.traces import told
 
 _SHOWN = 2000  # characters of a detail: names in damaged metadata may have any length
@@ -34,7 +35,7 @@ class BucketlakeError(Exception):
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
         message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
-        super().__init__(message)
+        super().__init__(printable(message))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""
@@ -94,3 +95,12 @@ class StorageError(BucketlakeError):
 
 class CorruptError(BucketlakeError):
     """A file does not hold what its format says: do not retry."""
+
+
+@contextmanager
+def already_done(what: str, remedy: str, **details: Any) -> Iterator[None]:
+    """The block comes after something that is done and stays: a StorageError in it says so."""
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(what, **details, reason=str(error), remedy=remedy) from error

@@ -24,6 +24,7 @@ _SETTING = re.compile(
     rf"""(?<![/\w.-])((?:[\w.-]*(?:{_WORDS})[\w.-]*|sig)(?:['"]?\s*=\s*|['"]\s*:\s*))("[^"]*"|'[^']*'|[^\s,;&\]}}]+)""",
     re.IGNORECASE,
 )
+_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NAMES = ("option", "key", "property", "setting")
 _VALUES = ("value", "given", "text", "default")
 
@@ -36,6 +37,13 @@ def is_secret(key: str) -> bool:
 def holds_password(url: str) -> bool:
     """Whether a URL carries credentials before its host."""
     return _PASSWORD.search(url) is not None or _USER.search(url) is not None
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal takes for a command or another order of signs; line ends and tabs stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def redact(text: str) -> str:

@@ -15,6 +15,7 @@ from bucketlake.env.env import Env
 from bucketlake.errors import (
     InvalidError,
     UnsupportedError,
+    already_done,
 )
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
@@ -540,7 +541,8 @@ class Table(Streams, Frames):
         `schema.apply`.
         """
         altering.Alter(self._rows("alter").store, self.name, lambda _: changes).publish()
-        return self.refresh()
+        with already_done("the schema is changed, but cannot be read", "open the table again", table=self.name):
+            return self.refresh()
 
     def evolved(self, given: Sequence[DataField], sensitive: bool = False) -> Table:
         """The table with its newest schema, widened for rows of the columns `given` by one more schema where the option

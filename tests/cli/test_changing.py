@@ -185,3 +185,33 @@ def test_an_interrupt_says_what_is_kept(run: Run, own: str, monkeypatch: pytest.
     monkeypatch.setattr("bucketlake.table.Table.compact", stopped)
     result = run("compact", "db.days", warehouse=own)
     assert (result.status, "at snapshot 4, and was at 3" in result.err) == (130, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "stopped", "said"),
+    [
+        ("drop db.days -y", "catalog.Catalog.drop_table", "drop it again"),
+        ("rollback db.orders 1 -y", "table.Table.rollback_to", "the same command finishes it"),
+        ("tag create db.orders v2", "table.Table.create_tag", "look whether tag v2 is there"),
+        ("branch delete db.orders dev -y", "table.Table.delete_branch", "delete it again"),
+        ("branch fast-forward db.orders dev -y", "table.Table.fast_forward", "the same command finishes it"),
+        ("expire db.orders --retain-max 1 --retain-min 1 -y", "table.Table.expire_snapshots", "removes the rest"),
+        ("orphans db.orders -y", "table.Table.remove_orphan_files", "removes the rest"),
+    ],
+)
+def test_an_interrupt_never_says_that_nothing_was_changed_where_something_may_be(
+    run: Run, own: str, monkeypatch: pytest.MonkeyPatch, words: str, stopped: str, said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"bucketlake.{stopped}", interrupted)
+    result = run(*words.split(), warehouse=own)
+    assert (result.status, said in result.err) == (130, True), result.err
+
+
+def test_a_damaged_table_can_be_dropped(run: Run, own: str) -> None:
+    folder = Path(own) / "db.db" / "days"
+    (folder / "schema" / "schema-0").write_text("{")
+    assert "which cannot be read (not a schema file)" in run("drop", "db.days", "--dry-run", warehouse=own).out
+    assert (run("drop", "db.days", "-y", warehouse=own).status, folder.exists()) == (0, False)

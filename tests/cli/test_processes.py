@@ -79,6 +79,40 @@ def test_ctrl_c(many: str) -> None:
     assert (run.returncode, b"stopped" in out.splitlines()[-1]) == (0, True)
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_command_in_order(tmp_path: Path, number: int, status: int) -> None:
+    words = ("import", "-", "t", "--format", "jsonl", "-y", "-w", str(tmp_path))
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    run: Any = subprocess.Popen([*COMMAND, *words], env=environment(), **pipes)
+    run.stdin.write(b'{"x":1}\n' * 100_000)  # more than a pipe holds: it reads
+    run.stdin.flush()
+    run.send_signal(number)
+    _, told = run.communicate(timeout=60)
+    assert (run.returncode, told) == (status, b"\nwarning: interrupted: no rows were imported\n")
+
+
+def test_what_the_caller_ignores_stays_ignored(many: str) -> None:
+    words = ["nohup", *COMMAND, "watch", "-w", many, "--only", "compact", "--json"]
+    run: Any = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
+    assert b"leads" in run.stdout.readline()
+    run.send_signal(signal.SIGHUP)
+    run.send_signal(signal.SIGTERM)
+    out, _ = run.communicate(timeout=60)
+    assert (run.returncode, b"stopped" in out.splitlines()[-1]) == (0, True)
+
+
+def test_ctrl_c_before_there_is_a_command() -> None:
+    code = """
+import importlib, sys
+def struck(name): raise KeyboardInterrupt
+import bucketlake.cli as cli
+cli.import_module = struck
+sys.exit(cli.main())
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment())
+    assert (run.returncode, run.stderr) == (130, b"\ninterrupted\n")
+
+
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_and_width_of_a_terminal(many: str, more: dict[str, str], coloured: bool) -> None:
     ours, theirs = pty.openpty()

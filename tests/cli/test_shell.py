@@ -196,6 +196,24 @@ class _Fetching:
             raise RuntimeError("the job was cancelled")
 
 
+@pytest.mark.spark
+def test_an_interrupt_after_the_commit_names_it(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes the statement for undone runs it again, and has its rows twice."""
+    runner: Any = running.Runner(_Start(classic), Console("table"))  # type: ignore[arg-type]
+    runner.script("CREATE TABLE db.noted (id INT)")
+    monkeypatch.setattr(runner, "_summary", _strike)
+    with pytest.raises(KeyboardInterrupt):
+        runner.script("INSERT INTO db.noted VALUES (1)")
+    assert runner.cancelled() == "the statement that ran was cancelled after it had committed snapshot 1 of db.noted"
+    with pytest.raises(KeyboardInterrupt):
+        runner.script("SELECT * FROM db.noted")
+    assert runner.cancelled() == "the statement that ran was cancelled"
+
+
+def _strike(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("late", [0, 2])
 def test_one_ctrl_c_is_enough_while_rows_are_fetched(late: int) -> None:
     lake = _Fetching(late)

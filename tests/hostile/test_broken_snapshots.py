@@ -11,6 +11,9 @@ import pytest
 
 import bucketlake
 from bucketlake import CorruptError, Table
+from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.change import AddColumn
+from bucketlake.types.model import BIGINT
 
 ROWS = pa.table({"k": [1], "v": [1]})
 
@@ -112,3 +115,33 @@ def test_a_consumer_that_says_no_number(table: Table) -> None:
         (folder / "consumer-c").write_text(text)
         with pytest.raises(CorruptError, match="consumer-c"):
             table.store.consumers()
+
+
+@pytest.mark.parametrize("name", ["snapshot/snapshot-3", "schema/schema-0", "tag/tag-v1", "consumer/consumer-c"])
+def test_a_file_of_any_length_takes_no_memory(table: Table, name: str) -> None:
+    table.create_tag("v1")
+    table.reset_consumer("c", 2)
+    os.truncate(Path(table.path) / name, 1 << 40)
+    clear_cache()
+    with pytest.raises(CorruptError, match=f"larger than any.*{name}"):
+        again = bucketlake.open(Path(table.path).parents[1]).table("t")
+        again.to_arrow()
+        again.tags()
+        again.consumers()
+
+
+def test_json_of_any_length_is_not_read(table: Table) -> None:
+    third = snapshots(table) / "snapshot-3"
+    third.write_bytes(b" " * (65 << 20) + third.read_bytes())
+    clear_cache()
+    with pytest.raises(CorruptError, match=r"snapshot-3.*more than any file"):
+        table.to_arrow()
+
+
+def test_a_schema_whose_highest_id_is_too_low_gives_no_id_twice(table: Table) -> None:
+    path = Path(table.path) / "schema" / "schema-0"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "highestFieldId": 0}))
+    clear_cache()
+    again = bucketlake.open(Path(table.path).parents[1]).table("t").alter(AddColumn("w", BIGINT))
+    assert [field.id for field in again.schema.fields] == [0, 1, 2]
+    assert again.to_arrow().to_pydict() == {"k": [1] * 3, "v": [1] * 3, "w": [None] * 3}

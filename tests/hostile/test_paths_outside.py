@@ -216,6 +216,16 @@ def test_dropping_follows_no_link(catalog: Catalog, table: Table, victim: Path) 
     assert victim.read_bytes() == SECRET
 
 
+def test_a_link_that_leads_to_itself_hides_one_table_alone(catalog: Catalog, table: Table) -> None:
+    catalog.create_table("u", pa.schema([("x", pa.int32())]))
+    schema = Path(table.path) / "schema" / "schema-0"
+    schema.unlink()
+    schema.symlink_to("schema-0")
+    assert catalog.list_tables() == ["u"]
+    with pytest.raises(BucketlakeError):
+        catalog.table("t")
+
+
 # ---- external paths
 
 

@@ -13,8 +13,10 @@ import pytest
 from tests.profile import seeds
 
 import bucketlake
+from bucketlake.env.env import Env
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.scan.system_tables import RowView, read_view
+from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
 from bucketlake.ops.stream.position import Position
 from bucketlake.ops.stream.source import Source
@@ -452,3 +454,25 @@ def test_a_consumer_that_is_moved_or_forgotten_while_its_stream_runs(tmp_path: P
     table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01")
     with pytest.raises(NotFoundError, match="snapshot with id 4 has expired"):
         reader.step()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"{}", b'{"id": 7}', b'{"id": ""}', b"[" * 100_000, b"\xff\xfe{", b'{"id": NaN}']
+)
+def test_a_checkpoint_whose_metadata_are_damaged_is_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "metadata").write_bytes(data)
+    with pytest.raises(CorruptError, match=r"metadata.*start a query with a new one"):
+        Checkpoint(str(tmp_path)).query()
+
+
+@pytest.mark.parametrize("lost", ["metadata", "offsets/0"])
+def test_a_checkpoint_of_which_a_part_is_missing_does_not_begin_anew(tmp_path: Path, lost: str) -> None:
+    """All that was read would be read again."""
+    folder = tmp_path / "checkpoint"
+    journal = Journal(Env(), str(folder), "/t")
+    journal.finish(journal.begin(Position(1), Position(2)))
+    (folder / "offsets" / "\u00b2").write_text("no batch")
+    assert Journal(Env(), str(folder), "/t").position == Position(2)
+    (folder / lost).unlink()
+    with pytest.raises(CorruptError, match=f"missing.*{lost}"):
+        Journal(Env(), str(folder), "/t")

@@ -172,6 +172,12 @@ def test_one_leads_and_the_next_one_takes_over() -> None:
 
 def test_nobody_holds_a_lease_that_is_not_one() -> None:
     clock, storage = FakeClock(1), MapStorage()
+    storage.write(f"{WAREHOUSE}/{FOLDER}/lease-{'9' * 5000}", b"of no number")
+    damaged = (b"{", b"[" * 100_000, b'{"holder": "them", "until": Infinity}', b'{"holder": "them", "until": []}')
+    for number, data in enumerate(damaged):
+        storage.write(f"{WAREHOUSE}/{FOLDER}/lease-{number + 1}", data)
+        assert Lease(Env(storage, clock), WAREHOUSE, "me", 60_000).hold()
+        storage.delete(f"{WAREHOUSE}/{FOLDER}/lease-{number + 2}")
     storage.write(f"{WAREHOUSE}/{FOLDER}/lease-7", b"{")
     lease = Lease(Env(storage, clock), WAREHOUSE, "me", 60_000)
     assert lease.hold()

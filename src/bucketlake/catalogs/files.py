@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.model import Found, NoViews
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
 from bucketlake.env.env import Env
-from bucketlake.errors import StorageError, UnsupportedError
+from bucketlake.env.new_file import put_new
+from bucketlake.errors import InvalidError, StorageError, UnsupportedError
+from bucketlake.file_names import lies_in
 from bucketlake.paths import TablePaths
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
     from bucketlake.table import Table
+
+
+DELETED_AT_ONCE = 10_000  # files: of a table of any size a part is listed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +106,10 @@ class FileSystem(NoViews):
         return Found(f"{self.database_path(name.database)}/{name.table}", self.env)
 
     def publish(self, draft: Table, name: Identifier) -> bool:
-        """See Metastore: one put-if-absent of its schema."""
+        """See Metastore: one put-if-absent of its schema. InvalidError where snapshots lie there that would be its."""
+        refuse_old_snapshots(self.env, draft.store.paths)
         path = draft.store.paths.schema(draft.schema.id)
-        return self.env.storage.put_if_absent(path, draft.schema.encode())
+        return put_new(self.env.storage, path, draft.schema.encode())
 
     def withdraw(self, published: Table, name: Identifier) -> bool:
         """See Metastore. Nothing but the schema file is removed: data files are their writers' affair."""
@@ -126,7 +133,7 @@ class FileSystem(NoViews):
         if not has_schema(self.env, path):
             return False
         self._keep_database(name.database)
-        self.env.storage.delete_tree(path)
+        remove_table(self.env, path)
         return True
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:
@@ -147,3 +154,29 @@ def has_schema(env: Env, path: str) -> bool:
     if env.storage.info(first) is not None:
         return True
     return any(info.name.startswith("schema-") for info in env.storage.list(first.rsplit("/", 1)[0]))
+
+
+def remove_table(env: Env, path: str) -> None:
+    """Remove a table's folder. What names its rows goes first and its schemas go last: whoever dies on the way leaves a
+    table that can be dropped again, and no rows for a new one of its name. Of links the link goes."""
+    within, paths = env.of_table(path).storage, TablePaths(path)
+    names = {place.rpartition("/")[2] for place in (paths.snapshot_dir, paths.tag_dir, paths.branch_dir)}
+    for info in within.list(path):
+        if info.is_dir and info.name in names:
+            within.delete_tree(info.path)
+    others = (info.path for info in within.walk(path) if not lies_in(info.path, paths.schema_dir))
+    while some := list(islice(others, DELETED_AT_ONCE)):
+        within.delete_all(some)
+    env.storage.delete_tree(path)
+
+
+def refuse_old_snapshots(env: Env, paths: TablePaths) -> None:
+    """InvalidError where a folder that is to be a new table's holds snapshots."""
+    found = [info.name for info in env.storage.list(paths.snapshot_dir) if info.name.startswith("snapshot-")]
+    if found and not has_schema(env, paths.root):
+        raise InvalidError(
+            "the folder of the new table holds snapshots of one whose schema is gone: its removal was interrupted",
+            path=paths.root,
+            snapshots=len(found),
+            remedy="remove the folder, or put the schema back",
+        )

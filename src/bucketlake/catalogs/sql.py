@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bucketlake.catalogs.files import FileSystem, has_schema
+from bucketlake.catalogs.files import FileSystem, has_schema, remove_table
 from bucketlake.catalogs.model import DialectChange, Found, View
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_lock import Locks, SqlKeeper, told
@@ -182,7 +182,7 @@ class SqlMetastore:
         with self.locks.held(name):
             if not self.rows.remove_table(name.database, name.table):
                 return False
-            self._env.storage.delete_tree(self._files.place(name).path)
+            remove_table(self._env, self._files.place(name).path)
         return True
 
     def rename_table(self, old: Identifier, new: Identifier) -> None:

@@ -26,6 +26,7 @@ from bucketlake.catalogs.sql_rows import LOCKS, Rows
 from bucketlake.env.database import POSTGRESQL, SQLITE
 from bucketlake.env.env import Clock, Storage
 from bucketlake.env.keeper import Publication, sealed
+from bucketlake.env.new_file import put_new
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitError, UnsupportedError
 from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
@@ -128,7 +129,7 @@ class SqlKeeper:
         """See Keeper. The database is told what the newest schema is, best effort: nobody reads rows by it."""
 
         def put() -> bool:
-            done = storage.put_if_absent(path, data)
+            done = put_new(storage, path, data)
             if done and self.sync and "/branch/branch-" not in path:
                 schema = TableSchema.decode(data, path)
                 with suppress(BucketlakeError):

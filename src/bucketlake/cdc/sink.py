@@ -376,7 +376,7 @@ def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
     """Note in a checkpoint what it is of; InvalidError where it is of something else. `began`: it has batches."""
     wanted = json.dumps(dict(binding), sort_keys=True)
     try:
-        own = Checkpoint(checkpoint).read(BINDING).decode()
+        own = Checkpoint(checkpoint).read(BINDING).decode(errors="replace")
     except NotFoundError:
         if began:
             raise InvalidError(
@@ -384,12 +384,12 @@ def bind(checkpoint: str, binding: Mapping[str, str], began: bool) -> None:
             ) from None
         env, root = open_env(checkpoint, {})
         env.storage.put_if_absent(f"{root}/{BINDING}", wanted.encode())
-        own = Checkpoint(checkpoint).read(BINDING).decode()
+        own = Checkpoint(checkpoint).read(BINDING).decode(errors="replace")
     if own != wanted:
         raise InvalidError(
             "the checkpoint is of another synchronisation",
             checkpoint=checkpoint,
-            of=json.loads(own),
+            of=own,
             wanted=dict(binding),
             remedy="use a checkpoint of its own",
         )

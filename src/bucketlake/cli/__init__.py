@@ -16,12 +16,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app = import_module("bucketlake.cli.app")
+        status: int = app.run(given, alone=arguments is None)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         print(f"bucketlake: the command line needs {error.name}\n  do: pip install 'bucketlake[cli]'", file=sys.stderr)
         return 1
-    status: int = app.run(given, alone=arguments is None)
+    except KeyboardInterrupt:  # before there was a command
+        print("\ninterrupted", file=sys.stderr)
+        status = 130
     # CPython ends by the signal itself if Ctrl-C struck while a text was executed (a dataclass compiles its methods
     # so), even where it was handled; the next text that is executed makes it forget.
     exec("")

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import bucketlake
 from bucketlake.cli import completion
 from bucketlake.cli.answer import document
+from bucketlake.cli.ending import end_in_order
 from bucketlake.cli.grammar import (
     Abort,
     ClickException,
@@ -126,6 +127,8 @@ def run(arguments: Sequence[str], alone: bool = False) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
+        if alone:
+            end_in_order()
         if os.environ.get(completion.VARIABLE):
             return completion.answer(build, PROGRAM)
         app = build(arguments)

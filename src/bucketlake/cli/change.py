@@ -11,7 +11,7 @@ from bucketlake.cli.maintain import Changing
 from bucketlake.cli.output import confirmed
 from bucketlake.cli.text import clean, count
 from bucketlake.cli.warehouse import InWarehouse, OfTable, millis_of, open_warehouse, pairs_of, told_options
-from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.errors import AlreadyExistsError, CorruptError, InvalidError, NotFoundError
 from bucketlake.lazy import lazy
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def create(given: Create) -> Facts:
             catalog.create_database(found.database, ignore_if_exists=True)
         options = pairs_of(given.option, "--option")
         told_options(given.console, options)
+        given.begin(f"look whether {found.text} is there")
         catalog.create_table(
             given.name,
             fields,
@@ -102,14 +103,22 @@ def drop(given: Drop) -> Facts:
             catalog.table(given.named())  # says what is near
         missing = {"table": found.text, "dropped": False, "dry_run": given.dry_run}
         return Facts(missing, text=[clean(f"there is no {found.text}")])
-    last = given.opened().latest_snapshot()
-    told = f"{found.text}, {count(last.total_record_count if last else 0, 'record')}"
+    told = f"{found.text}, {_records(given)}"
     values = {"table": found.text, "dropped": not given.dry_run, "dry_run": given.dry_run}
     if given.dry_run:
         return Facts(values, text=[clean(f"would drop {told}")])
     confirmed(f"Drop {told}? It cannot be undone.", given.yes)
+    given.begin(f"{found.text} may be gone in part; drop it again")
     catalog.drop_table(given.named())
     return Facts(values, text=[clean(f"dropped {told}")])
+
+
+def _records(given: Drop) -> str:
+    try:
+        last = given.opened().latest_snapshot()
+    except (CorruptError, NotFoundError) as error:
+        return f"which cannot be read ({error.what})"
+    return count(last.total_record_count if last else 0, "record")
 
 
 # ---- going back
@@ -151,6 +160,7 @@ def rollback(given: Rollback) -> Facts:
         return Facts({**values, "snapshot": made.id}, text=[f"snapshot {made.id} holds what {target.id} held"])
     if later or gone:
         confirmed(f"Remove {told} of {found.name}?", given.yes)
+    given.begin("it may have gone back half-way; the same command finishes it")
     done = found.rollback_to(version)
     return Facts({**values, "snapshot": done.id}, text=[clean(f"back at snapshot {done.id}; removed {told}")])
 
@@ -187,6 +197,7 @@ def tag_create(given: TagCreate) -> Facts:
     """Tag a snapshot: its files stay when it expires."""
     found = given.plain_table()
     there = found.store.find_tag(given.name) is not None
+    given.begin(f"look whether tag {given.name} is there, and which snapshot it holds")
     if there and given.replace:
         found.replace_tag(given.name, given.snapshot, given.keep)
     else:
@@ -211,6 +222,7 @@ def tag_delete(given: TagDelete) -> Facts:
     if given.dry_run:
         return Facts(values, text=[clean(f"would remove tag {given.name}, which holds snapshot {held.id}")])
     confirmed(f"Remove tag {given.name} of {found.name}, which holds snapshot {held.id}?", given.yes)
+    given.begin(f"look whether tag {given.name} is there; files that it alone kept may be orphans")
     found.delete_tag(given.name)
     return Facts(values, text=[clean(f"removed tag {given.name} of {found.name}")])
 
@@ -233,6 +245,7 @@ class BranchCreate(OfBranch):
 def branch_create(given: BranchCreate) -> Facts:
     """Create a branch of a table, empty or from a tag."""
     found = given.plain_table()
+    given.begin(f"look whether branch {given.name} is there; if it cannot be read, delete it")
     found.create_branch(given.name, given.tag)
     return _branched(found, given.name, f"made branch {given.name} of {found.name}")
 
@@ -248,6 +261,7 @@ def branch_delete(given: BranchDelete) -> Facts:
     if given.dry_run:
         return _branched(found, given.name, f"would remove branch {given.name} of {found.name}")
     confirmed(f"Remove branch {given.name} of {found.name}?", given.yes)
+    given.begin(f"branch {given.name} may be gone in part; delete it again")
     found.delete_branch(given.name)
     return _branched(found, given.name, f"removed branch {given.name} of {found.name}")
 
@@ -266,6 +280,7 @@ def fast_forward(given: FastForward) -> Facts:
     if given.dry_run:
         return _branched(found, given.name, f"would replace {told}")
     confirmed(f"Replace {told}?", given.yes)
+    given.begin("it may have gone half-way; the same command finishes it")
     found.fast_forward(given.name)
     return _branched(found, given.name, f"replaced {told}")
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any, get_type_hints
 
 from bucketlake.cli import grammar
 from bucketlake.cli.answer import Answer, Column, UsageError
+from bucketlake.cli.ending import interrupt
 from bucketlake.cli.grammar import Abort, Exit, Option, get_current_context
 from bucketlake.cli.output import FAILED, FORMATS, INTERRUPTED, PIPE, Console
 from bucketlake.errors import is_interrupt
@@ -58,9 +59,13 @@ class Arguments:
     def check(self) -> None:
         """UsageError for what makes no sense together."""
 
+    def begin(self, left: str) -> None:
+        """From here on something changes; `left`: what an interrupt may leave, and what to do then."""
+        self.__dict__["_left"] = left
+
     def kept(self) -> str:
         """What stays when the command is interrupted: told after Ctrl-C."""
-        return "nothing was changed"
+        return str(self.__dict__.get("_left", "nothing was changed"))
 
 
 class WithJson(Arguments):
@@ -181,10 +186,19 @@ def perform(command: Command, given: Arguments) -> int:
         return _nobody_reads()
     except KeyboardInterrupt:
         return _interrupted(given)
+    except SystemExit as end:  # a signal
+        return _interrupted(given, _status(end))
     except (Exit, Abort):
         raise
     except Exception as error:
+        ended = interrupt()
+        if isinstance(ended, SystemExit):  # it came of the signal, whatever it is
+            return _interrupted(given, _status(ended))
         return _interrupted(given) if is_interrupt(error) else _failed(console, error)
+
+
+def _status(end: SystemExit) -> int:
+    return end.code if isinstance(end.code, int) else FAILED
 
 
 def _failed(console: Console, error: Exception) -> int:
@@ -193,13 +207,13 @@ def _failed(console: Console, error: Exception) -> int:
     return console.failure(error)
 
 
-def _interrupted(given: Arguments) -> int:
+def _interrupted(given: Arguments, status: int = INTERRUPTED) -> int:
     kept = "what was kept is not known"
     with suppress(Exception, KeyboardInterrupt):  # the storage does not answer, or somebody is in a hurry
         kept = given.kept()
     print(file=sys.stderr)
     given.console.warn(f"interrupted: {kept}")
-    return INTERRUPTED
+    return status
 
 
 def _nobody_reads() -> int:

@@ -43,8 +43,8 @@ class Changing(OfTable):
     def kept(self) -> str:
         """The snapshots since the command began."""
         before = self.__dict__.get("_before")
-        if before is None:
-            return "nothing was changed"
+        if before is None or "_left" in self.__dict__:
+            return super().kept()
         found, number = before
         newest = found.store.latest_snapshot_id() or 0
         if newest == number:
@@ -257,6 +257,7 @@ def expire(given: Expire) -> Facts:
         if given.dry_run or not _any(values):
             return Facts(values, text=[clean(f"{'would remove ' if _any(values) else ''}{_told(values)}")])
         confirmed(f"Remove {_told(values)} of {found.name}?", given.yes)
+    given.begin("what was removed is gone; the same command removes the rest")
     values = _expired(given, found, kinds, Drawn())
     values |= {"bytes": notes.bytes if notes.removed else None, "dry_run": False}
     return Facts(values, text=[clean(f"removed {_told(values)}")])
@@ -318,6 +319,7 @@ def orphans(given: Orphans) -> Facts:
             lines = [f"would remove {told}", *seen.paths] if seen.count else ["no orphan files"]
             return Facts({**values, "dry_run": given.dry_run}, text=[clean(line) for line in lines])
         confirmed(f"Remove {told} of {found.name}?", given.yes)
+    given.begin("what was removed is gone; the same command removes the rest")
     done = found.remove_orphan_files(before, on_progress=Drawn())
     values |= {"files": done.count, "bytes": done.size, "paths": list(done.paths), "dry_run": False}
     return Facts(values, text=[f"removed {count(done.count, 'orphan file')}, {size(done.size)}"])

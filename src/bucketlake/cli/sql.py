@@ -13,7 +13,7 @@ from bucketlake.cli.answer import UsageError
 from bucketlake.cli.command import OTHER, add
 from bucketlake.cli.grammar import Exit, Group, Option
 from bucketlake.cli.output import FORMATS
-from bucketlake.cli.text import is_terminal
+from bucketlake.cli.text import clean, is_terminal
 from bucketlake.cli.warehouse import WithWarehouse
 from bucketlake.env import user_files
 from bucketlake.errors import NotFoundError, UnsupportedError
@@ -53,7 +53,9 @@ class Sql(WithWarehouse):
 
     def kept(self) -> str:
         """What stays after Ctrl-C."""
-        return "the statement that ran was cancelled; what earlier ones committed stays"
+        runner: running.Runner | None = self.__dict__.get("_runner")
+        ran = "nothing ran" if runner is None else runner.cancelled()
+        return f"{clean(ran)}; what earlier ones committed stays"
 
 
 def sql(given: Sql) -> None:
@@ -71,7 +73,7 @@ def sql(given: Sql) -> None:
             "the shell needs prompt_toolkit", remedy="pip install 'bucketlake[spark]', or use -e, -f"
         )
     start = running.Start(given.warehouse, given.database, _settings(given.conf), given.verbose)
-    runner = running.Runner(start, given.console, given.limit)
+    given.__dict__["_runner"] = runner = running.Runner(start, given.console, given.limit)
     if not scripts:
         raise Exit(prompt.talk(runner))
     for name, text in scripts:

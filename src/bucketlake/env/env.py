@@ -17,6 +17,7 @@ from dataclasses import field, replace
 from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from bucketlake.env.keeper import Keeper
+from bucketlake.env.sizes import whole
 from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
 from bucketlake.file_names import lies_in
 from bucketlake.lazy import futures, np, npt, random, shutil, tempfile, uuid
@@ -26,7 +27,8 @@ T = TypeVar("T")
 
 _LARGE_ARRAY = 16 << 20  # bytes of an array that is better kept in a file
 SYNCS = 16  # at once: the disk puts them together
-NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF)  # a file system that has nothing to sync
+NO_SYNC = (errno.EINVAL, errno.EROFS, errno.ENOTSUP, errno.EBADF, errno.ENOENT)  # where nothing is to be synced
+NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads to itself leads nowhere
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -170,7 +172,7 @@ class LocalStorage:
                 if offset:
                     file.seek(offset)
                 size = os.fstat(file.fileno()).st_size  # a length may be anything: what is read is reserved first
-                return file.read() if length is None else file.read(max(0, min(length, size - offset)))
+                return file.read(whole(path, size) if length is None else max(0, min(length, size - offset)))
         except OSError as error:
             raise _storage_error("cannot read", path, error) from error
 
@@ -213,9 +215,11 @@ class LocalStorage:
         temporary = self._synced_temporary(path, data)
         try:
             os.link(temporary, path)
-        except FileExistsError:
-            return False
         except OSError as error:
+            if _has_two_names(temporary):
+                return True  # a share that lost its own answer asks again, and finds the name taken, or gives up
+            if isinstance(error, FileExistsError):
+                return False
             if error.errno in NO_LINKS:
                 raise StorageError(
                     "cannot publish: this file system has no hard links, so a name cannot be taken exclusively",
@@ -247,11 +251,9 @@ class LocalStorage:
         self._checked(path)
         try:
             status = os.stat(path)
-        except FileNotFoundError:
-            return None
-        except NotADirectoryError:
-            return None
         except OSError as error:
+            if error.errno in NOTHING_THERE:
+                return None
             raise _storage_error("cannot stat", path, error) from error
         return _local_info(path, status)
 
@@ -390,6 +392,12 @@ class _Output(io.BufferedWriter):
             raise _storage_error("cannot write", self._path, error) from error
 
 
+def _has_two_names(path: str) -> bool:
+    with suppress(OSError):
+        return os.stat(path).st_nlink > 1
+    return False
+
+
 def _sync(path: str) -> None:
     """Ask the system to put a file, or the names in a folder, on the disk."""
     try:
@@ -398,8 +406,6 @@ def _sync(path: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         if error.errno not in NO_SYNC:
             raise _storage_error("cannot sync", path, error) from error
@@ -419,8 +425,6 @@ def _pread(handle: int, offset: int, length: int) -> bytes:
     """A range of an open file as far as it goes, which the system may give in several parts."""
     length = max(0, min(length, os.fstat(handle).st_size - offset))  # what is read is reserved first
     found = os.pread(handle, length, offset)
-    if len(found) == length:
-        return found
     parts = [found]
     while found and sum(map(len, parts)) < length:
         done = sum(map(len, parts))
@@ -481,8 +485,10 @@ def _listed(entry: os.DirEntry[str], follow: bool) -> FileInfo | None:
         if entry.is_symlink() and not follow:
             return FileInfo(entry.path, is_link=True)
         return FileInfo(entry.path, is_dir=True) if entry.is_dir() else _local_info(entry.path, entry.stat())
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in NOTHING_THERE:
+            return None
+        raise
 
 
 def _unfollowed(path: str) -> FileInfo | None:

@@ -26,6 +26,7 @@ from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
 
 from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
+from bucketlake.env.sizes import whole
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
@@ -81,7 +82,9 @@ class ObjectStorage:
             return b""
         with _translated("cannot read", path):
             if not offset and length is None:
-                return bytes(obstore.get(store, key).bytes())
+                found = obstore.get(store, key)
+                whole(path, found.meta["size"])
+                return bytes(found.bytes())
             size = obstore.head(store, key)["size"]
             end = size if length is None else min(size, offset + length)
             return bytes(obstore.get_range(store, key, start=offset, end=end)) if offset < end else b""

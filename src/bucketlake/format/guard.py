@@ -38,6 +38,7 @@ _BROKEN: tuple[type[BaseException], ...] = (
     zlib.error,
 )
 LARGEST_LONG = (1 << 63) - 1
+MOST_JSON = 64 << 20  # bytes: as objects they take some 20 times as much
 _SHOWN = 300
 
 
@@ -81,6 +82,8 @@ def _reason(error: BaseException) -> str:
 
 def json_object(data: bytes | str) -> dict[str, Any]:
     """A file's JSON object. Raises ValueError, RecursionError; call it inside of `decoding`."""
+    if len(data) > MOST_JSON:
+        raise ValueError(f"{len(data)} bytes are more than any file of its kind has")
     tree = json.loads(data)
     if not isinstance(tree, dict):
         raise ValueError("it holds no JSON object")

@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 
 from bucketlake.env.env import Env
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import CorruptError, NotFoundError
+from bucketlake.file_names import number_of
+from bucketlake.format.guard import decoding, json_object
 from bucketlake.values import dataclass
 
 FOLDER = ".bucketlake/maintenance"
@@ -44,12 +46,15 @@ class Lease:
         numbers = self._numbers()
         while numbers:
             number = numbers.pop()
+            path = self._path(number)
             try:
-                found = json.loads(self._storage.read(self._path(number)))
-                return Held(number, str(found["holder"]), int(found["until"]))
+                data = self._storage.read(path)
+                with decoding("not a lease", path):
+                    found = json_object(data)
+                    return Held(number, str(found["holder"]), int(found["until"]))
             except NotFoundError:  # the next one is there: look again
                 numbers = numbers or self._numbers()
-            except (ValueError, KeyError, TypeError):  # whatever this is, nobody holds the lease by it
+            except CorruptError:  # whatever this is, nobody holds the lease by it
                 return Held(number, "", 0)
         return None
 
@@ -88,7 +93,7 @@ class Lease:
 
     def _numbers(self) -> list[int]:
         names = (info.name.removeprefix(_PREFIX) for info in self._storage.list(self._folder) if not info.is_dir)
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(number for name in names if (number := number_of(name)) is not None)
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{_PREFIX}{number}"

@@ -167,7 +167,7 @@ class _Draft:
     def __post_init__(self) -> None:
         self.fields = list(self.schema.fields)
         self.options = dict(self.schema.options)
-        self.highest = self.schema.highest_field_id
+        self.highest = self.schema.next_field_id - 1
         self.primary_keys = list(self.schema.primary_keys)
         self.comment = self.schema.comment
         self.old = TableOptions(dict(self.schema.options))

@@ -38,7 +38,7 @@ from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
-from bucketlake.types.ids import with_fresh_ids
+from bucketlake.types.ids import highest_id, with_fresh_ids
 from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
 from bucketlake.values import dataclass
 
@@ -180,6 +180,11 @@ class TableSchema:
     def select(self, names: Sequence[str]) -> tuple[DataField, ...]:
         """The columns of these names, in the order given."""
         return tuple(self.field(name) for name in names)
+
+    @property
+    def next_field_id(self) -> int:
+        """The id of the next new column: above all that columns have, also where the file says less than they have."""
+        return max(self.highest_field_id, highest_id(self.fields)) + 1
 
     @property
     def partition_fields(self) -> tuple[DataField, ...]:

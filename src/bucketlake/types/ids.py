@@ -29,6 +29,16 @@ class _Counter:
         return self.next - 1
 
 
+def highest_id(fields: Sequence[DataField]) -> int:
+    """The highest id that columns have, nested ones included; -1 where there are none."""
+    return max((max(item.id, _highest_inside(item.type)) for item in fields), default=-1)
+
+
+def _highest_inside(t: DataType) -> int:
+    inner = [_highest_inside(part) for part in (t.key, t.element) if part is not None]
+    return max([highest_id(t.fields or ()), *inner])
+
+
 def _renumbered(item: DataField, ids: _Counter) -> DataField:
     number = ids.take()
     return replace(item, id=number, type=_renumbered_type(item.type, ids))

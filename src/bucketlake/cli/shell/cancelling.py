@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from bucketlake.cli.ending import interrupt
+
 __all__ = ["cancelled_with_us"]
 
 AGAIN = 0.2  # seconds until jobs that came since are cancelled, too
@@ -29,12 +31,12 @@ def cancelled_with_us(spark: Any) -> Iterator[None]:
     try:
         with cancelling:
             yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         cancelling.once()
         raise
     except Exception as error:
         if cancelling.was_struck:
-            raise KeyboardInterrupt from error
+            raise interrupt() from error
         raise
     finally:
         if cancelling.was_struck:

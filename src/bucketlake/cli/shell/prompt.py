@@ -70,7 +70,7 @@ def talk(runner: Runner, session: PromptSession[str] | None = None) -> int:
             return DONE
         except KeyboardInterrupt:
             print(file=sys.stderr)
-            runner.console.note("cancelled")
+            runner.console.note(clean(runner.cancelled()))
 
 
 def is_whole(text: str) -> bool:

@@ -11,8 +11,9 @@ import os
 import pydoc
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from bucketlake.cli.text import clean, count, is_terminal, look_of, span
 from bucketlake.cli.warehouse import open_warehouse
 from bucketlake.env.env import SystemClock
 from bucketlake.errors import BucketlakeError
+from bucketlake.events import bus
 from bucketlake.lazy import lazy, pc
 from bucketlake.traces import message
 
@@ -97,6 +99,13 @@ class Runner:
         self.form = console.form
         self.is_timed = self.is_paged = self._is_told = False
         self._clock = SystemClock()
+        self._committed: list[str] = []  # by the statement that runs, or ran last
+
+    def cancelled(self) -> str:
+        """What is said of a statement that was interrupted: what it had committed stays."""
+        if not self._committed:
+            return "the statement that ran was cancelled"
+        return f"the statement that ran was cancelled after it had committed {', '.join(self._committed)}"
 
     def script(self, text: str, name: str = "") -> int:
         """Run the statements up to the first that fails, which is told; the exit status. KeyboardInterrupt when the
@@ -117,7 +126,7 @@ class Runner:
     def _run(self, statement: str) -> None:
         lake = self._lake()
         began = self._clock.now_millis()
-        with cancelled_with_us(lake.spark):
+        with self._noting_commits(), cancelled_with_us(lake.spark):
             frame = lake.sql(statement)
             if not frame.columns:
                 found, more = None, False
@@ -127,6 +136,17 @@ class Runner:
         if found is not None:
             self._write(found)
         self._summary(found, more, millis)
+
+    @contextmanager
+    def _noting_commits(self) -> Iterator[None]:
+        self._committed = []
+        stop = bus.subscribe(
+            lambda event: self._committed.append(f"snapshot {event.snapshot_id} of {event.name}"), bus.Committed
+        )
+        try:
+            yield
+        finally:
+            stop()
 
     def _lake(self) -> Lake:
         if not self.start.is_ready and (self.is_paged or is_terminal(sys.stderr)):

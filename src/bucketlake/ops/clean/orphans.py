@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from bucketlake.env.env import FileInfo
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
+from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import FileKind, FileRef
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.clean.removal import BATCH as REMOVED_TOGETHER
@@ -195,7 +196,7 @@ def _shared(store: Store, used: Hashes) -> Iterator[Hashes | str]:
 def _strays(store: Store, before: int, used: Hashes | str, unit: tuple[str, str]) -> list[_Candidate]:
     """The files of a folder that are old enough and have no known name; what a task does."""
     place, folder = unit
-    known = np.frombuffer(store.env.storage.read(used), np.int64) if isinstance(used, str) else used
+    known = np.frombuffer(store.env.storage.read(used, 0, LARGEST_LONG), np.int64) if isinstance(used, str) else used
     files = _fitting(store, before, ((place, info) for info in store.env.storage.walk(folder)))
     found: list[_Candidate] = []
     while batch := list(islice(files, BATCH)):

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
+from bucketlake.env.new_file import put_new
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
@@ -89,7 +90,7 @@ def clone_new(
         storage = target.env.storage
         for schema in reversed(schemas):
             path = target.paths.schema(schema.id)
-            if not storage.put_if_absent(path, schema.encode()) and storage.read(path) != schema.encode():
+            if not put_new(storage, path, schema.encode()) and storage.read(path) != schema.encode():
                 raise ConflictError("another table was made here meanwhile", path=path)
 
     return done.run(publish, fresh=True)

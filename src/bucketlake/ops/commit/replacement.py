@@ -84,7 +84,7 @@ def draft_replacement(old: Store, made: TableSchema, name: str) -> Replacement:
     refuse_undelivered(made)
     refuse_undelivered(old.schema)
     _check_same_partitions(old.schema, made, name)
-    fresh, highest = with_fresh_ids(made.fields, old.schema.highest_field_id + 1)
+    fresh, highest = with_fresh_ids(made.fields, old.schema.next_field_id)
     now = old.env.clock.now_millis()
     schema = replace(made, id=old.schema.id + 1, fields=fresh, highest_field_id=highest, time_millis=now)
     return Replacement(old, old.with_schema(schema), name)

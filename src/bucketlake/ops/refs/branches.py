@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
+from bucketlake.env.new_file import put_new
 from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, StorageError
 from bucketlake.file_names import number_of
 from bucketlake.format.metadata.manifest import ManifestEntry
@@ -56,7 +57,7 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
     held = None if tag is None else store.tag(tag)
     if by_catalog(store, "create_branch", name=name, tag=tag):
         return True
-    if not store.env.storage.put_if_absent(f"{folder}/{CLAIM}", store.env.clock.new_uuid().encode()):
+    if not put_new(store.env.storage, f"{folder}/{CLAIM}", store.env.clock.new_uuid().encode()):
         raise AlreadyExistsError(f"Branch name '{name}' already exists.", table=store.paths.root)
     try:
         _fill(store, store.on_branch(name), held, tag)
@@ -64,7 +65,8 @@ def create_branch(store: Store, name: str, tag: str | None = None, *, if_absent:
         with suppress(StorageError):
             store.env.storage.delete_tree(folder)
         raise
-    store.env.storage.delete(f"{folder}/{CLAIM}")
+    with suppress(StorageError):  # it is made; what still says that it is being made hinders nobody
+        store.env.storage.delete(f"{folder}/{CLAIM}")
     return True
 
 
@@ -199,7 +201,7 @@ def _take_schemas(store: Store, theirs: Mapping[int, bytes], first: int) -> None
 
 def _take_snapshots(store: Store, taken: list[Snapshot]) -> None:
     for snapshot in taken:
-        if not store.env.storage.put_if_absent(store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)):
+        if not put_new(store.env.storage, store.paths.snapshot(snapshot.id), encode_snapshot(snapshot)):
             raise ConflictError(
                 "another writer committed while the branch was taken over",
                 table=store.paths.root,

@@ -200,6 +200,16 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
     if not tagged:
         create_tag_of(store, name, target)
     user = f"rollback-to-as-latest-{store.env.clock.new_uuid()}"
+    try:
+        return _restoring(store, target, user)
+    except BaseException:
+        if not tagged and not _may_have_come(store, user):
+            with suppress(StorageError, NotFoundError):
+                delete_tag(store, name)
+        raise
+
+
+def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
     wanted = {entry_key(entry): entry for entry in live_entries(store, target)}
     ours = {entry.file.file_name: entry for entry in store.index_manifest(target)}
 
@@ -213,13 +223,7 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
         return Changes(tuple(gone + back), (), tuple(indexes))
 
     request = Request(CommitName(0, user, BATCH_COMMIT_IDENTIFIER, CommitKind.OVERWRITE), plan)
-    try:
-        return Publisher(store).publish(request)
-    except BaseException:
-        if not tagged and not _may_have_come(store, user):
-            with suppress(StorageError, NotFoundError):
-                delete_tag(store, name)
-        raise
+    return Publisher(store).publish(request)
 
 
 def _may_have_come(store: Store, user: str) -> bool:

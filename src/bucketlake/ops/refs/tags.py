@@ -18,7 +18,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from bucketlake.env.new_file import put_new
+from bucketlake.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
 from bucketlake.ops.clean.removal import Removal, remove, tag_removal
 from bucketlake.ops.commit.strays import unsettled
@@ -104,7 +105,7 @@ def create_tag(
                 return False
             raise AlreadyExistsError(f"Tag '{name}' already exists.", table=store.paths.root)
         source = find_source(store, snapshot_id)
-        if not store.env.storage.put_if_absent(path, _tagged(store, source, lifetime)):
+        if not put_new(store.env.storage, path, _tagged(store, source, lifetime)):
             continue
         try:
             held = _is_held(store, source, name)
@@ -145,17 +146,20 @@ def replace_tag(store: Store, name: str, snapshot_id: int | None = None, lifetim
 
 
 def rename_tag(store: Store, name: str, target: str) -> None:
-    """Give a tag another name that is free. The new one is there before the old one goes."""
+    """Give a tag another name that is free. The new one is there before the old one goes; what fails between leaves
+    both, and says so."""
     source, path = _checked_path(store, name), _checked_path(store, target)
     tag = store.find_tag(name)
     if tag is None:
         raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
-    if not store.env.storage.put_if_absent(path, encode_snapshot(tag)):
+    if not put_new(store.env.storage, path, encode_snapshot(tag)):
         raise AlreadyExistsError(f"Tag '{target}' already exists.", table=store.paths.root)
-    if store.env.storage.info(source) is None and not _is_held(store, tag, target):
-        store.env.storage.delete(path)  # somebody deleted it meanwhile, with its files
-        raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
-    store.env.storage.delete(source)
+    both = f"Tag '{target}' is made, and '{name}' may be there still."
+    with already_done(both, f"delete the tag '{name}' if it is", table=store.paths.root):
+        if store.env.storage.info(source) is None and not _is_held(store, tag, target):
+            store.env.storage.delete(path)  # somebody deleted it meanwhile, with its files
+            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
+        store.env.storage.delete(source)
 
 
 def find_source(store: Store, snapshot_id: int | None) -> Snapshot:

@@ -15,7 +15,8 @@ import json
 from typing import Any
 
 from bucketlake.env.env import Env
-from bucketlake.errors import ConflictError, InvalidError, NotFoundError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError
+from bucketlake.file_names import number_of
 from bucketlake.format.guard import decoding, json_object
 from bucketlake.ops.stream.position import Position
 from bucketlake.values import dataclass
@@ -37,10 +38,13 @@ class Journal:
     """The checkpoint in one folder, of one process at a time."""
 
     def __init__(self, env: Env, folder: str, table: str) -> None:
-        """Open it, or make it for the table in the folder `table`. InvalidError where it is another table's."""
+        """Open it, or make it for the table in the folder `table`. InvalidError where it is another table's,
+        CorruptError where a part of it is missing: what was read would be read again."""
         self._env, self._folder = env, folder.rstrip("/")
-        self.id = self._opened(table)
         begun, self._done = self._newest("offsets"), self._newest("commits")
+        self.id = self._opened(table, new=max(begun, self._done) < 0)
+        if self._done > begun:
+            raise self._lacks(self._path("offsets", self._done))
         self._last = self._read(begun) if begun >= 0 else None
 
     def pending(self) -> Begun | None:
@@ -75,12 +79,19 @@ class Journal:
             self._env.storage.delete(self._path("offsets", old))
             self._env.storage.delete(self._path("commits", old))
 
-    def _opened(self, table: str) -> str:
+    def _lacks(self, path: str) -> CorruptError:
+        return CorruptError(
+            "a part of the checkpoint is missing", path=path, remedy="restore it, or begin with a new checkpoint"
+        )
+
+    def _opened(self, table: str, new: bool) -> str:
         path, made = f"{self._folder}/metadata", self._env.clock.new_uuid()
         told = json.dumps({"version": VERSION, "id": made, "table": table}).encode()
         try:
             data = self._env.storage.read(path)
-        except NotFoundError:
+        except NotFoundError as error:
+            if not new:
+                raise self._lacks(path) from error
             data = told if self._env.storage.put_if_absent(path, told) else self._env.storage.read(path)
         with decoding("not a checkpoint of a process that reads a table", path):
             found = json_object(data)
@@ -98,7 +109,7 @@ class Journal:
 
     def _newest(self, kind: str) -> int:
         names = [info.name for info in self._env.storage.list(f"{self._folder}/{kind}")]
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return max((number for name in names if (number := number_of(name)) is not None), default=-1)
 
     def _read(self, number: int) -> Begun:
         path = self._path("offsets", number)

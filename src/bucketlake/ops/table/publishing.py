@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bucketlake.env.keeper import Publication
+from bucketlake.env.new_file import put_new
 from bucketlake.ops.table.store import MAIN, Store
 from bucketlake.schema.change import SchemaChange
 from bucketlake.schema.schema import TableSchema
@@ -37,7 +38,7 @@ def publish_schema(store: Store, schema: TableSchema) -> bool:
     """Publish a schema; False if its name is taken. Errors as `publish`."""
     path, keeper = store.paths.schema(schema.id), store.env.keeper
     if keeper is None:
-        return store.env.storage.put_if_absent(path, schema.encode())
+        return put_new(store.env.storage, path, schema.encode())
     return keeper.put_schema(store.env.storage, path, schema.encode())
 
 

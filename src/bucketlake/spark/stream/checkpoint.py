@@ -19,7 +19,8 @@ from datetime import datetime
 from typing import Any
 
 from bucketlake.env.object_store import open_env
-from bucketlake.errors import NotFoundError, UnsupportedError
+from bucketlake.errors import CorruptError, NotFoundError, UnsupportedError
+from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.values import dataclass
 
@@ -41,9 +42,15 @@ class Checkpoint:
     def query(self) -> str:
         """The query's id. UnsupportedError where it is not found here."""
         try:
-            return str(json.loads(self.read("metadata"))["id"])
+            data = self.read("metadata")
         except NotFoundError as error:
             raise self._unreadable(error) from error
+        remedy = "restore the checkpoint, or start a query with a new one"
+        with decoding("not the metadata of a checkpoint", f"{self.folder}/metadata", remedy):
+            found = json_object(data).get("id")
+            if not text(found) or not found:
+                raise ValueError(f"id is {found!r:.40}")
+            return str(found)
 
     def noted(self, batch: int) -> Noted:
         """What is noted of a batch before it runs; nothing where that cannot be read here."""
@@ -57,7 +64,7 @@ class Checkpoint:
         try:
             env, root = open_env(self.folder, {})
             return env.storage.read(f"{root}/{name}")
-        except NotFoundError:
+        except (NotFoundError, CorruptError):
             raise
         except Exception as error:
             raise self._unreadable(error) from error
