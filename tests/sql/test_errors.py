@@ -246,7 +246,9 @@ def test_expressions_of_calls_that_are_not_understood_are_told_without_plans(cla
     classic.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     classic.sql("INSERT INTO db.t VALUES (1, 'a')")
     table = classic.table("db.t")
-    with pytest.raises(AnalysisException, match=r"`nme` cannot be resolved.*`name`.*a text stands in quotes") as raised:
+    with pytest.raises(
+        AnalysisException, match=r"(?s)`nme` cannot be resolved.*`name`.*a text stands in quotes"
+    ) as raised:
         table.update({"name": "nme"}, "id = 1")
     assert isinstance(raised.value, InvalidError)
     assert "Project" not in str(raised.value)
@@ -266,3 +268,18 @@ def test_the_nearest_function_is_named(classic: Lake) -> None:
         with pytest.raises(StatementError) as raised:
             classic.sql(call)
         assert near in str(raised.value), str(raised.value)
+
+
+def test_a_table_that_is_written_again_by_other_words(classic: Lake) -> None:
+    frame = classic.spark.sql("SELECT 1 AS id, 2 AS day, 'a' AS name")
+    made = {"primary_key": ["day", "id"], "partition_by": "day"}
+    classic.write_table(frame, "db.t", **made)
+    assert classic.write_table(frame, "db.t", **made) is not None
+    for call, message in (
+        ({"primary_key": "id"}, r"another primary_key \[.*has=\['day', 'id'\]\]: leave primary_key out"),
+        ({"partition_by": "name"}, r"another partition_by \[.*has=\['day'\]\]: leave partition_by out"),
+        ({"mode": "upsert"}, "append: in a table with a primary key it upserts"),
+        ({"bucket": 4}, "Cannot change bucket when it is -1.*write the rows to a new table"),
+    ):
+        with pytest.raises(InvalidError, match=message):
+            classic.write_table(frame, "db.t", **call)

@@ -149,6 +149,11 @@ def test_a_missing_name_where_nothing_is(tmp_path: Path) -> None:
     """A mistyped warehouse is a new one, until something is made in it."""
     with pytest.raises(NotFoundError, match=r"nothing is in the warehouse \S*/warehuose yet: look at its path"):
         bucketlake.open(tmp_path / "warehuose").table("orders")
+    for inside in ("shop.db", "shop.db/orders"):
+        with pytest.raises(NotFoundError, match=rf"is {tmp_path} meant\?"):
+            bucketlake.open(tmp_path / inside).table("orders")
+    with pytest.raises(InvalidError, match="a warehouse is a folder or a URI.*spark=spark"):
+        bucketlake.open(object())  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 

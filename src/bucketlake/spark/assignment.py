@@ -72,10 +72,13 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     unknown = [name for name in given if key(name) not in known]
     if unknown:
         what = f"extra struct fields at `{column}`" if column else "extra columns"
+        remedy = "leave these columns out, or set write.merge-schema"
+        if unknown == ["rowkind"] and not column:
+            remedy = '.withColumnRenamed("rowkind", "_VALUE_KIND") writes changes by their kinds'
         raise InvalidError(
             f"Cannot write, {what}: {', '.join(f'`{name}`' for name in unknown)}",
             columns=list(wanted),
-            remedy="leave out what is no such column, or set write.merge-schema",
+            remedy=remedy,
         )
     return {name: places[key(name)] for name in wanted if key(name) in places}
 

@@ -72,7 +72,7 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
             return UnknownNameError(what, database=database, remedy=remedy)
         near = get_close_matches(database, lake.catalog.list_databases(), 1)
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
-        return UnknownNameError(what, database=database, remedy=remedy)
+        return UnknownNameError(what, database=database, warehouse=lake.catalog.warehouse, remedy=remedy)
     known = lake.catalog.list_tables(database)
     if parts[-1] in known:
         remedy = "it is a table of the lake, which is found where the statement itself names it"
