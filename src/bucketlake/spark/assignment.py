@@ -85,7 +85,7 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
 
 def goes_by_place(given: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a frame that is saved into a folder has as many columns as the table, each in its place or of a name that
-    the table has not: these go by place, as Paimon's connector takes all of them."""
+    the table lacks: these go by place, as Paimon's connector takes all of them."""
     names, own = [name.lower() for name in given], [name.lower() for name in wanted]
     return len(own) == len(names) and all(a == b or a not in own for a, b in zip(names, own, strict=True))
 
