@@ -33,7 +33,9 @@ def test_default_database_is_there_and_takes_tables(catalog: Catalog, tmp_path: 
 def test_databases_are_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.create_database("sales")
     assert catalog.list_databases() == ["default", "sales"]
-    with pytest.raises(AlreadyExistsError, match=r"database=sales\]: .*IF NOT EXISTS \(in Python ignore_if_exists=True\)"):
+    with pytest.raises(
+        AlreadyExistsError, match=r"database=sales\]: .*IF NOT EXISTS \(in Python ignore_if_exists=True\)"
+    ):
         catalog.create_database("sales")
     catalog.create_database("sales", ignore_if_exists=True)
     catalog.create_table("sales.t", SCHEMA)
