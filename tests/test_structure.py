@@ -56,6 +56,8 @@ ROOMS = (
         "spark.cluster",
         "spark.java",
         "spark.quiet",
+        "spark.faults",
+        "spark.raised",
         "spark.settings",
         "spark.instants",
     ),

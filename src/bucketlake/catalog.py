@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bucketlake.catalogs.files import FileSystem
 from bucketlake.catalogs.model import DialectChange, Found, Metastore, View
 from bucketlake.catalogs.names import (
+    DATABASE_SUFFIX,
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,
     Identifier,
@@ -431,7 +432,7 @@ class Catalog:
         return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are(known)}"
 
 
-_MAY_BE_THERE = "where it may be there say IF NOT EXISTS, in Python ignore_if_exists=True"
+_MAY_BE_THERE = "IF NOT EXISTS (in Python ignore_if_exists=True) accepts one that exists"
 _NAMED = 5
 _LOOKED_AT = 20  # databases in which an error looks for a table's name
 
@@ -444,7 +445,8 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
         return near
     databases = catalog.list_databases()
     if not known and databases == [DEFAULT_DATABASE]:
-        return f"nothing is in the warehouse {catalog.warehouse} yet: look at its path, or make the table first"
+        around = f"; is {around_database(catalog)} meant?" if around_database(catalog) else ""
+        return f"nothing is in the warehouse {catalog.warehouse} yet: look at its path{around}, or make the table first"
     for other in islice((one for one in databases if one != database), _LOOKED_AT):
         with suppress(BucketlakeError):  # a database that this caller may not look into
             if catalog.metastore.find(Identifier(other, table)) is not None:
@@ -458,6 +460,15 @@ def _there_are(names: Sequence[str]) -> str:
     return f"; there are {shown}" if names else ""
 
 
+def around_database(catalog: Catalog) -> str | None:
+    """The warehouse that a folder taken for one lies in: one of a database or table of it; None for any other."""
+    root = catalog.warehouse
+    for folder in (root, root.rpartition("/")[0]):
+        if folder.endswith(DATABASE_SUFFIX):
+            return folder.rpartition("/")[0] or None
+    return None
+
+
 def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | None = None, **more: Any) -> Catalog:
     """The catalog of a warehouse folder: a local path or a URI (`s3://bucket/wh`).
 
@@ -468,6 +479,9 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     locks them; InvalidError for another warehouse among the options.
     Spec: docs/spec/catalog.md#options, docs/catalogs.md
     """
+    if not isinstance(warehouse, (str, PathLike)):
+        remedy = 'bucketlake.connect("warehouse", spark=spark)'
+        raise InvalidError("a warehouse is a folder or a URI", given=type(warehouse).__name__, remedy=remedy)
     given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
     metastore = metastore_of(given)
     if metastore == "rest":

@@ -100,7 +100,7 @@ def check_relative(path: str, what: str) -> str:
         fault = fault_of(part)
         if fault is not None:
             raise InvalidError(
-                f"{what} leads out of the table's folder, or is no folder",
+                f"{what} leads out of the table's folder, or is not a folder",
                 path=_shown(path),
                 reason=fault,
                 remedy="name a folder below the table's, without '..'",

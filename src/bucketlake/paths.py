@@ -417,7 +417,7 @@ def _decoded(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise InvalidError("bytes that are no UTF-8 have no name", value=value[:40].hex()) from error
+        raise InvalidError("bytes that are not UTF-8 have no name", value=value[:40].hex()) from error
 
 
 def _in_range(value: Any) -> Any:

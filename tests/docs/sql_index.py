@@ -56,9 +56,10 @@ text, without plans and generated names.
 
 - They stay Spark's classes (`AnalysisException`, `ParseException`) with their condition. A name that is missing or taken
   has Spark's condition too (`TABLE_OR_VIEW_NOT_FOUND`).
-- For unknown tables, columns, procedures, arguments, options and system tables, the error gives the nearest name.
+- For unknown tables, columns, functions, procedures, arguments, options and system tables, the error gives the nearest name.
 - A statement about a lake table that neither Bucketlake nor Spark knows is refused by name.
-- Errors of rows (`CAST_INVALID_INPUT`) that a DataFrame raises when it is collected are Spark's as they are.
+- Values that a statement cannot use (`CAST_INVALID_INPUT`) are told in the same way where the statement itself reads rows
+  (INSERT, UPDATE, DELETE, MERGE). What a DataFrame raises when it is collected is Spark's as it is.
 
 ```
 lake.sql("SELECT id, nme FROM db.t")

@@ -119,13 +119,13 @@ def test_reports(tmp_path: Path, service: Service) -> None:
         (200, "", "ResponseBody is null or empty"),
         (400, '{"result": "success"}', "Response is not successful"),
         (302, "", "Response is not successful"),
-        (200, "no json", "no JSON"),
+        (200, "no json", "not JSON"),
     ]:
         service.answers = [(status, body)]
         with pytest.raises(StorageError, match=message):
             table.mark_partitions_done([{"dt": "a"}])
     told = len(service.told)
-    with pytest.warns(UserWarning, match="committed, but partitions were not marked done: no JSON|answer is no JSON"):
+    with pytest.warns(UserWarning, match="committed, but partitions were not marked done: not JSON|answer is not JSON"):
         put(table, "b")
     assert len(service.told) == told + 1 and len(table.snapshots()) == 2
 

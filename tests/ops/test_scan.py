@@ -109,7 +109,7 @@ def test_snapshot_selection() -> None:
     [
         ({"scan_snapshot_id": 9}, NotFoundError, "scan snapshotId 9 is out of available snapshotId range"),
         ({"scan_tag_name": "x"}, NotFoundError, "Tag 'x' doesn't exist"),
-        ({"scan_version": "x"}, NotFoundError, "Tag 'x' doesn't exist"),
+        ({"scan_version": "x"}, NotFoundError, "Tag 'x' doesn't exist.*tags of the table: v1"),
         ({"scan_watermark": 999}, NotFoundError, "later than or equal to watermark"),
         ({"scan_timestamp_millis": 5}, InvalidError, "no snapshot earlier than or equal to timestamp"),
         ({"scan_timestamp": "yesterday"}, InvalidError, "not a timestamp"),

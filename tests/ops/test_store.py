@@ -99,8 +99,20 @@ def test_tags() -> None:
     assert store.tag("v1").id == 1
     assert list(store.tags()) == ["v1"]
     assert store.find_tag("v2") is None
-    with pytest.raises(NotFoundError, match="Tag 'v2' doesn't exist"):
-        store.tag("v2")
+    with pytest.raises(NotFoundError, match=r"Tag 'v11' doesn't exist.*did you mean 'v1'"):
+        store.tag("v11")
+    with pytest.raises(NotFoundError, match=r"Tag 'before' doesn't exist.*tags of the table: v1\Z"):
+        store.tag("before")
+    inner.delete(store.paths.tag("v1"))
+    with pytest.raises(NotFoundError, match="the table has no tags"):
+        store.tag("v1")
+
+
+def test_a_snapshot_shows_what_people_look_for() -> None:
+    shown = repr(table_with(1)[1].snapshot(1))
+    assert shown.startswith("Snapshot(id=1, APPEND, ")
+    assert "total_record_count=" in shown
+    assert "manifest" not in shown
 
 
 def test_schemas() -> None:

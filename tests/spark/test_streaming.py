@@ -119,6 +119,16 @@ def test_changes_with_their_kinds(classic: Lake, tmp_path: Path) -> None:
     lake.sql("DELETE FROM db.t WHERE id = 2")
     follow()
     assert sorted(told) == [("+I", 1, "a"), ("+I", 2, "a"), ("+U", 1, "b"), ("-D", 2, "a"), ("-U", 1, "a")]
+    lake.sql("CREATE TABLE db.second (id INT, v STRING) TBLPROPERTIES ('primary-key'='id','bucket'='1')")
+    changes, second = table.read_stream(read_changelog=True), lake.table("db.second")
+    with pytest.raises(InvalidError, match=r"extra columns: `rowkind`.*withColumnRenamed\(\"rowkind\""):
+        second.write_stream(changes, checkpoint=tmp_path / "s")
+    with pytest.raises(InvalidError, match="a trigger is a mapping.*processingTime"):
+        second.write_stream(changes.drop("rowkind"), checkpoint=tmp_path / "s", trigger="5 seconds")
+    assert not (tmp_path / "s").exists(), "refused before a query starts"
+    renamed = changes.withColumnRenamed("rowkind", "_VALUE_KIND")
+    second.write_stream(renamed, checkpoint=tmp_path / "s", trigger={"availableNow": True}).awaitTermination()
+    assert [tuple(row) for row in second.read().collect()] == [(1, "b")]
 
 
 def test_small_files_share_tasks(classic: Lake, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ REFUSED = {
     "FILE_FORMAT = (TYPE = JSON, FIELD_DELIMITER = ',')": "Unsupported FILE_FORMAT options",
     "FILE_FORMAT = (TYPE = CSV, SKIP_HEADER = 2)": "SKIP_HEADER supports only 0 or 1",
     "FILE_FORMAT = (TYPE = CSV, MODE = PERMISSIVE)": "MODE cannot be specified",
-    "FILE_FORMAT = (TYPE = CSV) PATTERN = '['": "PATTERN is no regular expression",
+    "FILE_FORMAT = (TYPE = CSV) PATTERN = '['": "PATTERN is not a regular expression",
     "FILE_FORMAT = (TYPE = CSV) ON_ERROR = SKIP_FILE_3": "ON_ERROR = SKIP_FILE_3",
     "FILE_FORMAT = (TYPE = CSV) ON_ERROR = CONTINUE FORCE = TRUE": "unexpected text",
 }

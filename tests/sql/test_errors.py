@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    NumberFormatException,
+    ParseException,
+    SparkRuntimeException,
+)
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError
+from bucketlake.spark import faults
+from bucketlake.spark.raised import StatementError
 from bucketlake.spark.session import Lake
-from bucketlake.sql.query.retold import StatementError, with_condition
-from bucketlake.sql.text import faults
+from bucketlake.sql.query.retold import with_condition
 
 VIEW = "_pyspark_0123456789abcdef0123456789abcdef"
 
@@ -198,3 +205,81 @@ def test_what_fails_over_rows_names_the_users_tables(classic: Lake) -> None:
         assert classic.sql("SELECT count(*) FROM `db.t`").collect()[0][0] == 3
     finally:
         classic.spark.catalog.dropTempView("db.t")
+
+
+def test_values_that_a_statement_cannot_use_are_told_of_its_own_text(classic: Lake) -> None:
+    lake = classic
+    lake.sql("CREATE TABLE db.t (id INT, name STRING, n INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO db.t VALUES (1, 'a', 0)")
+    for statement, kind, piece in (
+        ("DELETE FROM db.t WHERE CAST(name AS INT) = 1", NumberFormatException, "CAST(name AS INT)"),
+        ("UPDATE db.t SET n = CAST('abc' AS INT)", NumberFormatException, "CAST('abc' AS INT)"),
+        ("UPDATE db.t SET n = 1 / n", ArithmeticException, "1 / n"),
+    ):
+        with pytest.raises(kind) as raised:
+            lake.sql(statement)
+        assert isinstance(raised.value, InvalidError)
+        message, place = str(raised.value), statement.index(piece)
+        assert message.endswith(f"line 1, column {place + 1}:\n{statement}\n{' ' * place}{'^' * len(piece)}"), message
+        assert "== SQL" not in message
+        with pytest.raises(kind, match=r"statement 2 of 2, line 2:"):
+            lake.sql_script(f"SELECT 1;\n{statement}")
+    wrong = r"\Avalue does not fit its column \[column=n, type=INT\]: b\Z"
+    for call in (
+        lambda: lake.sql("INSERT INTO db.t SELECT 1, 'a', 'b'"),
+        lambda: lake.sql("UPDATE db.t SET n = 'b'"),
+        lambda: lake.table("db.t").update({"n": "'b'"}),
+        lambda: lake.table("db.t").write(lake.spark.sql("SELECT 1 AS id, 'b' AS n")),
+        lambda: lake.write_table(lake.spark.sql("SELECT 1 AS id, 'b' AS n"), "db.t"),
+    ):
+        with pytest.raises(SparkRuntimeException, match=wrong) as raised:
+            call()
+        assert isinstance(raised.value, InvalidError)
+        assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
+    with pytest.raises(InvalidError, match="does not fit its column"):
+        frame = lake.spark.sql("SELECT 1 AS id, 'b' AS n")
+        lake.table("db.t").merge(frame, "t.id = source.id").whenMatched().update({"n": "source.n"}).merge()
+    assert [tuple(row) for row in lake.sql("SELECT * FROM db.t").collect()] == [(1, "a", 0)]
+
+
+def test_expressions_of_calls_that_are_not_understood_are_told_without_plans(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    classic.sql("INSERT INTO db.t VALUES (1, 'a')")
+    table = classic.table("db.t")
+    with pytest.raises(
+        AnalysisException, match=r"(?s)`nme` cannot be resolved.*`name`.*a text stands in quotes"
+    ) as raised:
+        table.update({"name": "nme"}, "id = 1")
+    assert isinstance(raised.value, InvalidError)
+    assert "Project" not in str(raised.value)
+    with pytest.raises(InvalidError, match=r"an update takes column → expression \[given=str\]"):
+        table.update("id = 1", {"name": "'b'"})  # type: ignore[arg-type]
+
+
+def test_the_nearest_function_is_named(classic: Lake) -> None:
+    classic.sql("CREATE TABLE db.t (id INT, name STRING)")
+    for call, near in (
+        ("SELECT upperr(name) FROM db.t", "'upper'"),
+        ("SELECT sys.buckt(4, id) FROM db.t", "'sys.bucket'"),
+        ("SELECT * FROM paimon_incremental_qury('db.t', 1, 2)", "'paimon_incremental_query'"),
+        ("SELECT * FROM table_changes('db.t', 1, 2)", "paimon_incremental_query('table', startSnapshotId"),
+        ("DELETE FROM db.t WHERE uppr(name) = 'A'", "'upper'"),
+    ):
+        with pytest.raises(StatementError) as raised:
+            classic.sql(call)
+        assert near in str(raised.value), str(raised.value)
+
+
+def test_a_table_that_is_written_again_by_other_words(classic: Lake) -> None:
+    frame = classic.spark.sql("SELECT 1 AS id, 2 AS day, 'a' AS name")
+    made = {"primary_key": ["day", "id"], "partition_by": "day"}
+    classic.write_table(frame, "db.t", **made)
+    assert classic.write_table(frame, "db.t", **made) is not None
+    for call, message in (
+        ({"primary_key": "id"}, r"another primary_key \[.*has=\['day', 'id'\]\]: leave primary_key out"),
+        ({"partition_by": "name"}, r"another partition_by \[.*has=\['day'\]\]: leave partition_by out"),
+        ({"mode": "upsert"}, "append: in a table with a primary key it upserts"),
+        ({"bucket": 4}, "Cannot change bucket when it is -1.*write the rows to a new table"),
+    ):
+        with pytest.raises(InvalidError, match=message):
+            classic.write_table(frame, "db.t", **call)

@@ -33,7 +33,9 @@ def test_default_database_is_there_and_takes_tables(catalog: Catalog, tmp_path: 
 def test_databases_are_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.create_database("sales")
     assert catalog.list_databases() == ["default", "sales"]
-    with pytest.raises(AlreadyExistsError, match=r"database=sales\]: .*IF NOT EXISTS, in Python ignore_if_exists=True"):
+    with pytest.raises(
+        AlreadyExistsError, match=r"database=sales\]: .*IF NOT EXISTS \(in Python ignore_if_exists=True\)"
+    ):
         catalog.create_database("sales")
     catalog.create_database("sales", ignore_if_exists=True)
     catalog.create_table("sales.t", SCHEMA)
@@ -149,6 +151,11 @@ def test_a_missing_name_where_nothing_is(tmp_path: Path) -> None:
     """A mistyped warehouse is a new one, until something is made in it."""
     with pytest.raises(NotFoundError, match=r"nothing is in the warehouse \S*/warehuose yet: look at its path"):
         bucketlake.open(tmp_path / "warehuose").table("orders")
+    for inside in ("shop.db", "shop.db/orders"):
+        with pytest.raises(NotFoundError, match=rf"is {tmp_path} meant\?"):
+            bucketlake.open(tmp_path / inside).table("orders")
+    with pytest.raises(InvalidError, match="a warehouse is a folder or a URI.*spark=spark"):
+        bucketlake.open(object())  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 

@@ -215,10 +215,12 @@ def test_refusals_at_write(tmp_path: Path) -> None:
     write(table, [row(1, 1, kind=0)])
     with pytest.raises(InvalidError, match="By default, Partial update can not accept delete records"):
         write(table, [row(1, 1, kind=3)])
+    with pytest.raises(InvalidError, match="did you mean 'sum'"):
+        create(tmp_path / "c", {"merge-engine": "aggregation", "fields.t.aggregate-function": "summ"})
     kinds = create(tmp_path / "b", {"rowkind.field": "t"})
     with pytest.raises(InvalidError, match="Row kind cannot be null"):
         write(kinds, [row(1, 1)])
-    with pytest.raises(InvalidError, match="not a row kind"):
+    with pytest.raises(InvalidError, match=r"not a row kind \[column=\w+, value="):
         write(kinds, [row(1, 1, t="I")])
     with pytest.raises(InvalidError, match="not a row kind"):
         write(table, [row(1, 1, kind=7)])

@@ -167,7 +167,7 @@ class RestMetastore:
             return False
         except StorageError as error:
             raise StorageError(
-                "nobody knows whether the catalog's server made the table",
+                "it is not known whether the catalog's server made the table",
                 table=name.text,
                 reason=str(error),
                 remedy="look whether it is there before making it again",

@@ -89,7 +89,7 @@ class RestClient:
             items = page.get(part)
             with decoding("not a list of a REST catalog", "/".join(path)):
                 if items is not None and not isinstance(items, list):
-                    raise ValueError(f"'{part}' is no list")
+                    raise ValueError(f"'{part}' is not a list")
             yield from items or ()
             token = page.get("nextPageToken")
             if not token or token == query.get("pageToken"):
@@ -225,5 +225,5 @@ def _texts(told: Mapping[str, Any], part: str) -> dict[str, str]:
     found = told.get(part) or {}
     with decoding("not a configuration of a REST catalog", "config"):
         if not isinstance(found, dict):
-            raise ValueError(f"'{part}' is no object")
+            raise ValueError(f"'{part}' is not an object")
         return {str(key): str(value) for key, value in found.items() if value is not None}

@@ -30,8 +30,8 @@ def view_from_json(found: Mapping[str, Any], source: str) -> View:
         query, comment = found["query"], found.get("comment")
         texts = [found.get(part) or {} for part in ("dialects", "options")]
         if not isinstance(query, str) or not isinstance(comment, (str, type(None))):
-            raise ValueError("its query or comment is no text")
+            raise ValueError("its query or comment is not text")
         if any(not isinstance(value, str) for part in texts for value in part.values()):
-            raise ValueError("its dialects or options are no texts")
+            raise ValueError("its dialects or options are not texts")
         fields = tuple(parse_field(item) for item in found["fields"])
         return View(fields, query, texts[0], comment, texts[1])

@@ -62,7 +62,7 @@ def known_schema(text: str) -> Known:
     told = json.loads(text)
     bare = _bare(told, named, 0)
     if not isinstance(told, dict) or told.get("type") != "record":
-        raise UnsupportedError("a message's schema is no record")
+        raise UnsupportedError("a message's schema is not a record")
     fields = {item["name"]: _resolved(item["type"], named) for item in told["fields"]}
     row = next(
         (fields[name] for name in _IMAGES if isinstance(fields.get(name), dict) and "fields" in fields[name]), None
@@ -171,7 +171,7 @@ def _fetched(registry: str, number: int) -> str:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError("not what a schema registry answers", id=number, reason=str(error)) from error
     if kind != "AVRO":
-        raise UnsupportedError("the schema of a message is no Avro schema", id=number, type=str(kind)[:50])
+        raise UnsupportedError("the schema of a message is not an Avro schema", id=number, type=str(kind)[:50])
     return str(text)
 
 

@@ -82,7 +82,7 @@ def _place(item: Computed, found: Mapping[str, Computed], ordered: dict[str, Com
     if item.column is not None and item.column in found and item.column != item.name:
         _place(found[item.column], found, ordered, (*path, item.name))
     elif item.column == item.name:
-        raise InvalidError("a column cannot be computed of itself", column=item.name)
+        raise InvalidError("a column cannot be computed from itself", column=item.name)
     ordered.setdefault(item.name, item)
 
 

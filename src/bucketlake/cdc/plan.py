@@ -230,7 +230,7 @@ def _computed_columns(types: dict[str, DataType], rules: Rules, target: str) -> 
     for item in rules.computed:
         if item.column is not None and item.column not in known:
             raise InvalidError(
-                "a computed column is of a column that there is not",
+                "a computed column refers to a column that does not exist",
                 table=target,
                 column=item.column,
                 computed=item.name,

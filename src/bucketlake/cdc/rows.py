@@ -88,7 +88,9 @@ def _chosen(ways: Sequence[From], made: Sequence[Column]) -> Column:
 def _misread(one: str, name: str, text: str, target: DataType) -> Column:
     """What is wrong with a column's text, null where nothing is."""
     shown = F.substring(unmarked(F.col(text)), 1, _SHOWN)
-    told = F.concat(F.lit(f"column {name}: '"), shown, F.lit(f"' is no {type_text(target.with_nullable(True))}"))
+    told = F.concat(
+        F.lit(f"column {name}: '"), shown, F.lit(f"' is not of type {type_text(target.with_nullable(True))}")
+    )
     return F.when(F.col(one)[name].isNull() & F.col(text).isNotNull(), told)
 
 

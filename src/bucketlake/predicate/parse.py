@@ -383,7 +383,7 @@ class _Reader:
             return IsNull(field.name) if op == "<=>" else Constant(None)
         t = field.type
         if isinstance(value, str) and is_no_value(value, t):
-            raise Beyond(f"{value!r} is no {t.root.name}")
+            raise Beyond(f"{value!r} is not of type {t.root.name}")
         if t.root is Root.BOOLEAN and isinstance(value, bool):
             return Compare(field.name, op, value)
         if isinstance(value, bool):
@@ -439,7 +439,7 @@ class _Reader:
         if not isinstance(value, str):
             raise Beyond
         if is_no_value(value, t):
-            raise Beyond(f"{value!r} is no {t.root.name}")
+            raise Beyond(f"{value!r} is not of type {t.root.name}")
         text = value.strip(" \t\r\n")
         if t.root in WHOLE:
             found = int(text) if _WHOLE_TEXT.fullmatch(text) else None

@@ -468,7 +468,8 @@ def check_option_change(old: TableOptions, key: str, value: str) -> None:
         raise InvalidError(f"Change '{key}' is not supported yet.")
     if key == "bucket":
         if old.get(key) == -1:
-            raise InvalidError("Cannot change bucket when it is -1.")
+            remedy = "buckets that are not fixed follow the data; write the rows to a new table to fix their number"
+            raise InvalidError("Cannot change bucket when it is -1.", remedy=remedy)
         if now.get(key) == -1:
             raise InvalidError("Cannot change bucket to -1.")
     if (

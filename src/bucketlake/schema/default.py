@@ -119,7 +119,7 @@ def _read(text: str, t: DataType) -> Any:
 def _cast(text: str, t: DataType) -> Any:
     value = cast_array(pa.array([text]), STRING, t)[0]
     if not value.is_valid:
-        raise InvalidError("text is no value of the type", text=text[:200], type=type_text(t))
+        raise InvalidError("text is not a value of the type", text=text[:200], type=type_text(t))
     return value.as_py()
 
 
@@ -201,14 +201,14 @@ def _assigned(value: Any, t: DataType) -> Any:
     found = _assigned_flat(value, t)
     if found is None:
         shown = repr(value)[:80]
-        raise InvalidError("the constant is no value of the column's type", type=type_text(t), constant=shown)
+        raise InvalidError("the constant is not a value of the column's type", type=type_text(t), constant=shown)
     return found
 
 
 def _assigned_flat(value: Any, t: DataType) -> Any:
     """None: it is not one."""
     if t.root is Root.TIMESTAMP_LTZ:
-        raise UnsupportedError("defaults of local-zoned timestamps: their text would hang on a machine's time zone")
+        raise UnsupportedError("defaults of local-zoned timestamps: their text would depend on a machine's time zone")
     if isinstance(value, bool):
         return value if t.root is Root.BOOLEAN else _short(str(value).lower(), t)
     if t.root in _WHOLE:
@@ -260,7 +260,7 @@ def _assigned_nested(value: Any, t: DataType) -> Any:
         if value.named and [name.lower() for name, _ in value.members] != [f.name.lower() for f in t.fields]:
             raise InvalidError("the members are not the column's", members=[f.name for f in t.fields])
         return {f.name: _assigned(item, f.type) for f, (_, item) in zip(t.fields, value.members, strict=True)}
-    raise InvalidError("the constant is no value of the column's type", type=type_text(t))
+    raise InvalidError("the constant is not a value of the column's type", type=type_text(t))
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -281,7 +281,7 @@ def _plain(value: Any, t: DataType) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise UnsupportedError("defaults of bytes that are no text: Paimon stores text") from error
+            raise UnsupportedError("defaults of bytes that are not text: Paimon stores text") from error
     return _flat(value)
 
 

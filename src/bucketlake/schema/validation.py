@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, refuse_options, written_formats
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.external_folders import external_folders
@@ -64,9 +64,9 @@ def _listed(names: Sequence[str]) -> str:
     return "[" + ", ".join(names) + "]"
 
 
-def _need(condition: bool, message: str) -> None:
+def _need(condition: bool, message: str, remedy: str | None = None) -> None:
     if not condition:
-        raise InvalidError(message)
+        raise InvalidError(message, remedy=remedy)
 
 
 def _check_keys(schema: TableSchema) -> None:
@@ -307,6 +307,7 @@ def _check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
             function is None or function in AGGREGATE_FUNCTIONS,
             f"Could not find any factory for identifier '{function}' that implements 'FieldAggregatorFactory'.\n\n"
             "Available factory identifiers are:\n\n" + "\n".join(AGGREGATE_FUNCTIONS),
+            did_you_mean(function or "", AGGREGATE_FUNCTIONS),
         )
         ignores = f"fields.{name}.ignore-retract"
         both = options.get(_AGGREGATION_ON_DELETE) and (options.text(ignores) or "").strip().lower() == "true"

@@ -72,17 +72,20 @@ def matched(given: Sequence[str], wanted: Sequence[str], rules: Rules, column: s
     unknown = [name for name in given if key(name) not in known]
     if unknown:
         what = f"extra struct fields at `{column}`" if column else "extra columns"
+        remedy = "leave these columns out, or set write.merge-schema"
+        if unknown == ["rowkind"] and not column:
+            remedy = '.withColumnRenamed("rowkind", "_VALUE_KIND") writes changes by their kinds'
         raise InvalidError(
             f"Cannot write, {what}: {', '.join(f'`{name}`' for name in unknown)}",
             columns=list(wanted),
-            remedy="leave out what is no such column, or set write.merge-schema",
+            remedy=remedy,
         )
     return {name: places[key(name)] for name in wanted if key(name) in places}
 
 
 def goes_by_place(given: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a frame that is saved into a folder has as many columns as the table, each in its place or of a name that
-    the table has not: these go by place, as Paimon's connector takes all of them."""
+    the table lacks: these go by place, as Paimon's connector takes all of them."""
     names, own = [name.lower() for name in given], [name.lower() for name in wanted]
     return len(own) == len(names) and all(a == b or a not in own for a, b in zip(names, own, strict=True))
 

@@ -273,6 +273,11 @@ def kept_ids(schema: TableSchema, column: Callable[[str], str]) -> dict[str, str
 
 def assigned_columns(schema: TableSchema, assignments: Mapping[str, Any]) -> dict[str, Any]:
     """The assignments by the table's own column names, matched without case; InvalidError for others."""
+    if not isinstance(assignments, Mapping):
+        given = type(assignments).__name__
+        raise InvalidError(
+            "an update takes column → expression", given=given, remedy="update({'a': 'a + 1'}, \"b = 1\")"
+        )
     known = {name.lower(): name for name in schema.field_names}
     found: dict[str, Any] = {}
     for name, value in assignments.items():

@@ -67,6 +67,10 @@ R = TypeVar("R")
 FORMAT = "bucketlake"
 READ_CHANGELOG = "read.changelog"
 OWN_OPTIONS = ("path", "columns", "where", "replacewhere", "table", "database", READ_CHANGELOG)
+_NAME_IT = (
+    'give its folder, .load("/warehouse/db.db/t") or .save(…); by name: lake.read_table and lake.write_table, or '
+    "spark.table and saveAsTable once bucketlake.attach(spark, warehouse) was called"
+)
 _CASED = {key.lower(): key for key in OPTIONS if key != key.lower()}  # Spark hands option keys on in lower case
 MOST_TASKS = 4096  # a source is not told how many tasks write: sequence numbers are dealt out for this many
 
@@ -208,7 +212,7 @@ class BucketlakeSource(DataSource):  # type: ignore[misc]
                 )
             return open_catalog(self.warehouse, self.catalog_options).table(found.text, given)
         if not path:
-            raise InvalidError("no table", remedy='name its folder: .load("/warehouse/db.db/t")')
+            raise InvalidError("no table", remedy=_NAME_IT)
         storage = {key: value for key, value in given.items() if key.startswith((*STORAGE_PREFIXES, ALLOWED_EXTERNAL))}
         env, root = open_env(path, storage)
         dynamic = {key: value for key, value in given.items() if key not in storage}

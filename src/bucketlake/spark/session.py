@@ -30,6 +30,7 @@ from bucketlake.spark.java import ensure_java
 from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
+from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.settings import require_running, settings_of
 from bucketlake.spark.table import LakeTable, require_frame
 from bucketlake.values import dataclass
@@ -145,7 +146,8 @@ class Lake:
         """
         require_frame(frame)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
+        with told_as_ours():
+            return self._fronted.save(self, frame, Saving(name, mode, columns, by_position, options))
 
     def maintain(
         self,

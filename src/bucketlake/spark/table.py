@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -35,6 +34,7 @@ from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
 from bucketlake.spark.maintain import checks, compaction, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
+from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.read import reader
 from bucketlake.spark.settings import require_running
 from bucketlake.spark.stream import stream
@@ -140,7 +140,8 @@ class LakeTable(Streams):
         if mode == "overwrite":
             dynamic = writer.overwrites_dynamically(self.spark, self.table, partition, options)
         request = writer.WriteRequest(mode, partition, progress, dynamic=dynamic, evolves=True)
-        return writer.write(self.spark, self.table.with_options(options), frame, request)
+        with told_as_ours():
+            return writer.write(self.spark, self.table.with_options(options), frame, request)
 
     def write_stream(
         self,
@@ -223,7 +224,8 @@ class LakeTable(Streams):
         Errors: InvalidError, UnsupportedError (merge engine), and those of `write`.
         Spec: docs/spec/row_changes.md#delete
         """
-        return changes.delete(self.spark, self.table.with_options(options), condition_text(where))
+        with told_as_ours():
+            return changes.delete(self.spark, self.table.with_options(options), condition_text(where))
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | Column | None = None, **options: Any
@@ -234,12 +236,8 @@ class LakeTable(Streams):
         Columns of the primary key cannot be set; a partition column that is not one of them moves the row.
         Spec: docs/spec/row_changes.md#update
         """
-        try:
+        with told_as_ours("""values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""):
             return changes.update(self.spark, self.table.with_options(options), assignments, condition_text(where))
-        except AnalysisException as error:
-            note = """values are SQL expressions, in which a text stands in quotes: {"column": "'text'"}"""
-            error.__dict__.setdefault("__notes__", []).append(note)
-            raise
 
     def merge(
         self, source: DataFrame, on: Expression, alias: str | None = None, source_alias: str = "source"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import BucketlakeError
-from bucketlake.sql.query.retold import StatementError
+from bucketlake.spark.raised import RaisedError
 from bucketlake.sql.statements import run
 from bucketlake.sql.text.text import statement_places, tokenize
 from bucketlake.values import dataclass
@@ -56,7 +56,7 @@ def located(error: Exception, script: str, piece: Piece) -> Exception:
     """The same error, which says where in the script it is, and which statement it is about."""
     first = piece.start + tokenize(piece.text)[0].start
     line = script.count("\n", 0, first) + 1
-    if isinstance(error, StatementError):
+    if isinstance(error, RaisedError):
         error.point(script, piece.start)
     elif isinstance(error, BucketlakeError) and {"line", "column"} <= error.details.keys():
         _move(error, script, piece.start)

@@ -11,12 +11,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
 from bucketlake.spark.settings import settings_stay, substituted
 from bucketlake.sql.procedures import call
-from bucketlake.sql.query import immediate, query
+from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
 from bucketlake.sql.query.retold import retold, with_condition
 from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
@@ -64,8 +64,8 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
         with settings_stay():
             result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
-    except AnalysisException as error:
-        found = retold(error, statements[0])
+    except PySparkException as error:
+        found = retold(error, statements[0], unknown.meant_function(lake, error))
         if found is None:
             raise
         raise found from None  # the one that Spark raised is of a text that the user did not write

@@ -67,7 +67,7 @@ def table_of(catalog: Catalog, query: Query) -> Table:
     if branch:
         check_name(branch, "branch")
     if "`" in database + name or "$" in name:
-        raise InvalidError("a name with signs that names do not have", name=cut(f"{database}.{name}", 100))
+        raise InvalidError("a name with characters that names do not have", name=cut(f"{database}.{name}", 100))
     options = {"branch": branch} if branch and branch != "main" else None
     return catalog.table(f"`{database}`.`{name}`", options)
 

@@ -154,7 +154,9 @@ def read_blocks(file: BinaryIO, header: Header) -> Iterator[Block]:
         found += rows
         yield Block(rows, data)
     if header.records is not None and found != header.records:
-        raise CorruptError("avro file has another number of records than it says", found=found, expected=header.records)
+        raise CorruptError(
+            "avro file has a different number of records than it says", found=found, expected=header.records
+        )
 
 
 def encode_block(block: Block, header: Header, level: int) -> bytes:

@@ -241,7 +241,9 @@ def _lengths(index: bytes, space: int, rows: int | None, path: str) -> Lengths:
     raw = np.frombuffer(index, np.uint8)
     last = (raw & 0x80) == 0
     if rows is not None and int(np.count_nonzero(last)) != rows:
-        raise CorruptError("a blob file has another number of values than its manifest says", path=path, recorded=rows)
+        raise CorruptError(
+            "a blob file has a different number of values than its manifest says", path=path, recorded=rows
+        )
     if not len(raw):
         return np.zeros(0, np.int64)
     if not last[-1]:

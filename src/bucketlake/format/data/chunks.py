@@ -81,5 +81,5 @@ def open_chunks(storage: Storage, recorded: Recorded, fields: Sequence[DataField
         counts = [source.metadata.row_group(number).num_rows for number in range(source.metadata.num_row_groups)]
         starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
         if starts[-1] != rows:
-            raise CorruptError("a data file has another number of rows than its manifest says", path=path)
+            raise CorruptError("a data file has a different number of rows than its manifest says", path=path)
         yield ChunkedFile(storage, recorded, tuple(fields), starts, source)

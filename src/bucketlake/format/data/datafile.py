@@ -360,7 +360,7 @@ def _numbered(
 def _check_rows(file: Recorded, found: int) -> None:
     if file.rows is not None and found != file.rows:
         raise CorruptError(
-            "a data file has another number of rows than its manifest says",
+            "a data file has a different number of rows than its manifest says",
             path=file.path,
             rows=found,
             recorded=file.rows,

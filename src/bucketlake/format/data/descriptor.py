@@ -87,7 +87,7 @@ def parsed(values: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
     try:
         uris = pc.binary_slice(values, _HEAD, -_TAIL).cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise InvalidError("Invalid BlobDescriptor data: the URI is no text") from error
+        raise InvalidError("Invalid BlobDescriptor data: the URI is not text") from error
     return uris, offsets, lengths
 
 

@@ -222,7 +222,7 @@ class Tail:
             if any(child <= at for child in found[-1].children):
                 raise CorruptError("orc types are not in order", type=at)
         if not found or any(child >= len(found) for one in found for child in one.children):
-            raise CorruptError("orc types are no tree", types=len(found))
+            raise CorruptError("orc types are not a tree", types=len(found))
         return found
 
     def framed(self, data: bytes) -> bytes:

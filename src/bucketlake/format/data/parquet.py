@@ -366,7 +366,7 @@ class ParquetSource:
             yield self._canonical(batch, fields)
         if found != group.num_rows:
             raise CorruptError(
-                "a row group has another number of rows than it says", rows=found, recorded=group.num_rows
+                "a row group has a different number of rows than it says", rows=found, recorded=group.num_rows
             )
 
     def bounds(self, fields: Sequence[DataField]) -> dict[str, Bounds]:

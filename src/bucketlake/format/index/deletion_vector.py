@@ -154,7 +154,7 @@ def decode_vector(data: bytes, part: DeletionVectorRange, source: str, start: in
     except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise corrupt("the deletion vector's bitmap cannot be read", reason=str(error)) from error
     if part.cardinality is not None and part.cardinality != len(vector):
-        what = "the deletion vector has another number of rows than its index says"
+        what = "the deletion vector has a different number of rows than its index says"
         raise corrupt(what, found=len(vector), expected=part.cardinality)
     return vector
 

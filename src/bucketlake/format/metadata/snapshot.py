@@ -62,6 +62,12 @@ class Snapshot:
     operation: str | None = None
     unknown: dict[str, Any] = field(default_factory=dict)  # fields of later releases, carried verbatim
 
+    def __repr__(self) -> str:
+        """What people look for; `dataclasses.asdict` has all fields."""
+        shown = ("id", "operation", "time_millis", "delta_record_count", "total_record_count", "commit_user")
+        rest = "".join(f", {name}={getattr(self, name)!r}" for name in shown[1:] if getattr(self, name) is not None)
+        return f"Snapshot(id={self.id}, {self.commit_kind}{rest})"
+
 
 SNAPSHOT_VERSION = 3
 # Field names in the order in which Paimon writes them.

@@ -194,7 +194,7 @@ def encode_dense(
 
 
 def decode_stats(stats: SimpleStats, types: Sequence[DataType]) -> list[ColumnStats]:
-    """One file's statistics as Python values, one a type. CorruptError if it has another number of columns."""
+    """One file's statistics as Python values, one a type. CorruptError if it has a different number of columns."""
     lows, highs = from_serialized(stats.min_values, types), from_serialized(stats.max_values, types)
     counts = stats.null_counts or ()
     counts += (None,) * (len(types) - len(counts))

@@ -92,10 +92,10 @@ def serialized(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
 
 
 def from_serialized(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """The Python values of a serialized row; CorruptError if it has another number of fields."""
+    """The Python values of a serialized row; CorruptError if it has a different number of fields."""
     arity = int.from_bytes(data[:ARITY_BYTES], "big")
     if arity != len(types):
-        raise CorruptError("row has another number of fields", fields=arity, expected=len(types))
+        raise CorruptError("row has a different number of fields", fields=arity, expected=len(types))
     return decode_row(without_arity_header(data), types)
 
 

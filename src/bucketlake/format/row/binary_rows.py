@@ -283,7 +283,7 @@ def check_rows(rows: Sequence[bytes], types: Sequence[DataType]) -> None:
     source = _Source(rows)
     if (source.arity != len(types)).any():
         found = int(source.arity[source.arity != len(types)][0])
-        raise CorruptError("row has another number of fields", fields=found, expected=len(types))
+        raise CorruptError("row has a different number of fields", fields=found, expected=len(types))
     for index, kind in enumerate(types):
         if shape_of(kind) is not Shape.FIXED:
             source.check(index, shape_of(kind))

@@ -76,7 +76,7 @@ def _united(rows: Rows, about: About, unite: Callable[[Sequence[bytes]], bytes])
             unions.append(unite(images.drop_null().to_pylist()))
         except (ValueError, RuntimeError, IndexError, MemoryError) as error:
             raise about.error(
-                "value is no sketch that this function reads", reason=str(error), remedy="write serialized sketches"
+                "value is not a sketch that this function reads", reason=str(error), remedy="write serialized sketches"
             ) from error
     mask = np.zeros(rows.groups, np.bool_)
     mask[several] = True

@@ -57,7 +57,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         "snapshot-count",
         W,
         "metadata",
-        "a snapshot records another number of rows than its files have",
+        "a snapshot records a different number of rows than its files have",
         "counts taken from snapshots are wrong, rows are not",
         "reading needs none; INSERT OVERWRITE of the whole table counts anew",
     ),

@@ -107,7 +107,7 @@ def _result(answer: bytes) -> str:
     try:
         found: Any = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise StorageError("the answer is no JSON", action="http-report", start=repr(answer[:80])) from error
+        raise StorageError("the answer is not JSON", action="http-report", start=repr(answer[:80])) from error
     value = found.get("result") if isinstance(found, dict) else None
     return "null" if value is None else str(value)[:200]
 

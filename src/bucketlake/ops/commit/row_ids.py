@@ -74,7 +74,7 @@ class _Blobs:
         wrong = {column: free - self._rows.first_row_id for column, free in self._free.items() if free != end}
         if wrong:
             raise CorruptError(
-                "blob files have another number of values than there are rows",
+                "blob files have a different number of values than there are rows",
                 file=self._rows.file_name,
                 rows=self._rows.row_count,
                 values=wrong,

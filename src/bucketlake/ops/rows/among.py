@@ -184,7 +184,7 @@ class _Columns:
                 yield first, pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             first += batch.num_rows
         if first != end:
-            raise CorruptError("a data file has another number of rows than its manifest says", path=self.file.path)
+            raise CorruptError("a data file has a different number of rows than its manifest says", path=self.file.path)
 
     def at(self, part: int, positions: Positions) -> Iterator[tuple[Positions, pa.RecordBatch]]:
         """The rows at ascending positions of a part."""

@@ -88,7 +88,7 @@ def _of_pandas(data: Any) -> pa.Table:
         raise InvalidError("cannot write this", type=_kind(data), remedy="give a DataFrame with the table's columns")
     odd = [name for name in columns if not isinstance(name, str)]
     if odd:
-        raise InvalidError("columns whose names are no text", columns=odd[:10], remedy="rename the columns")
+        raise InvalidError("columns whose names are not text", columns=odd[:10], remedy="rename the columns")
     if len(set(columns)) < len(columns):
         raise InvalidError("columns that occur more than once", columns=sorted({*columns})[:10])
     return pa.Table.from_pandas(data, preserve_index=False)
@@ -102,7 +102,7 @@ def _of_rows(rows: Sequence[Any]) -> pa.Table:
     names = dict.fromkeys(name for row in rows for name in row)
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
-        raise InvalidError("columns whose names are no text", columns=odd[:10])
+        raise InvalidError("columns whose names are not text", columns=odd[:10])
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 

@@ -140,14 +140,14 @@ class Incoming:
         if name is None:
             return None
         place = batch.schema.get_field_index(name)
-        column = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, pa.int8())
+        column = told = batch.column(place) if place >= 0 else pa.nulls(batch.num_rows, pa.int8())
         if column.null_count and given is None:
             raise InvalidError("Row kind cannot be null.", column=name)
         if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
             column = pc.index_in(canonical_array(column, _TEXT, name), pa.array(KIND_TEXTS))
         values = pc.cast(column, pa.int64(), safe=False).fill_null(-1)
-        if batch.num_rows and not 0 <= pc.min(values).as_py() <= pc.max(values).as_py() <= DELETE:
-            raise InvalidError(
-                "not a row kind", column=name, remedy="use 0 (+I), 1 (-U), 2 (+U), 3 (-D), or the texts in brackets"
-            )
+        known = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, DELETE))
+        if not pc.all(known).as_py():
+            value, remedy = told[pc.index(known, False).as_py()].as_py(), "use +I, -U, +U, -D, or their numbers 0 to 3"
+            raise InvalidError("not a row kind", column=name, value=value, remedy=remedy)
         return values.cast(pa.int8())

@@ -138,7 +138,9 @@ def _by_version(store: Store, version: str) -> Snapshot:
     if number is not None:
         return store.snapshot(number)
     raise NotFoundError(
-        f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist", table=store.paths.root
+        f"Cannot find a time travel version for {version}: Tag '{version}' doesn't exist",
+        table=store.paths.root,
+        remedy=store.meant_tag(version),
     )
 
 

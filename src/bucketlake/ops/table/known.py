@@ -52,7 +52,7 @@ def check_known(store: Store, snapshot: Snapshot | None) -> None:
     """Raise ConflictError where a snapshot may hold columns that a store's schema has not, or has otherwise."""
     if snapshot is not None and not knows(store, snapshot):
         raise ConflictError(
-            "the table has got other columns since it was opened",
+            "the table's columns have changed since it was opened",
             table=store.paths.root,
             schema=store.schema.id,
             newest=snapshot.schema_id,

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env, FileInfo
-from bucketlake.errors import CorruptError, NotFoundError, StorageError
+from bucketlake.errors import CorruptError, NotFoundError, StorageError, did_you_mean
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.guard import check_size, decoding, integer, json_object
 from bucketlake.format.index.index_manifest import IndexEntry, decode_index_manifest
@@ -48,6 +48,7 @@ R = TypeVar("R")
 
 MANIFEST_ENTRIES = 400_000  # about 1 KB each
 MANIFEST_CALLS = 20_000  # five plans of a table with as many manifests as fit; about 100 small commits
+_SHOWN_TAGS = 10
 _CACHE = Cache(MANIFEST_ENTRIES, MANIFEST_CALLS)
 
 
@@ -284,8 +285,14 @@ class Store:
         """The snapshot that a tag holds; its own fields are in `unknown`. NotFoundError if there is no such tag."""
         found = self.find_tag(name)
         if found is None:
-            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root)
+            raise NotFoundError(f"Tag '{name}' doesn't exist.", table=self.paths.root, remedy=self.meant_tag(name))
         return found
+
+    def meant_tag(self, name: str) -> str:
+        """The remedy of an error about a tag that there is not: the nearest one, or those that there are."""
+        known = self.tag_names()
+        shown = ", ".join(known[:_SHOWN_TAGS]) + (", …" if len(known) > _SHOWN_TAGS else "")
+        return did_you_mean(name, known) or (f"tags of the table: {shown}" if known else "the table has no tags")
 
     def find_tag(self, name: str) -> Snapshot | None:
         """The snapshot that a tag holds, or None."""

@@ -29,7 +29,7 @@ def list_files(spark: SparkSession, folder: str, pattern: str | None = None) -> 
     try:
         wanted = re.compile(pattern or "")
     except re.error as error:
-        raise InvalidError("PATTERN is no regular expression", pattern=pattern, reason=str(error)) from error
+        raise InvalidError("PATTERN is not a regular expression", pattern=pattern, reason=str(error)) from error
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
         frame = reader.load(literal_path(folder))

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 
 from bucketlake.errors import InvalidError
 from bucketlake.spark.merge.clauses import DELETE, INSERT, UPDATE, Side
+from bucketlake.spark.raised import told_as_ours
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ class MergeBuilder:
         """
         if not self.clauses:
             raise InvalidError("a merge without clauses", remedy="add whenMatched(), whenNotMatched(), …")
-        return self.run(self)
+        with told_as_ours():
+            return self.run(self)
 
     def plus(self, clause: Asked) -> MergeBuilder:
         """With one clause more."""

@@ -38,7 +38,7 @@ def read(
     """At least the rows for which `where` may be true, or `limit` rows; as of this call, with these columns."""
     view = table.view
     if not isinstance(view, SystemTable):
-        raise TypeError(f"{table.name} is no system table of metadata")
+        raise TypeError(f"{table.name} is not a system table of metadata")
     exact = None if where is None else exact_part(where)
     wanted = column_names(table.schema, columns)
     asked = frozenset(wanted) if where is None else columns_of(where).union(wanted)

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from bucketlake.ops.scan.pruning import proved_partitions
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store
+from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
 from bucketlake.spark.types import noted, quoted, spark_batch, spark_type
@@ -32,7 +33,7 @@ MOST_SCANS = 4  # for files of one size; more of them are told apart by path
 FILE = "__bucketlake_file"  # of a row: its file's number
 _KEY = "__bucketlake_key"
 _CONSTANT = "__bucketlake_partition_"  # before a column's place
-_CHANGED = "raise_error('a data file changed while it was read, or is not what its metadata says: read again')"
+_CHANGED = f"raise_error('{FILE_CHANGED}')"
 _AS_TEXT = {Root.VARCHAR, Root.CHAR, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.BOOLEAN}
 _LITERAL = (str, int, bool, dt.date, type(None))
 _IN_URI = "/-_.!~*'();:@&=+$,"  # what Java leaves as it is in a URI's path

@@ -21,6 +21,7 @@ from bucketlake.spark.stream.batch_done import KEPT, BatchDone
 from bucketlake.spark.stream.checkpoint import Query
 from bucketlake.spark.stream.sink import Sink, Written, check_mode
 from bucketlake.spark.types import quoted
+from bucketlake.spark.write.writer import WriteRequest, check_columns
 from bucketlake.types.instants import LEGACY_TIMESTAMPS
 from bucketlake.values import dataclass
 
@@ -70,11 +71,15 @@ def write(spark: SparkSession, table: Table, frame: DataFrame, how: Streaming) -
         raise InvalidError("not a streaming DataFrame", table=table.name, remedy="use write()")
     table = table.for_writing()
     check_mode(table, how.mode)
+    check_columns(spark, table, frame, WriteRequest("overwrite" if how.mode == "complete" else "append"))
     name = how.name or f"{table.name} {table.store.env.clock.new_uuid()[:8]}"
     batches: deque[BatchDone] | None = None if is_connect(spark) else deque(maxlen=KEPT)
     query_of = Query(name, str(how.checkpoint), spark)
     sink = Sink(table, query_of, Written(how.mode, told=how.told), batches)
     stream = frame.writeStream.queryName(name).outputMode(how.mode).option("checkpointLocation", str(how.checkpoint))
+    if how.trigger is not None and not isinstance(how.trigger, Mapping):
+        remedy = """{"processingTime": "5 seconds"}, or {"availableNow": True}"""
+        raise InvalidError("a trigger is a mapping", trigger=how.trigger, remedy=remedy)
     if how.trigger is not None:
         stream = stream.trigger(**how.trigger)
     query = stream.foreachBatch(sink).start()

@@ -156,6 +156,13 @@ def _commit_user(store: Store, request: WriteRequest) -> str:
     return new_commit_user(store) if request.loading is None else request.loading.user
 
 
+def check_columns(spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest) -> None:
+    """InvalidError for columns that the table does not take, before there are rows; with `write.merge-schema` the rows
+    decide."""
+    if Merging.of(table.options) is None:
+        _conformed(spark, table, frame, request)
+
+
 def _conformed(
     spark: SparkSession, table: Table, frame: DataFrame, request: WriteRequest
 ) -> tuple[Table, DataFrame, str | None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bucketlake.ops.scan.fallback import shown_branches
 from bucketlake.ops.scan.scan import EntryFilter, live_entries
 from bucketlake.ops.system.model import SystemTable
-from bucketlake.sql.text import faults
+from bucketlake.spark import faults
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:

@@ -222,7 +222,7 @@ def literal(value: Any, name: str) -> str:
     if isinstance(value, (list, tuple)):
         return f"array({', '.join(literal(item, name) for item in value)})"
     raise UnsupportedError(
-        f"a {type(value).__name__} as a value of a statement that is no query",
+        f"a {type(value).__name__} as a value in a statement that is not a query",
         parameter=name,
         remedy="give a number, text, date, time or list of these",
     )

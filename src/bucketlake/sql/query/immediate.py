@@ -44,7 +44,7 @@ class _Immediate:
         text, *values = self._evaluated(lake)
         given: Any = dict(zip(self.names, values, strict=True)) if self.names else values
         if not isinstance(text, str):
-            raise InvalidError("EXECUTE IMMEDIATE: the statement is NULL, or no text", text=self.text)
+            raise InvalidError("EXECUTE IMMEDIATE: the statement is NULL, or not text", text=self.text)
         words = tokenize(text)
         first = words[0].value.upper() if words else ""
         if first == "EXECUTE":

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
-from bucketlake.errors import BucketlakeError, InvalidError
-from bucketlake.sql.text import faults, habits
+from bucketlake.errors import BucketlakeError
+from bucketlake.spark import faults
+from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
+from bucketlake.sql.text import habits
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read
 _MARKER = re.compile(r"\{t\d+\}")
@@ -31,47 +33,6 @@ _CONDITIONS = {
 }
 
 
-class StatementError(InvalidError, AnalysisException):  # type: ignore[misc]
-    """A statement that Spark cannot make sense of. `place`: where in the user's text, from 0; None where unknown."""
-
-    place: int | None = None
-    length: int = 0
-    _condition: str | None = None
-    _state: str | None = None
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-    def point(self, text: str, start: int) -> None:
-        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy."""
-        where = [] if self.place is None else [faults.pointed(text, start + self.place, self.length)]
-        self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
-
-    def getMessage(self) -> str:
-        """The message."""
-        return str(self.args[0])
-
-    def getCondition(self) -> str | None:
-        """Spark's name for the error."""
-        return self._condition
-
-    def getSqlState(self) -> str | None:
-        """SQLSTATE."""
-        return self._state
-
-    def getMessageParameters(self) -> dict[str, str]:
-        """None are kept: they may name what the user did not write."""
-        return {}
-
-    def getQueryContext(self) -> list[Any]:
-        """None is kept: it is of another text."""
-        return []
-
-
-class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc]
-    """A statement that Spark cannot read."""
-
-
 def remember(error: Exception, bound: str, frames: bool) -> None:
     """Note on an error which text Spark read, before it leaves the place that knows."""
     if not hasattr(error, _READ):
@@ -80,21 +41,18 @@ def remember(error: Exception, bound: str, frames: bool) -> None:
         setattr(error, _READ, text)
 
 
-def retold(error: AnalysisException, statement: str) -> StatementError | None:
-    """The error as one about the user's statement; None for one that is ours already."""
-    if isinstance(error, BucketlakeError):
+def retold(error: PySparkException, statement: str, remedy: str | None = None) -> RaisedError | None:
+    """The error as one about the user's statement; None for one that is ours already, or about neither text nor rows.
+    `remedy`: of a name that Spark does not know."""
+    found = made(error)
+    if found is None:
         return None
-    told = faults.read_message(_text(error))
-    read = told.text if told.text is not None else getattr(error, _READ, None)
-    place, length = _place(error, told, statement, read)
-    kind = StatementSyntaxError if isinstance(error, ParseException) else StatementError
-    made = kind(told.what)
-    made.place, made.length = place, length
-    made._condition, made._state = error.getCondition(), error.getSqlState()
-    if isinstance(error, ParseException) or made._condition in _WITHOUT_OURS:
-        made.remedy = habits.remedy(statement, place)
-    made.point(statement, 0)
-    return made
+    found.place, found.length = _place(error, statement)
+    found.remedy = remedy
+    if isinstance(found, StatementSyntaxError) or found.getCondition() in _WITHOUT_OURS:
+        found.remedy = habits.remedy(statement, found.place)
+    found.point(statement, 0)
+    return found
 
 
 def with_condition(error: BucketlakeError) -> None:
@@ -107,19 +65,16 @@ def with_condition(error: BucketlakeError) -> None:
         BucketlakeError.__init__(error, what, remedy=error.remedy, **error.details)
 
 
-def _text(error: AnalysisException) -> str:
-    """The message without a trace of the JVM."""
-    return str(getattr(error, "_desc", None) or getattr(error, "_message", None) or error)
-
-
-def _place(error: PySparkException, told: faults.Told, statement: str, read: str | None) -> tuple[int | None, int]:
-    """Where in the statement, and how many signs."""
+def _place(error: PySparkException, statement: str) -> tuple[int | None, int]:
+    """Where in the statement, and how many signs. Errors of rows have a place of the text that Spark read alone."""
+    told = what(error)
+    read = told.text if told.text is not None else getattr(error, _READ, None)
     for context in _contexts(error):
         piece, start = str(context.fragment()), int(context.startIndex())
         found = faults.place_of(statement, piece, start, read)
         if piece and found is not None:
             return found, len(piece.split("\n")[0])
-    if told.line is None or told.position is None:
+    if told.line is None or told.position is None or not isinstance(error, AnalysisException):
         return None, 0
     text = statement if read is None else read
     offset = faults.offset_of(text, told.line, told.position)

@@ -6,12 +6,13 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from bucketlake.catalog import meant_table
-from bucketlake.errors import NotFoundError
+from bucketlake.errors import NotFoundError, did_you_mean
 from bucketlake.ops.system import registry
 from bucketlake.options.session import CATALOG_NAMES
+from bucketlake.sql.query import functions, max_pt, sys_functions
 
 if TYPE_CHECKING:
     from bucketlake.spark.session import Lake
@@ -21,6 +22,8 @@ _MISSING = re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view {_NAME} c
 # Spark 4.1 names the namespace alone, later ones the whole identifier.
 _NAMESPACE = re.compile(rf"requires a single-part namespace, but got (?:identifier )?{_NAME}")
 _PART = re.compile(r"`((?:[^`]|``)+)`")
+_ROUTINE = re.compile(rf"\[(UNRESOLVED_ROUTINE|UNRESOLVABLE_TABLE_VALUED_FUNCTION)\] [\w ]+? {_NAME}")
+_CHANGES = ("table_changes", "table_changes_by_path")  # as Databricks names them
 
 
 class UnknownNameError(NotFoundError, AnalysisException):  # type: ignore[misc]
@@ -34,6 +37,21 @@ def explained(lake: Lake, error: Exception) -> UnknownNameError | None:
     if missing is not None:
         return _missing(lake, missing.group(1))
     return None if namespace is None else _elsewhere(_parts(namespace.group(1)))
+
+
+def meant_function(lake: Lake, error: Exception) -> str | None:
+    """The remedy of an error about a function that Spark does not know: the nearest one. None for other errors."""
+    found = _ROUTINE.search(str(error)) if isinstance(error, PySparkException) else None
+    if found is None:
+        return None
+    name = _parts(found[2])[-1]
+    ours = tuple(functions.FUNCTIONS)
+    if found[1] != "UNRESOLVED_ROUTINE":
+        remedy = f"{ours[0]}('table', startSnapshotId, endSnapshotId)" if name.lower() in _CHANGES else None
+        return remedy or did_you_mean(name, ours)
+    own = [f"sys.{one}" for one in (*sys_functions.NAMES, max_pt.NAME)]
+    known = [str(row[0]) for row in lake.spark.sql("SHOW FUNCTIONS").collect()]
+    return did_you_mean(f"sys.{name}" if len(_parts(found[2])) > 1 else name, [*own, *known])
 
 
 def _parts(quoted: str) -> list[str]:
@@ -54,7 +72,7 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
             return UnknownNameError(what, database=database, remedy=remedy)
         near = get_close_matches(database, lake.catalog.list_databases(), 1)
         remedy = f"did you mean the database '{near[0]}'?" if near else "SHOW DATABASES lists the databases"
-        return UnknownNameError(what, database=database, remedy=remedy)
+        return UnknownNameError(what, database=database, warehouse=lake.catalog.warehouse, remedy=remedy)
     known = lake.catalog.list_tables(database)
     if parts[-1] in known:
         remedy = "it is a table of the lake, which is found where the statement itself names it"

@@ -67,7 +67,9 @@ def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
     database = full.partition(".")[0]
     own = text_of(view)
     if not _is_closed(own):
-        raise InvalidError("a view's text is no whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW")
+        raise InvalidError(
+            "a view's text is not a whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW"
+        )
     told = with_views(lake, in_full(lake, own, database), seen)
     columns = ", ".join(_quoted(item.name) for item in view.fields)
     return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told

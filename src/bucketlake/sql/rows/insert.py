@@ -149,7 +149,7 @@ def _static_values(lake: Lake, static: dict[str, str], table: LakeTable) -> dict
     for column, value in static.items():
         if found[column] is None and value.upper() != "NULL":
             raise InvalidError(
-                "the PARTITION value is none of its column", table=table.name, column=column, value=value[:200]
+                "the PARTITION value is not of its column's type", table=table.name, column=column, value=value[:200]
             )
     return found
 
@@ -161,7 +161,7 @@ def _in_utc(item: pa.Field) -> pa.Field:
 
 def positioned(frame: DataFrame, listed: Sequence[str], table: LakeTable, static: dict[str, str]) -> DataFrame:
     """The frame under the names of the table's columns that it gives, place by place at every level, with the values
-    of the PARTITION clause; InvalidError for another number of columns."""
+    of the PARTITION clause; InvalidError for a different number of columns."""
     schema = table.schema
     given = frame.schema.fields
     if len(given) != len(listed):

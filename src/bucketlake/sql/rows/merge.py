@@ -122,7 +122,7 @@ class Source:
             return frame
         if len(self.columns) != len(frame.columns):
             raise InvalidError(
-                "the source has another number of columns than its alias names",
+                "the source has a different number of columns than its alias names",
                 columns=len(frame.columns),
                 names=list(self.columns),
             )

@@ -95,14 +95,14 @@ def create(lake: Lake, told: ViewText, name: names.LakeName) -> None:
     for use in uses(told.query):
         if len(use.parts) == 1 and names.is_temp_view(lake, use.parts[0]):
             raise InvalidError(
-                "a persistent view cannot be made of a temporary one", view=name.full, temporary=use.parts[0]
+                "a persistent view cannot be made from a temporary one", view=name.full, temporary=use.parts[0]
             )
     fields = list(field_types(query.run(lake, told.query).schema, as_declared=True))
     fields = local_fields(fields) if of_session(lake.spark) else fields
     if told.columns:
         if len(told.columns) != len(fields):
             raise InvalidError(
-                "the view's columns are not as many as its query's",
+                "the view names a different number of columns than its query has",
                 columns=[column for column, _ in told.columns],
                 query=[item.name for item in fields],
             )

@@ -5,8 +5,9 @@ Spec: docs/dataframes.md
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.options.engines import CONNECTOR_KEYS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from bucketlake.format.metadata.snapshot import Snapshot
     from bucketlake.spark.session import Lake, Saving
+    from bucketlake.spark.table import LakeTable
 
 _MODES = {
     **{mode: mode for mode in ("append", "overwrite", "ignore", "create", "replace")},
@@ -34,6 +36,7 @@ _MODES = {
     **dict.fromkeys(("create_or_replace", "createorreplace"), "create_or_replace"),
     **dict.fromkeys(("overwrite_partitions", "overwritepartitions"), "overwrite_partitions"),
 }
+_UPSERTS = ("upsert", "merge", "update")  # as other libraries name it
 _WHERE = ("replace_where", "replaceWhere")
 
 
@@ -41,7 +44,8 @@ def save(lake: Lake, frame: DataFrame, request: Saving) -> Snapshot | None:
     """Write the frame as `Lake.write_table` says; the new snapshot, None where there was nothing to commit."""
     mode = _MODES.get(request.mode.lower())
     if mode is None:
-        raise InvalidError("unknown save mode", mode=request.mode, remedy=f"use one of {', '.join(sorted(_MODES))}")
+        upsert = "append: in a table with a primary key it upserts" if request.mode.lower() in _UPSERTS else None
+        raise InvalidError("unknown save mode", mode=request.mode, remedy=upsert or f"use {', '.join(sorted(_MODES))}")
     name = names.target(lake, names.parts_of(request.name))
     kept = {key: value for key, value in request.options.items() if key in (*_WHERE, COMMENT) and value is not None}
     options = option_keys({key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)})
@@ -79,12 +83,10 @@ def _created(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
 def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving) -> Snapshot | None:
     own = {key: value for key, value in request.options.items() if key not in (*_WHERE, COMMENT)}
     options = {**session_options(lake, name), **own}
-    table = lake.table(name.full).with_options(options)
+    table = lake.table(name.full)
     keys = list(table.schema.partition_keys)
-    if request.partition_by and list(request.partition_by) != keys:
-        raise InvalidError(
-            "the table is partitioned otherwise", table=name.full, partition_by=list(request.partition_by), is_by=keys
-        )
+    _check_definition(table, request, own)
+    table = table.with_options(options)
     if request.by_position:
         frame = positioned(frame, table.schema.field_names, table, {})
     written = WriteRequest(evolves=not request.by_position)
@@ -102,3 +104,15 @@ def _written(lake: Lake, frame: DataFrame, name: names.LakeName, request: Saving
     if written.mode == "append" and upserts(table):
         return upserted(table, frame)
     return write(lake.spark, table.table, frame, written)
+
+
+def _check_definition(table: LakeTable, request: Saving, options: Mapping[str, Any]) -> None:
+    """InvalidError where the call names other partition columns, or another primary key, than the table has."""
+    key = option_text(options["primary-key"]).split(",") if "primary-key" in options else []
+    for what, given, has in (
+        ("partition_by", list(request.partition_by), list(table.schema.partition_keys)),
+        ("primary_key", [name.strip() for name in key], list(table.schema.primary_keys)),
+    ):
+        if given and given != has:
+            remedy = f"leave {what} out, or mode='replace' makes the table anew"
+            raise InvalidError(f"the table has another {what}", table=table.name, given=given, has=has, remedy=remedy)

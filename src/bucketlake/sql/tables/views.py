@@ -83,7 +83,7 @@ def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> D
         return frame
     if len(columns) != len(frame.columns):
         raise InvalidError(
-            "the view's columns are not as many as its query's",
+            "the view names a different number of columns than its query has",
             columns=[name for name, _ in columns],
             query=frame.columns,
         )

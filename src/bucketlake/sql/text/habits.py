@@ -37,7 +37,7 @@ _WORDS = {
 }
 # What stands where Spark stumbled -> what to say; {} is the name around it.
 _SIGNS = {
-    "$": "a name with other signs than letters, digits and _ stands in backticks: `{}`",
+    "$": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
     "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",

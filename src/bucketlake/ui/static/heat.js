@@ -22,7 +22,7 @@ export function heatPanel(table) {
     name: "heat",
     title: "Partitions and buckets",
     wide: true,
-    caption: "A row a partition, a cell a bucket, stronger where there is more. Good: one shade in a row, few runs. Choose a cell to see its files.",
+    caption: "One row per partition, one cell per bucket; a stronger colour means more. Good: one shade in a row, few runs. Choose a cell to see its files.",
     about: {
       what: "A row is a partition, a cell one of its buckets; the stronger its shade, the more it holds. Runs are the sorted runs that a read merges; skew is a bucket's bytes over the mean of its partition.",
       good: "Cells of one row in about the same shade: a job of many tasks then ends all at once. Few runs: reads merge little. Skew near 1.",

@@ -18,7 +18,7 @@ export function timelinePanel(table) {
     name: "timeline",
     title: "History",
     wide: true,
-    caption: "A bar a commit, the newest on the right: bytes added above the line, removed below. Good: writes of a steady size, and a compaction now and then.",
+    caption: "One bar per commit, the newest on the right: bytes added above the line, removed below. Good: writes of a steady size, and a compaction now and then.",
     about: {
       what: "Each bar is one snapshot, as tall as the square root of its bytes. Above the line: new files. Below: files that it removed from the table; they stay on disk for older snapshots. The grey line is the rows stored after each. Marks on top are tags, branches and consumers.",
       good: "Writes of a steady size, with a compaction now and then. Many tiny bars mean many tiny files; compactions that are taller than the writes between them cost more than they bring.",

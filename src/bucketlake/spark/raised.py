@@ -1,0 +1,127 @@
+"""What Spark raises while a call of ours runs, as an error of ours that is Spark's as well, with its condition.
+
+with told_as_ours(): …        errors of a call's own expressions and rows
+made(error)                   one of them as ours, without its place
+what(error)                   its message, without plans, traces and texts of ours
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+    SparkRuntimeException,
+)
+
+from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.spark import faults
+
+FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w{5})?\Z", re.DOTALL)
+
+
+class RaisedError(InvalidError):
+    """What Spark cannot do with the caller's text or rows. `place`: where in the text, from 0; None where unknown."""
+
+    place: int | None = None
+    length: int = 0
+    _condition: str | None = None
+    _state: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def point(self, text: str, start: int) -> None:
+        """Let the message show the place in `text`, where the statement starts at `start`, and the remedy."""
+        where = [] if self.place is None else [faults.pointed(text, start + self.place, self.length)]
+        self.args = ("\n\n".join([self.what, *where, *([f"do: {self.remedy}"] if self.remedy else [])]),)
+
+    def getMessage(self) -> str:
+        """The message."""
+        return str(self.args[0])
+
+    def getCondition(self) -> str | None:
+        """Spark's name for the error."""
+        return self._condition
+
+    def getSqlState(self) -> str | None:
+        """SQLSTATE."""
+        return self._state
+
+    def getMessageParameters(self) -> dict[str, str]:
+        """None are kept: they may name what the user did not write."""
+        return {}
+
+    def getQueryContext(self) -> list[Any]:
+        """None is kept: it is of another text."""
+        return []
+
+
+class StatementError(RaisedError, AnalysisException):  # type: ignore[misc]
+    """A statement that Spark cannot make sense of."""
+
+
+class StatementSyntaxError(StatementError, ParseException):  # type: ignore[misc]
+    """A statement that Spark cannot read."""
+
+
+_ROWS = (
+    NumberFormatException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    SparkRuntimeException,
+)
+# Spark's class for what a row made it raise -> ours, which is both.
+_OF_ROWS = {base: type(base.__name__, (RaisedError, base), {"__doc__": base.__doc__}) for base in _ROWS}
+
+
+def made(error: PySparkException) -> RaisedError | None:
+    """The error as ours, without a place; None for one that is ours already, or about neither text nor rows."""
+    kind = _kind(error)
+    if kind is None:
+        return None
+    found: RaisedError = kind(what(error).what)
+    found._condition, found._state = error.getCondition(), error.getSqlState()
+    return found
+
+
+def what(error: PySparkException) -> faults.Told:
+    """What the message says: no plan, no trace of the JVM; what an expression raised on purpose as it was raised."""
+    told = faults.read_message(str(getattr(error, "_desc", None) or getattr(error, "_message", None) or error))
+    raised = _RAISED.match(told.what)
+    return told if raised is None else replace(told, what=raised[1])
+
+
+@contextmanager
+def told_as_ours(remedy: str | None = None) -> Iterator[None]:
+    """Errors of Spark's about the expressions or rows of a call as ours; `remedy`: of an expression not understood."""
+    try:
+        yield
+    except PySparkException as error:
+        found = made(error)
+        if found is None:
+            raise
+        if isinstance(found, StatementError):
+            found.remedy = remedy
+        found.point("", 0)
+        raise found from None  # Spark's own shows plans that the user did not write
+
+
+def _kind(error: PySparkException) -> type[RaisedError] | None:
+    if isinstance(error, BucketlakeError) or FILE_CHANGED in str(error):
+        return None
+    if isinstance(error, AnalysisException):
+        return StatementSyntaxError if isinstance(error, ParseException) else StatementError
+    return next((kind for base, kind in _OF_ROWS.items() if isinstance(error, base)), None)
