@@ -231,6 +231,8 @@ def test_a_batch_waits_for_rows_but_not_for_ever(tmp_path: Path) -> None:
     assert source.following(first, waiting).snapshot == 4
     assert source.following(first, Limits(min_rows=9, max_delay=10**9)) == first
     assert source.following(first, Limits(min_rows=9, max_delay=0)).snapshot == 4
+    full = Limits(max_rows=1, min_rows=9, max_delay=10**9)
+    assert source.following(first, full) != first, "nothing more goes into the batch: it waits for nothing"
 
 
 def test_overwrites_are_told_if_asked(tmp_path: Path) -> None:

@@ -107,14 +107,14 @@ class Source:
         more.
         """
         start = self._checked(start)
-        newest = self._newest(start, until)
+        newest, filled = self._newest(start, until), False
         if limits is not None and limits.bounds:
-            end = self._within(start, newest, limits)
+            end, filled = self._within(start, newest, limits)
         elif start.full:
             end = self._past(start)
         else:
             end = start if newest is None or newest.id < start.snapshot else _behind(newest)
-        if limits is not None and limits.min_rows is not None and self._too_few(start, end, limits):
+        if limits is not None and limits.min_rows is not None and self._too_few(start, end, limits, filled):
             return start
         return end
 
@@ -123,27 +123,28 @@ class Source:
         found = self._newest(Position(1), None)
         return 0 if found is None else found.id
 
-    def _within(self, start: Position, newest: Snapshot | None, limits: Limits) -> Position:
-        """As far as the limits allow; not from the rows of a snapshot on to the changes of the next: a key's rows would
-        be read beside its changes."""
+    def _within(self, start: Position, newest: Snapshot | None, limits: Limits) -> tuple[Position, bool]:
+        """As far as the limits allow, and whether it is they that end the batch; not from the rows of a snapshot on to
+        the changes of the next: a key's rows would be read beside its changes."""
         taken, at = Taken(limits), start
         while at.full or (newest is not None and at.snapshot <= newest.id):
             units = self._units(at)
             for index in range(at.index, len(units)):
                 if not taken.take(units[index]):
-                    return self._inside(at, index)
+                    return self._inside(at, index), True
             whole, at = at.full, self._past(at)
             if whole:
                 break
-        return at
+        return at, False
 
-    def _too_few(self, start: Position, end: Position, limits: Limits) -> bool:
-        """Whether a batch waits for more rows: not for longer than it may after the one before."""
+    def _too_few(self, start: Position, end: Position, limits: Limits, filled: bool) -> bool:
+        """Whether a batch waits for more rows: not for longer than it may after the one before, nor where no more would
+        go into it."""
         if start.place == end.place:
             return False
         now = self.store.env.clock.now_millis()
         rows = sum(unit.row_count for unit in self._between(start, end))
-        waits = rows < (limits.min_rows or 0) and now - self._last_batch < (limits.max_delay or 0)
+        waits = not filled and rows < (limits.min_rows or 0) and now - self._last_batch < (limits.max_delay or 0)
         self._last_batch = self._last_batch if waits else now
         return waits
 
