@@ -202,7 +202,7 @@ def test_computed_columns_come_after_what_they_are_computed_of() -> None:
         (["a=year(b, 4)"], "precision"),
         (["a=upper()"], "number of arguments"),
         (["a=upper(b)", "b=lower(a)"], "circle"),
-        (["a=upper(a)"], "of itself"),
+        (["a=upper(a)"], "from itself"),
         (["a=upper(b)", "a=lower(b)"], "twice"),
     ],
 )
