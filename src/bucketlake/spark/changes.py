@@ -366,13 +366,7 @@ def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> D
     ]
     gone = frame.where(~_all(stays)).select(*[F.col(quoted(OLD + name)).alias(name) for name in names])
     keys = tuple(dict.fromkeys((*schema.primary_keys, *schema.partition_keys)))
-    return _of_kind(without_keys(gone, arriving, schema, with_sequence(schema, keys)), schema, DELETE)
-
-
-def with_sequence(schema: TableSchema, keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns by which a row that comes takes the place of one that goes, without a delete of it: the key, and what
-    `sequence.field` compares. Where that differs, it says whether the delete or the new row is the later one."""
-    return tuple(dict.fromkeys((*keys, *schema.table_options.names("sequence.field"))))
+    return _of_kind(without_keys(gone, arriving, schema, keys), schema, DELETE)
 
 
 def without_keys(frame: DataFrame, others: DataFrame, schema: TableSchema, keys: Sequence[str]) -> DataFrame:

@@ -30,7 +30,7 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
-from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, with_sequence, without_keys
+from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
@@ -148,9 +148,10 @@ class KeyedMerge:
         return writer.write(self.spark, self.table, chosen, _request(base, local=True))
 
     def _less_replaced(self, frame: DataFrame) -> DataFrame:
-        """The rows, without deletes of keys under which another row comes: tasks write them in no order."""
+        """The rows, without deletes of keys under which another row comes: tasks write them in no order, unless
+        `sequence.field` says which of both is the later one."""
         gone = frame.where(F.col(KIND) == DELETE)
-        keys = with_sequence(self.schema, self._one_row_keys)
+        keys = tuple(dict.fromkeys((*self._one_row_keys, *self.schema.table_options.names("sequence.field"))))
         gone = without_keys(gone, frame.where(F.col(KIND) == INSERT), self.schema, keys)
         return frame.where(F.col(KIND) != DELETE).union(gone)
 
