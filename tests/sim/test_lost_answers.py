@@ -16,7 +16,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, Map
 from bucketlake.catalog import Catalog
 from bucketlake.env import env as environment
 from bucketlake.env.env import Env, LocalStorage
-from bucketlake.errors import InvalidError, StorageError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.table import Table
@@ -157,3 +157,19 @@ def test_a_folder_with_snapshots_is_no_place_for_a_new_table() -> None:
     storage.files = {path: data for path, data in storage.files.items() if "/t/schema/" not in path}
     with pytest.raises(InvalidError, match="remove the folder"):
         through(storage).create_table("t", SCHEMA)
+
+
+def test_a_rollback_beside_a_rollback_as_latest_leaves_it_no_files() -> None:
+    """What is restored must be held by a snapshot or a tag: orphan removal takes its files else."""
+    storage = made()
+    ours = FaultStorage(storage)
+
+    def plan(k: int, operation: str, path: str) -> None:
+        tagged = any("tag-rollback-to-as-latest" in name for name in storage.files)
+        if tagged and operation == "read" and "/manifest/" in path and len(through(storage).table("t").snapshots()) > 1:
+            through(storage).table("t").rollback_to(1)
+
+    ours.plan = plan
+    with pytest.raises(NotFoundError, match="taken away by a rollback"):
+        through(ours).table("t").rollback_to_as_latest(2)
+    assert [one.id for one in through(storage).table("t").snapshots()] == [1]

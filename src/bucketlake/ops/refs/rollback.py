@@ -25,7 +25,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.refs.tags import create_tag, delete_tag, plain_snapshot
+from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -214,6 +214,10 @@ def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
     ours = {entry.file.file_name: entry for entry in store.index_manifest(target)}
 
     def plan(view: View) -> Changes:
+        if not is_held(store, target, ""):  # a rollback took it and its tags: its files are orphans, and may go
+            raise NotFoundError(
+                "the snapshot was taken away by a rollback meanwhile", table=store.paths.root, snapshot=target.id
+            )
         live = {entry_key(entry): entry for entry in view.entries(None)}
         gone = [deletion(entry) for key, entry in live.items() if key not in wanted]
         back = [entry for key, entry in wanted.items() if key not in live]
