@@ -17,6 +17,7 @@ from bucketlake.catalog import Catalog
 from bucketlake.env import env as environment
 from bucketlake.env.env import Env, LocalStorage
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
+from bucketlake.ops.refs import branches
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.table import Table
@@ -173,3 +174,22 @@ def test_a_rollback_beside_a_rollback_as_latest_leaves_it_no_files() -> None:
     with pytest.raises(NotFoundError, match="taken away by a rollback"):
         through(ours).table("t").rollback_to_as_latest(2)
     assert [one.id for one in through(storage).table("t").snapshots()] == [1]
+
+
+def test_a_branch_is_merged_only_while_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MapStorage()
+    table = through(storage).create_table("a", SCHEMA, options={"bucket": "-1", "scan.manifest.parallelism": "1"})
+    table.write_arrow(pa.table({"k": [1], "v": [1]}, schema=SCHEMA))
+    table.create_tag("v1")
+    table.create_branch("dev", "v1")
+    table.with_options(branch="dev").write_arrow(pa.table({"k": [2], "v": [2]}, schema=SCHEMA))
+    real = branches._check_file_schemas
+
+    def then_deleted(*given: Any) -> None:
+        real(*given)
+        table.delete_branch("dev")
+
+    monkeypatch.setattr(branches, "_check_file_schemas", then_deleted)
+    with pytest.raises(NotFoundError, match="has changed meanwhile"):
+        through(storage).table("a").merge_branch("dev")
+    assert len(through(storage).table("a").snapshots()) == 1
