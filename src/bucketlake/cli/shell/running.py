@@ -140,9 +140,12 @@ class Runner:
     @contextmanager
     def _noting_commits(self) -> Iterator[None]:
         self._committed = []
-        stop = bus.subscribe(
-            lambda event: self._committed.append(f"snapshot {event.snapshot_id} of {event.name}"), bus.Committed
-        )
+
+        def noted(event: bus.Event) -> None:
+            if isinstance(event, bus.Committed):
+                self._committed.append(f"snapshot {event.snapshot_id} of {event.name}")
+
+        stop = bus.subscribe(noted, bus.Committed)
         try:
             yield
         finally:
