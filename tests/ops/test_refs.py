@@ -11,6 +11,7 @@ import pytest
 from tests.ops.test_expire import KINDS, made, put, rows_of
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
+from tests.sim.tables import create_table, make_store
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -29,10 +30,12 @@ from bucketlake.ops.commit.publish import Publisher
 from bucketlake.ops.commit.strays import Standing, standing
 from bucketlake.ops.refs.rollback import take_after
 from bucketlake.ops.refs.tags import tag_created, tag_lifetime
-from bucketlake.ops.scan.scan import delta_entries
+from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.ops.table.partition_times import filled_pattern, parse_time
 from bucketlake.ops.table.store import clear_cache
+from bucketlake.schema.schema import TableSchema
 from bucketlake.table import Table
+from bucketlake.types.model import BIGINT, DataField
 
 
 def filled(folder: Path, kind: str) -> tuple[Table, dict[int, Any]]:
@@ -331,3 +334,44 @@ def test_patterns_of_columns() -> None:
     assert filled_pattern("$dt $dt1:00", {"dt": "a", "dt1": "b"}) == "a b:00"
     with pytest.raises(InvalidError):
         parse_time("x", "EEE")
+
+
+def postponed() -> tuple[MapStorage, FakeClock, Table]:
+    """A table of pending rows."""
+    clock, storage = FakeClock(1), MapStorage()
+    fields = (DataField(0, "k", BIGINT.with_nullable(False)), DataField(1, "v", BIGINT))
+    given = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false", "postpone.merge-on-read": "true"}
+    return storage, clock, Table(create_table(storage, clock, TableSchema.create(fields, (), ("k",), given)), "t")
+
+
+def put_value(table: Table, value: int) -> None:
+    table.write_arrow(pa.table({"k": [1], "v": [value]}, schema=table.arrow_schema))
+
+
+def test_pending_rows_that_come_back_apply_in_the_order_of_their_snapshots() -> None:
+    """One commit brings back what several had brought."""
+    _, clock, table = postponed()
+    for value in (1, 2, 3):
+        put_value(table, value)
+        clock.millis -= 3_600_000
+    table.truncate()
+    table.rollback_to_as_latest(3)
+    assert table.to_arrow()["v"].to_pylist() == [3]
+    table.compact()
+    assert table.to_arrow()["v"].to_pylist() == [3]
+
+
+def test_pending_rows_that_come_back_do_not_apply_after_those_that_stayed() -> None:
+    storage, clock, table = postponed()
+    put_value(table, 1)
+
+    def plan(number: int, operation: str, path: str) -> None:
+        if operation == "put_if_absent" and "/snapshot/" in path and table.latest_snapshot().id == 1:  # type: ignore[union-attr]
+            put_value(table, 2)
+
+    Table(make_store(FaultStorage(storage, plan), clock, table.schema), "t").compact()
+    assert {entry.bucket for entry in live_entries(table.store, table.latest_snapshot())} == {-2, 0}  # type: ignore[arg-type]
+    table.rollback_to_as_latest(2)
+    assert table.to_arrow()["v"].to_pylist() == [2]
+    table.compact()
+    assert table.to_arrow()["v"].to_pylist() == [2]

@@ -330,6 +330,26 @@ def test_changes_not_yet_told_are_told_after_a_rescale(engine: str) -> None:
     assert changes(table) - told == 8, "-U and +U of four rows"
 
 
+def test_changes_whose_files_are_written_anew_meanwhile_are_told_after_a_rescale() -> None:
+    """Their files have gone from level 0, as those of a compaction have, which tells of them."""
+    inner = MapStorage()
+    table = new_table("lookup", 2, inner)
+    write(table, [(1, k, 0) for k in range(10)])
+    table.compact()
+    write(table.with_options({"write-only": "true"}), [(1, k, 1) for k in range(4)])
+    told, done = changes(table), list[int]()
+
+    def plan(number: int, operation: str, path: str) -> None:
+        if operation == "put_if_absent" and not done:
+            done.append(number)
+            table.rewrite(every=True)
+
+    rescale(handle(table, FaultStorage(inner, plan)).store, RescaleRequest(3), run=inline)
+    assert done
+    table.compact()
+    assert changes(table) - told == 8, "-U and +U of four rows"
+
+
 def changes(table: Table) -> int:
     return sum(snapshot.changelog_record_count or 0 for snapshot in table.snapshots())
 

@@ -16,7 +16,8 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, Map
 from bucketlake.catalog import Catalog
 from bucketlake.env import env as environment
 from bucketlake.env.env import Env, LocalStorage
-from bucketlake.errors import InvalidError, StorageError
+from bucketlake.errors import InvalidError, NotFoundError, StorageError
+from bucketlake.ops.refs import branches
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import AddColumn, RenameColumn
 from bucketlake.table import Table
@@ -157,3 +158,38 @@ def test_a_folder_with_snapshots_is_no_place_for_a_new_table() -> None:
     storage.files = {path: data for path, data in storage.files.items() if "/t/schema/" not in path}
     with pytest.raises(InvalidError, match="remove the folder"):
         through(storage).create_table("t", SCHEMA)
+
+
+def test_a_rollback_beside_a_rollback_as_latest_leaves_it_no_files() -> None:
+    """What is restored must be held by a snapshot or a tag: orphan removal takes its files else."""
+    storage = made()
+    ours = FaultStorage(storage)
+
+    def plan(k: int, operation: str, path: str) -> None:
+        tagged = any("tag-rollback-to-as-latest" in name for name in storage.files)
+        if tagged and operation == "read" and "/manifest/" in path and len(through(storage).table("t").snapshots()) > 1:
+            through(storage).table("t").rollback_to(1)
+
+    ours.plan = plan
+    with pytest.raises(NotFoundError, match="taken away by a rollback"):
+        through(ours).table("t").rollback_to_as_latest(2)
+    assert [one.id for one in through(storage).table("t").snapshots()] == [1]
+
+
+def test_a_branch_is_merged_only_while_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MapStorage()
+    table = through(storage).create_table("a", SCHEMA, options={"bucket": "-1", "scan.manifest.parallelism": "1"})
+    table.write_arrow(pa.table({"k": [1], "v": [1]}, schema=SCHEMA))
+    table.create_tag("v1")
+    table.create_branch("dev", "v1")
+    table.with_options(branch="dev").write_arrow(pa.table({"k": [2], "v": [2]}, schema=SCHEMA))
+    real = branches._check_file_schemas
+
+    def then_deleted(*given: Any) -> None:
+        real(*given)
+        table.delete_branch("dev")
+
+    monkeypatch.setattr(branches, "_check_file_schemas", then_deleted)
+    with pytest.raises(NotFoundError, match="has changed meanwhile"):
+        through(storage).table("a").merge_branch("dev")
+    assert len(through(storage).table("a").snapshots()) == 1

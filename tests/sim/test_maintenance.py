@@ -55,12 +55,15 @@ from bucketlake.ops.commit.strays import strays
 from bucketlake.ops.compact.compaction import Compaction, compaction_job
 from bucketlake.ops.compact.coordinator import CoordinatedPlan, Coordinator
 from bucketlake.ops.compact.job import Job, run_job
+from bucketlake.ops.compact.manifest_compact import compact_manifests
 from bucketlake.ops.compact.postpone_compact import PendingPlan
+from bucketlake.ops.compact.reformat import reformat
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.refs.rollback import find_version, rollback
-from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags, plain_snapshot
+from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags, plain_snapshot, rename_tag, replace_tag
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
+from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table import store as stores
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.store import Store, clear_cache
@@ -492,6 +495,26 @@ class Actor:
             ids = self.store.snapshot_ids()
             create_tag(self.store, name, self.random.choice(ids) if ids else 1, if_absent=True)
 
+    def retag(self, user: str) -> None:
+        """A tag that is there holds another snapshot, or gets another name."""
+        names = [name for name in self.store.tags() if name.startswith("tag")]
+        if not names:
+            return
+        name, ids = self.random.choice(names), self.store.snapshot_ids()
+        free = [other for other in ("tag0", "tag1", "tag2") if other not in names]
+        if free and self.random.random() < 0.5:
+            rename_tag(self.store, name, free[0])
+        else:
+            replace_tag(self.store, name, self.random.choice(ids) if ids else 1)
+
+    def manifests(self, user: str) -> None:
+        compact_manifests(self.store.with_options({"manifest.target-file-size": self.random.choice(["1 kb", "8 mb"])}))
+
+    def reformat(self, user: str) -> None:
+        """Files in another format, or all of them anew."""
+        store = self.store.with_options({"file.format": self.random.choice(["parquet", "avro"])})
+        reformat(store, chosen_partitions(store, None, None), every=self.random.random() < 0.5)
+
     def copy(self, user: str) -> None:
         """Clone a snapshot or a tag, to a new table or over the partitions of one that is there."""
         held = [*self.store.tags().values(), *(one for one in [self.store.latest_snapshot()] if one is not None)]
@@ -528,7 +551,8 @@ ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "c1": (("follow", "compact"), 4),
     "x": (("rescale", "sort", "cluster"), 4),
     "e": (("expire",), 3),
-    "t": (("tag", "tag", "copy"), 4),
+    "t": (("tag", "tag", "retag", "copy"), 4),
+    "m": (("manifests", "reformat"), 3),
     "s": (("listen",), 3),
     "o": (("clean",), 2),
 }

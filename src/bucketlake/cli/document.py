@@ -95,6 +95,7 @@ and `value`.
 | 2 | wrong usage |
 | 130 | Ctrl-C |
 | 141 | nobody reads the output any more |
+| 143, 129 | ended by SIGTERM, SIGHUP: as by Ctrl-C, what was finished stays and is told; a second one ends at once |
 
 Others are listed at the command.
 

@@ -171,6 +171,19 @@ def ordered_by_partition(
     return {place: in_order(files, committed.get(place, {})) for place, files in groups.items()}
 
 
+def in_commit_order(store: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The entries, with creation times that tell the order of pending files: for a commit that brings files at once
+    which several snapshots brought."""
+    pending = [entry for entry in entries if entry.bucket == POSTPONE_BUCKET]
+    made = {
+        (partition, name): millis
+        for partition, files in ordered_by_partition(store, snapshot, pending).items()
+        for name, millis in as_made_in_order(files).items()
+    }
+    places = [(entry, (entry.partition, entry.file.file_name)) for entry in entries]
+    return [made_at(entry, made[place]) if place in made else entry for entry, place in places]
+
+
 # ---- modes
 
 

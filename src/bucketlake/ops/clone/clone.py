@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -27,7 +27,7 @@ from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, Unsu
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.buckets.postpone import as_made_in_order, made_at, ordered_by_partition
+from bucketlake.ops.buckets.postpone import in_commit_order
 from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.clone.files import CopyFiles, FileCopy, copy_all, copy_here
 from bucketlake.ops.commit.commit import Commit, CommitProperties
@@ -197,7 +197,7 @@ class _Clone:
         entries = [e for e in live_entries(self.source, snapshot) if wanted is None or wanted(e.partition)]
         indexes = [e for e in self.source.index_manifest(snapshot) if wanted is None or wanted(e.partition)]
         self._check(entries)
-        entries = _in_their_order(self.source, snapshot, entries)
+        entries = in_commit_order(self.source, snapshot, entries)
         buckets: dict[tuple[bytes, int], tuple[list[ManifestEntry], list[IndexEntry]]] = {}
         for entry in entries:
             buckets.setdefault((entry.partition, entry.bucket), ([], []))[0].append(entry)
@@ -269,15 +269,3 @@ class _Clone:
         digest = hashlib.sha256(f"{self.renamed}\0{name}".encode()).hexdigest()[:32]
         fresh = str(uuid.UUID(digest))
         return _UNIQUE.sub(fresh, name, count=1) if _UNIQUE.search(name) else f"{fresh}-{name}"
-
-
-def _in_their_order(source: Store, snapshot: Snapshot, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The entries, with creation times that tell the order of pending files: the clone has no snapshots that do."""
-    pending = [entry for entry in entries if entry.bucket == POSTPONE_BUCKET]
-    made = {
-        (partition, name): millis
-        for partition, files in ordered_by_partition(source, snapshot, pending).items()
-        for name, millis in as_made_in_order(files).items()
-    }
-    places = [(entry, (entry.partition, entry.file.file_name)) for entry in entries]
-    return [made_at(entry, made[place]) if place in made else entry for entry, place in places]

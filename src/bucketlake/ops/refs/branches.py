@@ -25,7 +25,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.rollback import drop_tags_after, guarded, take_after
-from bucketlake.ops.refs.tags import plain_snapshot
+from bucketlake.ops.refs.tags import is_held, plain_snapshot
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
@@ -257,6 +257,8 @@ def merge_branch(store: Store, source: str, target: str, opened: Callable[[str],
     _check_file_schemas(source, target, stores, files.values())
 
     def plan(view: View) -> Changes:
+        if not is_held(theirs, newest, ""):  # deleted: its files are orphans, and may go
+            raise NotFoundError(f"Branch '{source}' has changed meanwhile.", table=store.paths.root, snapshot=newest.id)
         live = {_place(entry) for entry in view.entries(None)}
         return Changes(tuple(entry for place, entry in files.items() if place not in live))
 

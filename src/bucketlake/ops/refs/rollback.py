@@ -22,16 +22,18 @@ from dataclasses import replace
 from bucketlake.errors import ConflictError, NotFoundError, StorageError
 from bucketlake.format.metadata.manifest import FileKind
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot, encode_snapshot
+from bucketlake.ops.buckets.postpone import in_commit_order
 from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
-from bucketlake.ops.refs.tags import create_tag, delete_tag, plain_snapshot
+from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion, entry_key
 from bucketlake.ops.table.publishing import by_catalog
 from bucketlake.ops.table.store import Store
+from bucketlake.paths import POSTPONE_BUCKET
 
 ATTEMPTS = 100  # commits that a rollback chases
 GUARD, AS_LATEST = "rollback-guard-", "rollback-to-as-latest-"
@@ -210,13 +212,22 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
 
 
 def _restoring(store: Store, target: Snapshot, user: str) -> Snapshot:
-    wanted = {entry_key(entry): entry for entry in live_entries(store, target)}
+    held = in_commit_order(store, target, list(live_entries(store, target)))
+    wanted = {entry_key(entry): entry for entry in held}
     ours = {entry.file.file_name: entry for entry in store.index_manifest(target)}
 
     def plan(view: View) -> Changes:
+        if not is_held(store, target, ""):  # a rollback took it and its tags: its files are orphans, and may go
+            raise NotFoundError(
+                "the snapshot was taken away by a rollback meanwhile", table=store.paths.root, snapshot=target.id
+            )
         live = {entry_key(entry): entry for entry in view.entries(None)}
-        gone = [deletion(entry) for key, entry in live.items() if key not in wanted]
-        back = [entry for key, entry in wanted.items() if key not in live]
+        missing = wanted.keys() - live.keys()
+        # What is pending goes by the snapshot that brought it: all of a partition comes anew, or nothing of it.
+        mixed = {wanted[key].partition for key in missing if wanted[key].bucket == POSTPONE_BUCKET}
+        anew = {key for key, one in wanted.items() if one.bucket == POSTPONE_BUCKET and one.partition in mixed}
+        gone = [deletion(entry) for key, entry in live.items() if key not in wanted or key in anew]
+        back = [entry for key, entry in wanted.items() if key in missing or key in anew]
         theirs = {entry.file.file_name: entry for entry in view.indexes}
         indexes = [replace(entry, kind=FileKind.DELETE) for name, entry in theirs.items() if name not in ours]
         indexes += [entry for name, entry in ours.items() if name not in theirs]

@@ -31,6 +31,7 @@ __all__ = [
     "delete_tag",
     "expire_tags",
     "find_source",
+    "is_held",
     "plain_snapshot",
     "rename_tag",
     "replace_tag",
@@ -108,7 +109,7 @@ def create_tag(
         if not put_new(store.env.storage, path, _tagged(store, source, lifetime)):
             continue
         try:
-            held = _is_held(store, source, name)
+            held = is_held(store, source, name)
         except BaseException:
             with suppress(Exception):
                 store.env.storage.delete(path)  # nobody knows whether its files are there
@@ -134,7 +135,7 @@ def replace_tag(store: Store, name: str, snapshot_id: int | None = None, lifetim
     for _ in range(ATTEMPTS):
         source = find_source(store, snapshot_id)
         store.env.storage.write(path, _tagged(store, source, lifetime))
-        if _is_held(store, source, name) or _same(source, before):
+        if is_held(store, source, name) or _same(source, before):
             if not _same(source, before):
                 _discard(store, before)
             mark_tag(store, name)
@@ -156,7 +157,7 @@ def rename_tag(store: Store, name: str, target: str) -> None:
         raise AlreadyExistsError(f"Tag '{target}' already exists.", table=store.paths.root)
     both = f"Tag '{target}' is made, and '{name}' may be there still."
     with already_done(both, f"delete the tag '{name}' if it is", table=store.paths.root):
-        if store.env.storage.info(source) is None and not _is_held(store, tag, target):
+        if store.env.storage.info(source) is None and not is_held(store, tag, target):
             store.env.storage.delete(path)  # somebody deleted it meanwhile, with its files
             raise NotFoundError(f"Tag '{name}' doesn't exist.", table=store.paths.root)
         store.env.storage.delete(source)
@@ -205,8 +206,8 @@ def _same(left: Snapshot, right: Snapshot) -> bool:
     return marks[0] == marks[1]
 
 
-def _is_held(store: Store, snapshot: Snapshot, but: str) -> bool:
-    """Whether the table, or a tag of another name than `but`, still has a snapshot."""
+def is_held(store: Store, snapshot: Snapshot, but: str) -> bool:
+    """Whether the table, or a tag of another name than `but`, still has a snapshot, and with it its files."""
     found = store.find_snapshot(snapshot.id)
     if found is not None and _same(found, snapshot):
         return True
@@ -233,7 +234,7 @@ def delete_tag(store: Store, name: str) -> bool:
 
 def _discard(store: Store, tag: Snapshot) -> None:
     """Remove what only a tag needed that is gone. What cannot be told for certain stays, as orphans."""
-    if _is_held(store, tag, ""):
+    if is_held(store, tag, ""):
         return
     for _ in range(ATTEMPTS):
         try:

@@ -335,6 +335,8 @@ class _Job:
         if snapshot.commit_kind is not CommitKind.COMPACT:
             return self._marked(before, snapshot)
         pending = {entry.partition for entry in entries if entry.bucket < 0}
+        if self._settles:  # what was only written anew has gone from level 0 by its name alone
+            pending |= {e.partition for e in entries if e.kind == FileKind.ADD and e.bucket >= 0 and e.file.level == 0}
         if self._producer != "full-compaction":
             return pending
         wanted = EntryFilter(partitions=frozenset(self.moving))
