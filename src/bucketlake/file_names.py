@@ -157,3 +157,14 @@ def listed_roots(text: str | None) -> tuple[str, ...]:
 def _shown(name: object) -> str:
     text = repr(name)
     return text if len(text) <= 100 else f"{text[:97]}…"
+
+
+def too_long(path: str) -> InvalidError:
+    """What to say of a path with a name that the file system does not take."""
+    longest = max(path.split("/"), key=len)
+    return InvalidError(
+        "a name is longer than the file system takes",
+        path=path,
+        bytes=len(longest.encode()),
+        remedy="take shorter names: values of partition columns are names of folders",
+    )

@@ -226,3 +226,13 @@ def test_thin_files_leave_the_keys_out(catalog: Catalog) -> None:
     import pyarrow.parquet as pq
 
     assert pq.read_schema(table.files()[0].path).names == ["_SEQUENCE_NUMBER", "_VALUE_KIND", "k", "v"]
+
+
+def test_a_partition_value_that_is_no_folders_name(catalog: Catalog) -> None:
+    """Longer than the file system takes: trying again would not help, and nothing is left behind."""
+    schema = pa.schema([("p", pa.string()), ("v", pa.int64())])
+    table = catalog.create_table("parts", schema, partition_keys=["p"])
+    table.write_arrow(pa.table({"p": ["ok"], "v": [1]}))
+    with pytest.raises(InvalidError, match="longer than the file system takes .*bytes=302.*: take shorter names"):
+        table.write_arrow(pa.table({"p": ["ok", "x" * 300], "v": [2, 3]}))
+    assert table.to_arrow().num_rows == 1 and len(table.snapshots()) == 1

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
 
 from bucketlake.env.keeper import Keeper
 from bucketlake.env.sizes import whole
-from bucketlake.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError
-from bucketlake.file_names import lies_in
+from bucketlake.errors import AlreadyExistsError, BucketlakeError, CorruptError, NotFoundError, StorageError
+from bucketlake.file_names import lies_in, too_long
 from bucketlake.lazy import futures, np, npt, random, shutil, tempfile, uuid
 from bucketlake.values import dataclass
 
@@ -506,12 +506,13 @@ def _local_info(path: str, status: os.stat_result) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
-def _storage_error(what: str, path: str, error: OSError) -> NotFoundError | StorageError | CorruptError:
+def _storage_error(what: str, path: str, error: OSError) -> BucketlakeError:
     if isinstance(error, FileNotFoundError):
         return NotFoundError("no such file", path=path)
     if isinstance(error, IsADirectoryError) and what in ("cannot read", "cannot open"):
         return CorruptError("a folder where a file should be", path=path)
-    return StorageError(what, path=path, reason=error.strerror or str(error))
+    other = StorageError(what, path=path, reason=error.strerror or str(error))
+    return too_long(path) if error.errno == errno.ENAMETOOLONG else other
 
 
 def new_scratch_folder() -> str:
