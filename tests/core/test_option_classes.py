@@ -12,7 +12,7 @@ import pytest
 import bucketlake
 from bucketlake.errors import UnsupportedError
 from bucketlake.options import model
-from bucketlake.options.options import _FAMILIES, _FIELD_KEYS, OPTIONS, find_option, validate
+from bucketlake.options.options import _FIELD_KEYS, FAMILIES, OPTIONS, find_option, validate
 
 SOURCES = Path(bucketlake.__file__).parent
 # Modules that list, check or rename options: what stands only there has no effect.
@@ -232,7 +232,7 @@ def test_families() -> None:
     texts = {node.value for node in _code() if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for suffix in _FIELD_KEYS:
         assert any(text.endswith(suffix) for text in texts), f"no code reads fields.<column>.{suffix}"
-    for pattern, effect in _FAMILIES:
+    for pattern, effect in FAMILIES:
         assert effect != "kept" or effect.why, pattern.pattern
         assert effect != "refused" or effect.stake, pattern.pattern
     for key, effect in {

@@ -20,7 +20,7 @@ from bucketlake.options import (
     write,
 )
 from bucketlake.options.model import Option
-from bucketlake.options.options import OPTIONS
+from bucketlake.options.options import FAMILIES, OPTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 HEAD = """# Table options
@@ -81,7 +81,16 @@ def _sections() -> Iterator[str]:
     yield from (_row(option, _sentence(option.effect.why)) for option in _sorted(left) if option.effect == "kept")
     yield from ("", "## Refused", "", "| Option | Default | Meaning | What to do instead |", "|---|---|---|---|")
     yield from (_row(option, _instead(option)) for option in _sorted(left) if option.effect == "refused")
+    yield from ("", "## Keys with a name in them", "", "| Keys | |", "|---|---|")
+    for pattern, effect in FAMILIES:
+        yield f"| `{_spelled(pattern.pattern)}` | {effect}{f': {effect.why}' if effect.why else ''} |"
     yield ""
+
+
+def _spelled(pattern: str) -> str:
+    """A pattern of keys as people write it: `fields.….aggregate-function`."""
+    plain = pattern.replace("\\.", ".").replace("[a-z-]+", "…").replace(".+", "…").replace("(", "{").replace(")", "}")
+    return plain.replace("|", ", ")
 
 
 def _sorted(options: list[Option]) -> list[Option]:

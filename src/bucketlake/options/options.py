@@ -245,7 +245,7 @@ _FIELD_KEYS = (
     *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key", "count-limit"),
     *("sequence-group", "nested-sequence-field", "nested-key-null-strategy", "ts-field", "stats-mode"),
 )
-_FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
+FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(r"metadata\.iceberg\..+"), WRITES),
     (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
     (re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\..+)"), READS),
@@ -265,7 +265,7 @@ def find_option(key: str) -> Option | None:
     option = OPTIONS.get(key) or _FALLBACKS.get(key)
     if option is not None:
         return option
-    for pattern, effect in _FAMILIES:
+    for pattern, effect in FAMILIES:
         if pattern.fullmatch(key):
             return Option(key, "string", None, effect, "One of a family of keys.")
     return None
