@@ -32,9 +32,8 @@ class Spill:
     def of(cls, options: TableOptions) -> Spill:
         """As a table's options say. lz4 where they do not: zstd, Paimon's default, takes half as long again to make
         and twice as long to read, for files half the size that live for minutes."""
-        codec, level = "spill-compression", "spill-compression.zstd-level"
-        chosen = options.get(codec) if options.is_set(codec) or options.is_set(level) else "lz4"
-        return cls(chosen, options.get(level))
+        chosen = options.is_set("spill-compression") or options.is_set("spill-compression.zstd-level")
+        return cls(options.get("spill-compression") if chosen else "lz4", options.get("spill-compression.zstd-level"))
 
     @property
     def files(self) -> int:
