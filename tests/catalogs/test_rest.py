@@ -268,7 +268,7 @@ def test_reads_are_tried_again_and_changes_are_not(server: Server, catalog: Cata
     assert catalog.list_databases() == ["db", "default"]
     server.asked.clear()
     server.fault = lambda name, after: 503 if name == "createTable" else None
-    with pytest.raises(StorageError, match="nobody knows"):
+    with pytest.raises(StorageError, match="it is not known whether"):
         catalog.create_table("db.t", SCHEMA)
     assert server.asked.count("createTable") == 1
     server.fault = lambda name, after: 500

@@ -135,7 +135,7 @@ def test_persistent_views(lake: Lake) -> None:
     assert held is not None
     for text in ("SELECT 1) UNION ALL (SELECT 2", "SELECT 1; DROP TABLE t", "SELECT (1", "SELECT 1 /* x"):
         lake.catalog.create_view("db.odd", replace(held, query=text), replace=True)
-        with pytest.raises(InvalidError, match="no whole query"):
+        with pytest.raises(InvalidError, match="not a whole query"):
             lake.sql("SELECT * FROM db.odd")
     lake.sql("DROP VIEW other.w")
     lake.sql("DROP VIEW IF EXISTS other.w")

@@ -72,7 +72,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_done(lake: Lake) -> 
     lake.sql("DECLARE OR REPLACE v BIGINT")
     for text, says in [
         ("EXECUTE IMMEDIATE CAST(NULL AS STRING)", "NULL"),
-        ("EXECUTE IMMEDIATE 5", "no text"),
+        ("EXECUTE IMMEDIATE 5", "not text"),
         ("EXECUTE IMMEDIATE 'EXECUTE IMMEDIATE ''SELECT 1'''", "within"),
         ("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (1)' INTO v", "row of a query"),
         ("EXECUTE IMMEDIATE 'WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a' INTO v", "row of a query"),

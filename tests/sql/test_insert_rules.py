@@ -63,7 +63,7 @@ def test_overwrites_of_a_partly_named_partition(classic: Lake) -> None:
         assert rows(lake) == [(1, "a", 11), (7, "d", 22)]
         table.write(lake.spark.sql("SELECT 8 AS v, 'd' AS pt1, 22 AS pt2"), mode="overwrite")
         assert rows(lake) == [(8, "d", 22)]
-    with pytest.raises(InvalidError, match="none of its column"):
+    with pytest.raises(InvalidError, match="not of its column"):
         lake.sql("INSERT OVERWRITE db.t PARTITION (pt2 = 'many') VALUES (4, 'a')")
 
 

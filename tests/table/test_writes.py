@@ -319,5 +319,5 @@ def test_partitions_of_bytes_that_are_text(catalog: Catalog) -> None:
     found = made.to_arrow().sort_by("k").to_pydict()
     assert found == {"day": [b"2021", None, b"2022"], "k": [1, 3, 4]}
     assert made.to_arrow(where="day = X'32303232'")["k"].to_pylist() == [4]
-    with pytest.raises(InvalidError, match="no UTF-8"):
+    with pytest.raises(InvalidError, match="not UTF-8"):
         made.write_arrow(pa.table({"day": [b"\xff"], "k": [5]}, schema=schema))
