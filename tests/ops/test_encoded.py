@@ -157,3 +157,7 @@ def test_batches_of_both_kinds() -> None:
     assert plain(both).column("a").to_pylist() == ["x", "y", None, "z", "x"]
     assert concatenated([encoded, other, values]).column("a").to_pylist() == ["x", "y", None, "z", "x", "w"]
     assert all(batch.schema == values.schema for batch in alike([encoded, values]))
+    two, mixed = (batch.append_column("c", batch.column("a").dictionary_encode()) for batch in (plain(encoded), values))
+    two = two.set_column(0, "a", two.column("a").dictionary_encode())
+    kinds = {batch.schema.field(name).type for batch in alike([two, mixed]) for name in "a"}
+    assert kinds == {pa.string()} and pa.types.is_dictionary(concatenated([two, mixed]).schema.field("c").type)

@@ -14,7 +14,7 @@ Only those who ask for encoded columns get them: `FileLayout.encoded`. Spec: doc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pyarrow as pa
 
@@ -27,10 +27,10 @@ def is_small(array: pa.DictionaryArray) -> bool:
     return len(array.dictionary) <= MOST_VALUES and array.dictionary.nbytes <= MOST_BYTES
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the values of its encoded columns."""
+def plain(batch: pa.RecordBatch, names: Set[str] | None = None) -> pa.RecordBatch:
+    """The batch with the values of its encoded columns, all or these."""
     for place, field in enumerate(batch.schema):
-        if pa.types.is_dictionary(field.type):
+        if pa.types.is_dictionary(field.type) and (names is None or field.name in names):
             column = batch.column(place).dictionary_decode()
             batch = batch.set_column(place, field.with_type(column.type), column)
     return batch
@@ -43,10 +43,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def alike(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches, which differ in nothing else, with the same columns encoded."""
+    """The batches, which differ in nothing else, with the same columns encoded: those that are in all."""
     if all(batch.schema.equals(batches[0].schema) for batch in batches[1:]):
         return list(batches)
-    return [plain(batch) for batch in batches]
+    values = {f.name for batch in batches for f in batch.schema if not pa.types.is_dictionary(f.type)}
+    return [plain(batch, values) for batch in batches]
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
