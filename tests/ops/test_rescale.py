@@ -350,6 +350,31 @@ def test_changes_whose_files_are_written_anew_meanwhile_are_told_after_a_rescale
     assert changes(table) - told == 8, "-U and +U of four rows"
 
 
+def test_what_is_replayed_may_expire_while_it_is_read() -> None:
+    """No snapshot has come since then: the partition is copied anew all the same."""
+    inner = MapStorage()
+    table = new_table("deduplicate", 2, inner)
+    write(table, [(1, k, 0) for k in range(10)])
+    done = list[str]()
+
+    def plan(number: int, operation: str, path: str) -> None:
+        if operation == "put_if_absent" and not done:  # the switch: others come first
+            done.append("lost")
+            write(table.with_options({"write-only": "true"}), [(1, k, 1) for k in range(4)])
+            table.compact()
+
+    def run(*given: Any) -> Any:
+        if done == ["lost"]:  # about to replay
+            done.append("expired")
+            assert table.expire_snapshots(retain_max=1, retain_min=1)
+        return inline(*given)
+
+    rescale(handle(table, FaultStorage(inner, plan)).store, RescaleRequest(3), run=run)
+    assert done == ["lost", "expired"]
+    assert content(table) == Counter((1, k, int(k < 4)) for k in range(10))
+    check_places(table, {1: 3})
+
+
 def changes(table: Table) -> int:
     return sum(snapshot.changelog_record_count or 0 for snapshot in table.snapshots())
 

@@ -191,7 +191,8 @@ class _Job:
         for attempt in attempts:
             self._forget(attempts.lost)
             with attempt:
-                attempt.on(self._store.latest_snapshot())
+                # Since what was caught up to before, files that were appended may have been compacted and expired.
+                attempt.on(self._seen or self._store.latest_snapshot())
                 return self._switch(attempt.within(outcome)) if self._prepare() else None
         raise ConflictError(
             "other commits kept replacing the partitions that are rescaled",
