@@ -1,7 +1,7 @@
 """Text columns that are carried along as places in a dictionary, as the file has them: encoded.
 
 What only moves rows from files to files never looks at most of their columns: to decode a text of few different values,
-to gather and to encode it again takes four times as long as to keep what the file had.
+to gather and to encode it again costs several times what it costs to keep what the file had.
 
     plain(batch) -> RecordBatch                        every column as its values
     alike(batches) -> list[RecordBatch]                columns that are encoded in some and not in others as values

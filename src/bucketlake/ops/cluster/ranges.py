@@ -77,7 +77,7 @@ class Bounds:
         """For keys of bytes, a number each that never falls where they ascend: what follows the prefix. Whoever sorts
         by bytes compares the first eight of them cheaply, and those of a curve of long integers are all zero.
 
-        0 for all keys that differ in length, or are null."""
+        On a curve all keys have one length, and none is null; of others each gets 0."""
         width = 0 if keys.null_count or not len(keys) else len(keys[0].as_py())
         if not width or len(self.prefix) >= width or not _all_of(keys, width):
             return np.zeros(len(keys), np.int64)

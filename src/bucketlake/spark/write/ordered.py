@@ -38,6 +38,7 @@ from bucketlake.values import dataclass
 
 LEAST_RANGE = 32 << 20  # bytes below which a range is not worth a task
 MOST_RANGE = 240 << 20  # as much as Spark sorts without spilling in a task, and as fits into a file of the usual size
+MOST_OF_ROWS = 1 << 30  # the same where rows are weighed, which lie in no files yet
 MOST_BUCKET = 1 << 30  # where a range becomes a bucket
 LEAST_MAGNIFICATION = 20
 _PLACE = "__bucketlake_place"
@@ -257,7 +258,8 @@ def write_in_order(
     with evaluated_once(spark, frame, once) as rows:
         drawn = sample(spark, store, rows, layout)
         target = store.options.get("target-file-size") or TARGET_APPEND
-        bounds = bounds_of(drawn.samples, range_count(int(drawn.weight), target, parallelism(spark)))
+        count = range_count(int(drawn.weight), target, parallelism(spark), MOST_OF_ROWS)
+        bounds = bounds_of(drawn.samples, count)
         messages = written(store, ranged(rows, layout, bounds), OrderedWrite(store, template))
     return in_sequence(messages)
 
