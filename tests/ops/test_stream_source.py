@@ -247,6 +247,21 @@ def test_overwrites_are_told_if_asked(tmp_path: Path) -> None:
     assert told.state == {1: 9}
 
 
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+def test_a_state_that_comes_back_is_told_with_the_rows_that_newer_files_hid(tmp_path: Path, engine: str) -> None:
+    table = make(tmp_path, True, {"bucket": "1", "streaming-read-overwrite": "true", "merge-engine": engine})
+    table.write_arrow(pa.table({"k": [1, 2], "v": [10, 20]}, schema=SCHEMA), write_only=True)
+    reader = Reader(table)
+    table.write_arrow(pa.table({"k": [1, 3], "v": [11, 30]}, schema=SCHEMA), write_only=True)
+    reader.read_all()
+    table.rollback_to_as_latest(1)
+    reader.read_all()
+    assert reader.state == {1: 10, 2: 20}
+    table.rollback_to_as_latest(2)
+    reader.read_all()
+    assert reader.state == {1: 11, 2: 20, 3: 30}
+
+
 def test_overwrites_of_append_tables(tmp_path: Path) -> None:
     table = make(tmp_path, False, {})
     table.write_arrow(pa.table({"k": [1, 2], "v": [1, 1]}, schema=SCHEMA))

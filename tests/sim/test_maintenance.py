@@ -1,6 +1,6 @@
 """One table and everybody at it: writers (appends, deletes, merges, loads of files), compactors, a sorter, a rescaler,
-expirers of snapshots, changelogs and partitions, a tagger, clones, a stream's reader, rollbacks and an orphan cleaner,
-interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
+expirers of snapshots, changelogs and partitions, a tagger, clones, a stream's reader, rollbacks of both kinds and an
+orphan cleaner, interleaved at every storage call by a seed, with faults, kills, interrupts and jumps of the clock.
 
 Each snapshot's rows follow from those of the snapshot that it was made on and from what its commit means. Every snapshot
 and tag that is left must hold just these rows, before and after a last compaction and a last cleaning: no row is lost,
@@ -60,7 +60,7 @@ from bucketlake.ops.compact.postpone_compact import PendingPlan
 from bucketlake.ops.compact.reformat import reformat
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.progress import Progress
-from bucketlake.ops.refs.rollback import find_version, rollback
+from bucketlake.ops.refs.rollback import AS_LATEST, find_version, rollback, rollback_as_latest
 from bucketlake.ops.refs.tags import create_tag, delete_tag, expire_tags, plain_snapshot, rename_tag, replace_tag
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
 from bucketlake.ops.scan.partition_choice import chosen_partitions
@@ -214,6 +214,11 @@ class World:
         self.moved = self.moved or (what is not None and what[0] == "move")
         if name.kind is not CommitKind.COMPACT and what is not None:
             operation, told = what
+            if operation == "restore":
+                self.rows[made.uuid or ""], self.written[made.uuid or ""] = self.rows[told], self.written[told]
+                if not self.doubtful.isdisjoint({told, base and base.uuid}):
+                    self.doubtful.add(made.uuid or "")
+                return
             if operation in ("expire", "clone"):
                 told = self._told(operation, told, changes.table, times, made)
             elif operation in ("append", "replace", "merge"):
@@ -537,6 +542,14 @@ class Actor:
         self.world.rolled_back = True
         rollback(self.store, target)
 
+    def restore(self, user: str) -> None:
+        """An old state as a new snapshot."""
+        if self.world.kind.told != "late":
+            tagged = [tag.id for tag in self.store.tags().values()]
+            target = find_version(self.store, self.random.choice([*self.store.snapshot_ids()[-4:], *tagged] or [1]))
+            HERE.what = ("restore", target.uuid)
+            rollback_as_latest(self.store, target)
+
     def clean(self, user: str) -> None:
         """Tags whose life is over, and as `sys.remove_orphan_files` what is older than a day."""
         expire_tags(self.store)
@@ -554,6 +567,7 @@ ROLES: dict[str, tuple[tuple[str, ...], int]] = {
     "t": (("tag", "tag", "retag", "copy"), 4),
     "m": (("manifests", "reformat"), 3),
     "s": (("listen",), 3),
+    "k": (("restore",), 2),
     "o": (("clean",), 2),
 }
 
@@ -736,7 +750,7 @@ class Run:
                 self.check_followers()
             self.clock.millis += 9 * DAY
             expire_tags(store)  # what rollbacks that died left
-            assert all(name.startswith("tag") for name in store.tags()), f"tags that nobody made: {store.tag_names()}"
+            assert all(name.startswith(("tag", AS_LATEST)) for name in store.tags()), f"whose are {store.tag_names()}?"
             if not self.revived:
                 remove_orphans(store, 1 << 60, threads=1)
                 self.check("cleaned")

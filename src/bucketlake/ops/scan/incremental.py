@@ -159,12 +159,13 @@ class _Side:
 
 
 def difference(store: Store, before: Snapshot, after: Snapshot) -> tuple[Split, ...]:
-    """What differs between two snapshots, as reads in mode diff have it. Of partitions that have another number of
-    buckets since, all rows that were there, and all that are: a row may have gone to any bucket."""
+    """How the rows of two snapshots differ. Unlike reads in mode diff it looks into files that both have, where their
+    keys meet those of others: a key whose newest row went may have an older one there. Of partitions that have another
+    number of buckets since, all rows that were there, and all that are: a row may have gone to any bucket."""
     wanted, pruner = replace(entry_filter(store, Scan()), min_level=0), Pruner(store, None)
     old, new = (_Side.of(store, snapshot, wanted, pruner) for snapshot in (before, after))
     moved = rescaled((entry.partition, entry.total_buckets) for entry in (*old.entries, *new.entries))
-    return _diff(store, old, new, pruner, moved).splits
+    return _diff(store, old, new, pruner, moved, whole=True).splits
 
 
 def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
@@ -175,8 +176,11 @@ def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
     return {partition for partition, numbers in totals.items() if len(numbers) > 1}
 
 
-def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = ()) -> Plan:
-    """`moved`: partitions in which old and new files are not compared, but are splits of their own."""
+def _diff(
+    store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = (), *, whole: bool = False
+) -> Plan:
+    """`moved`: partitions in which old and new files are not compared, but are splits of their own. `whole`: files of
+    both sides are read on both, where others of their section differ."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
@@ -184,15 +188,18 @@ def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collectio
         entries = pruner.by_value(after.entries)
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
         return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
-    newer = {id(entry) for entry in after.entries}
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
+    is_old, is_new = ({id(entry) for entry in entries} for entries in (older, after.entries))
+    both = [entry for entry in new.entries if id(entry) not in is_new] if whole else []
     splits = []
-    stay = [entry for entry in (*older, *after.entries) if entry.partition not in moved]
+    stay = [entry for entry in (*older, *both, *after.entries) if entry.partition not in moved]
     gone, came = ([entry for entry in some if entry.partition in moved] for some in (older, after.entries))
     for group in (*_groups(store, stay), *_groups(store, gone), *_groups(store, came)):
+        ids = [id(entry) for entry in group]
+        if is_old.isdisjoint(ids) and is_new.isdisjoint(ids):
+            continue
         left, right = (side.split(store, group, raw=False) for side in (before, after))
-        is_new = [id(entry) in newer for entry in group]
-        left = replace(left, files=tuple(f for f, new in zip(left.files, is_new, strict=True) if not new))
-        files = tuple(f for f, new in zip(right.files, is_new, strict=True) if new)
+        left = replace(left, files=tuple(f for f, one in zip(left.files, ids, strict=True) if one not in is_new))
+        files = tuple(f for f, one in zip(right.files, ids, strict=True) if one not in is_old)
         splits.append(replace(right, files=files, before=left))
     return Plan(new.snapshot, (*older, *after.entries), tuple(splits))
