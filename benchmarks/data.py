@@ -1,4 +1,4 @@
-"""TPC-H lineitem as one parquet file, made once by `tpchgen-cli`."""
+"""Tables of TPC-H as one parquet file each, made once by `tpchgen-cli`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ FOLDER = Path(__file__).parent / "data"
 
 def lineitem(scale: float) -> str:
     """Path of lineitem at a scale factor (6.0M rows a unit), generated on first use."""
+    return table("lineitem", scale)
+
+
+def table(name: str, scale: float) -> str:
+    """Path of a table at a scale factor, generated on first use."""
     folder = FOLDER / f"sf{scale:g}"
-    path = folder / "lineitem.parquet"
+    path = folder / f"{name}.parquet"
     if not path.exists():
         command = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or shutil.which("tpchgen-cli")
         if command is None:
             raise SystemExit("tpchgen-cli is missing: pip install 'bucketlake[bench]'")
         folder.mkdir(parents=True, exist_ok=True)
         partial = folder / "partial"
-        arguments = ["parquet", "-s", f"{scale:g}", "--tables=lineitem", f"--output-dir={partial}"]
+        arguments = ["parquet", "-s", f"{scale:g}", f"--tables={name}", f"--output-dir={partial}"]
         subprocess.run([command, *arguments], check=True, stdout=subprocess.DEVNULL)
-        (partial / "lineitem.parquet").rename(path)
+        (partial / f"{name}.parquet").rename(path)
         shutil.rmtree(partial)
     return str(path)

@@ -52,7 +52,7 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often the ways of Spark's own were taken."""
-    taken = {"scan": 0, "scan_with_positions": 0}
+    taken = {"scan": 0, "scan_without": 0}
 
     def counted(module: Any, name: str) -> None:
         real = getattr(module, name)
@@ -64,7 +64,7 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         monkeypatch.setattr(module, name, call)
 
     counted(native, "scan")
-    counted(live, "scan_with_positions")
+    counted(live, "scan_without")
     return taken
 
 
@@ -112,7 +112,7 @@ def test_large_writes_and_reads(
     table.write(many(lake, 0, 100).where("p = 'a'"), mode="overwrite", partition={"p": "a"})
     assert table.read(where="p = 'a'").count() == 50
     assert summary(table.read(scan_snapshot_id=1)) == expected(range(MANY))
-    assert decisions == {"scan": 0, "scan_with_positions": 0}
+    assert decisions == {"scan": 0, "scan_without": 0}
 
 
 def _never(*given: Any) -> Any:
@@ -126,7 +126,7 @@ def test_small_writes_and_reads(lake: Lake, kind: str, decisions: dict[str, int]
     table.write(many(lake, 2, 2))
     found = sorted(tuple(row) for row in table.read().collect())
     assert found == sorted([("a", 1, 10), ("a", 2, 3), ("b", 2, 20), ("b", 3, 4)])
-    assert decisions == {"scan": 0, "scan_with_positions": 0}
+    assert decisions == {"scan": 0, "scan_without": 0}
 
 
 def test_sql(lake: Lake, decisions: dict[str, int]) -> None:
@@ -153,7 +153,7 @@ def test_sql(lake: Lake, decisions: dict[str, int]) -> None:
     assert lake.sql("SHOW TABLES").count() == 0
     lake.sql("DROP DATABASE db")
     assert lake.catalog.list_databases() == ["default"]
-    assert decisions == {"scan": 0, "scan_with_positions": 0}
+    assert decisions == {"scan": 0, "scan_without": 0}
 
 
 def test_rows_that_fail_leave_no_object(lake: Lake, s3: S3) -> None:
@@ -248,10 +248,10 @@ def test_file_uris_take_the_native_way(
     assert summary(table.read()) == expected(range(MANY))
     frame = classic_session.read.format("bucketlake").load(f"file://{table.path}")
     assert summary(frame) == expected(range(MANY))
-    assert decisions == {"scan": 1, "scan_with_positions": 0}
+    assert decisions == {"scan": 1, "scan_without": 0}
     keyed = lake.catalog.create_table("db.k", SCHEMA, ["p"], ["p", "k"], {"bucket": "1"})
     lake.table("k").write(many(lake))
     lake.table("k").write(many(lake, 10, 10))
     assert summary(lake.table("k").read()) == expected(range(MANY))
-    assert decisions["scan_with_positions"] == 1
+    assert decisions["scan_without"] == 1
     assert len(rows(keyed)) == MANY

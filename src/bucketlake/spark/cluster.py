@@ -23,12 +23,13 @@ from zlib import crc32
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.env.env import LocalStorage, new_scratch_folder
 from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
 from bucketlake.ops.table.store import Store
-from bucketlake.spark.types import mapped
+from bucketlake.spark.types import mapped, row_bytes
 
 REQUIRED = ("fastavro", "numpy", "obstore", "polars", "pyarrow", "pyroaring", "sqlglot")
 
@@ -45,6 +46,12 @@ _BUFFER_SHARE = 8  # part of a core's memory that buffers rows; sorting takes tw
 
 _PARALLELISM: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()
 _READY: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+_SMALL = 1 << 20  # bytes
+_MOST_NUMBERS = 1 << 22  # which Spark counts in some milliseconds
+# Bytes for which Spark takes a row of a range, of values with numbers, of both joined, and of values.
+_OF_RANGE, _NUMBERED, _JOINED, _VALUE = 8, 116, 124, 108
+ArrowMap = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -125,6 +132,23 @@ def spread(spark: SparkSession, values: list[Any]) -> DataFrame:
     """A DataFrame of one pickled value a partition (column `value`), for tasks that make their own rows."""
     data = pa.table({"id": pa.array(range(len(values)), pa.int32()), "value": [pickle.dumps(v) for v in values]})
     return spark.createDataFrame(data).repartitionById(max(len(values), 1), "id").select("value")
+
+
+def rows_made(spark: SparkSession, values: list[Any], action: ArrowMap, schema: T.StructType, rows: int) -> DataFrame:
+    """The rows that `action` makes of each value, in a task of its own, for queries; `rows`: about how many.
+
+    Spark would take rows of Python's for as many as there are values, and send all of a large table to every task where
+    it is joined. What tells it better is a join of the values with a range: sides of known sizes, as large as both
+    multiplied. Few rows are left to look small, and come sooner.
+    """
+    count, size = max(len(values), 1), rows * row_bytes(schema)
+    step = min(size * _JOINED // (_OF_RANGE * _NUMBERED * _VALUE * count**2), _MOST_NUMBERS // count)
+    if size < _SMALL or step < 1:
+        return spread(spark, values).mapInArrow(action, schema)
+    numbers = pa.array([place * step for place in range(len(values))], pa.int64())
+    known = spark.createDataFrame(pa.table({"id": numbers, "value": [pickle.dumps(value) for value in values]}))
+    placed = spark.range(0, count * step, 1, count).join(F.broadcast(known), "id")
+    return placed.select("value").mapInArrow(action, schema)
 
 
 def pack(items: Sequence[S], tasks: int) -> list[list[S]]:

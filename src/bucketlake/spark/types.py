@@ -62,6 +62,15 @@ _FROM_SPARK: dict[type[T.DataType], DataType] = {
 }
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark remembers what a string column was declared as
 
+_BYTES: tuple[tuple[tuple[type[T.DataType], ...], int], ...] = (
+    ((T.BooleanType, T.ByteType), 1),
+    ((T.ShortType,), 2),
+    ((T.IntegerType, T.FloatType, T.DateType), 4),
+    ((T.StringType, T.CharType, T.VarcharType), 20),
+    ((T.BinaryType,), 100),
+    ((T.VariantType,), 2048),
+)
+
 
 def spark_type(t: DataType) -> T.DataType:
     """The type of a column in DataFrames; UnsupportedError for types that Spark cannot hold."""
@@ -295,6 +304,19 @@ def _same(source: T.DataType, target: T.DataType) -> bool:
     if isinstance(source, T.MapType) and isinstance(target, T.MapType):
         return _same(source.keyType, target.keyType) and _same(source.valueType, target.valueType)
     return bool(source == target)
+
+
+def row_bytes(kind: T.DataType) -> int:
+    """What Spark takes a value, or a row, for where it knows no better: of a text 20 bytes, of an array one element."""
+    if isinstance(kind, T.StructType):
+        return sum(row_bytes(item.dataType) for item in kind.fields)
+    if isinstance(kind, T.MapType):
+        return row_bytes(kind.keyType) + row_bytes(kind.valueType)
+    if isinstance(kind, T.ArrayType):
+        return row_bytes(kind.elementType)
+    if isinstance(kind, T.DecimalType):
+        return 8 if kind.precision <= 18 else 16
+    return next((size for kinds, size in _BYTES if isinstance(kind, kinds)), 8)
 
 
 def quoted(name: str) -> str:

@@ -38,7 +38,7 @@ from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
 from bucketlake.spark.read.native import ROW_INDEX, FileAt, files_at
-from bucketlake.spark.read.placed import scan_with_positions
+from bucketlake.spark.read.placed import BITS, MOST_LOOKED_UP, scan_without
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -46,10 +46,10 @@ DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
 BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan
 CACHE_BYTES = 256 << 20
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
-_BITS = "__bucketlake_superseded"
-_KEPT = f"""coalesce(CAST(bit_get(try_element_at({_BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
- CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) = 0"""  # one call to the JVM, as text
+_DEAD = f"""coalesce(CAST(bit_get(try_element_at({BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
+ CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) = 1"""  # one call to the JVM, as text
 
+_NONE: Words = np.zeros(0, np.uint64)
 Dead = dict[
     str, Words
 ]  # by the name of a split's file: bit i & 63 of word i >> 6 is set if row i is superseded or a delete
@@ -71,6 +71,19 @@ class Decision:
                 self.whole.append(found)
             elif len(words):
                 self.dropped.append((found, words))
+
+    def beside(self, raw: list[FileAt]) -> list[FileAt]:
+        """Those of the files, read as they are, that need a scan of their own. Few are read with the others, less no
+        row: Spark plans what follows a union once for each side, a semi-join with all that it is joined to."""
+        few = len(raw) + len(self.dropped) <= MOST_LOOKED_UP and all(found.format == "parquet" for found in raw)
+        if not self.dropped or not few or _rows(raw) > _rows([found for found, _ in self.dropped]):
+            return raw
+        self.dropped.extend((found, _NONE) for found in raw)
+        return []
+
+
+def _rows(files: Sequence[FileAt]) -> int:
+    return sum(found.file.row_count for found in files)
 
 
 def is_markable(files: Sequence[FileAt]) -> bool:
@@ -129,8 +142,7 @@ def filtered(
     words = [found.view(np.int64) for _, found in dropped]
     offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
     bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
-    frame = scan_with_positions(spark, store, [found for found, _ in dropped], fields, {_BITS: bits})
-    return frame.where(_KEPT).drop(_BITS, ROW_INDEX)
+    return scan_without(spark, store, [found for found, _ in dropped], fields, bits, _DEAD)
 
 
 def dead_rows(store: Store, split: Split) -> Dead:

@@ -31,7 +31,7 @@ from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.predicate.tree import Predicate, columns_of
 from bucketlake.schema.schema import TRACKING, TableSchema
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown, shown_schema
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
 from bucketlake.table import Table
@@ -125,7 +125,7 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
     else:
         ensure_package(spark)
         tasks = max(parallelism(spark), size // TASK_BYTES)
-        rows = spread(spark, pack(splits, tasks)).mapInArrow(scan, layout)
+        rows = rows_made(spark, pack(splits, tasks), scan, layout, count)
     names = [*asked, *wanted.hidden]
     return rows if rows.columns == names else rows.select(*[quoted(name) for name in names])
 

@@ -1,6 +1,7 @@
 """Native scans whose rows know their file: for what is the same for all rows of a file, and not in it.
 
     scan(spark, store, files, fields)         partition columns are the partition's, whatever the files hold
+    scan_without(…, fields, bits, dead)       less the rows of which bitmaps beside their files say so
     scan_with_positions(…, fields, values)    with rows' positions, and a value a file for each of its rows
 
 Partition columns are constants of a file: those of migrated tables lack them. They are literals where all files have
@@ -30,8 +31,12 @@ from bucketlake.spark.types import noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path
+MOST_LOOKED_UP = 64  # files that an expression looks through for each row
+LITERAL_BYTES = 16 << 20  # of a value that each task gets for itself
 FILE = "__bucketlake_file"  # of a row: its file's number
+BITS = "__bucketlake_bits"  # of a row: those of its file
 _KEY = "__bucketlake_key"
+_MAP = "__bucketlake_bits_by_size"
 _CONSTANT = "__bucketlake_partition_"  # before a column's place
 _CHANGED = f"raise_error('{FILE_CHANGED}')"
 _AS_TEXT = {Root.VARCHAR, Root.CHAR, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.BOOLEAN}
@@ -41,30 +46,55 @@ _IN_URI = "/-_.!~*'();:@&=+$,"  # what Java leaves as it is in a URI's path
 
 def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
     """The rows of native files, in the layout of `fields`."""
-    constants = _constants(store, files, fields)
-    if not constants:
-        return native.scan(spark, store, files, fields)
-    literals = _literals(store, constants)
-    rest = [name for name in constants if name not in literals]
-    if not rest:
-        return _with(native.scan(spark, store, files, fields), literals)
-    proved = proved_partitions(store, [(found.partition, found.file) for found in files], rest).tolist()
-    groups = [[one for one, known in zip(files, proved, strict=True) if known is wanted] for wanted in (True, False)]
     frames = []
-    if groups[0]:
-        checked = {name: F.expr(f"coalesce({quoted(name)}, {_CHANGED})") for name in rest}
-        frames.append(_with(native.scan(spark, store, groups[0], fields), {**literals, **checked}))
-    if groups[1]:
-        frames.append(_unproved(spark, store, groups[1], fields))
+    for some, columns in _by_constants(store, files, fields):
+        found = [files[at] for at in some]
+        known = _joined(spark, store, found, fields) if columns is None else native.scan(spark, store, found, fields)
+        frames.append(_with(known, columns or {}))
     return reduce(DataFrame.union, frames)
 
 
-def _unproved(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
+def scan_without(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], bits: pa.Array, dead: str
+) -> DataFrame:
+    """As `scan`, of parquet files, less the rows of which `dead` is true: an expression of the row's position
+    (`ROW_INDEX`) and of its file's element of `bits` (`BITS`)."""
+    frames = []
+    for some, columns in _by_constants(store, files, fields):
+        found, own = [files[at] for at in some], bits.take(pa.array(some))
+        parts = _told_apart(found)
+        by_size = all(place == native.FILE_SIZE for _, place in parts)
+        if columns is None or not by_size or len(some) > MOST_LOOKED_UP or own.nbytes > LITERAL_BYTES:
+            frame = _joined(spark, store, found, fields, {BITS: own}).where(f"NOT {dead}").drop(BITS, native.ROW_INDEX)
+            frames.append(frame)
+            continue
+        for part, _ in parts:
+            left = _less(spark, store, [found[at] for at in part], fields, own.take(pa.array(part)), dead)
+            frames.append(_with(left, columns))
+    return reduce(DataFrame.union, frames)
+
+
+def _by_constants(
+    store: Store, files: Sequence[FileAt], fields: Sequence[DataField]
+) -> list[tuple[list[int], Mapping[str, Column] | None]]:
+    """The places of files with what takes the place of their partition columns; None: these must be joined."""
+    every = list(range(len(files)))
     constants = _constants(store, files, fields)
     literals = _literals(store, constants)
-    if len(literals) == len(constants):
-        return _with(native.scan(spark, store, files, fields), literals)
-    return _joined(spark, store, files, fields)
+    rest = [name for name in constants if name not in literals]
+    if not rest:
+        return [(every, literals)]
+    proved = proved_partitions(store, [(found.partition, found.file) for found in files], rest).tolist()
+    checked = {name: F.expr(f"coalesce({quoted(name)}, {_CHANGED})") for name in rest}
+    groups: list[tuple[list[int], Mapping[str, Column] | None]] = [
+        ([at for at in every if proved[at]], {**literals, **checked})
+    ]
+    others = [at for at in every if not proved[at]]
+    if others:
+        own = _constants(store, [files[at] for at in others], fields)
+        known = _literals(store, own)
+        groups.append((others, known if len(known) == len(own) else None))
+    return [(some, columns) for some, columns in groups if some]
 
 
 def scan_with_positions(
@@ -111,6 +141,21 @@ def _joined(
         }
         frames.append(_with(frame, fixed).drop(place, _KEY, *(f"{_CONSTANT}{at}" for at in range(len(constants)))))
     return reduce(DataFrame.union, frames)
+
+
+def _less(
+    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], bits: pa.Array, dead: str
+) -> DataFrame:
+    """The rows that are not dead of files of different sizes, by a filter that looks into one value for all rows. Where
+    their bits were joined, Spark would take the rows for as many as those of both sides multiplied: too many for any
+    other join to send them to all tasks, which it would do with a small table. And it would move joins below this one.
+    """
+    place, sizes = native.FILE_SIZE, pa.array([_size(found) for found in files], pa.int64())
+    known = pa.table({_MAP: pa.MapArray.from_arrays(pa.array([0, len(files)], pa.int32()), sizes, bits)})
+    frame = native.scan_with_places(spark, store, files, fields, [place, native.ROW_INDEX])
+    own = F.expr(f"coalesce(try_element_at({_MAP}, {place}), CAST({_CHANGED} AS ARRAY<BIGINT>))")
+    frame = frame.withColumn(_MAP, spark.createDataFrame(known).scalar()).withColumn(BITS, own)
+    return frame.where(f"NOT {dead}").drop(place, native.ROW_INDEX, _MAP, BITS)
 
 
 def _told_apart(files: Sequence[FileAt]) -> list[tuple[list[int], str]]:

@@ -32,7 +32,7 @@ from bucketlake.predicate.parse import parse_where
 from bucketlake.predicate.scan import names_in
 from bucketlake.predicate.tree import Opaque, Predicate, columns_of, key_values, to_spark_sql
 from bucketlake.schema.schema import column_names
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import as_shown, known_part, shown
 from bucketlake.spark.read import filtered as live
 from bucketlake.spark.read import hidden, metadata, native, placed
@@ -338,7 +338,7 @@ def _native_frames(
     if marked or merged:
         decided = live.decide(spark, scan.store, merged) if merged else live.Decision()
         live.mark(scan.store, marked, decided)
-        raw = raw + decided.whole
+        raw = decided.beside(raw + decided.whole)
         if decided.dropped:
             frames.append(live.filtered(spark, scan.store, decided.dropped, scan.fields))
     if raw:
@@ -373,4 +373,5 @@ def _in_driver(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> Dat
 def _in_tasks(spark: SparkSession, scan: _Scan, splits: Sequence[Split]) -> DataFrame:
     ensure_package(spark)
     tasks = max(parallelism(spark), sum(split.size for split in splits) // TASK_BYTES)
-    return spread(spark, pack(splits, tasks)).mapInArrow(scan, spark_schema(scan.fields))
+    rows = sum(split.row_count for split in splits)
+    return rows_made(spark, pack(splits, tasks), scan, spark_schema(scan.fields), rows)

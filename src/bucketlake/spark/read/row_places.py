@@ -27,7 +27,7 @@ from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING
-from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, parallelism, rows_made, run_tasks, unpickled
 from bucketlake.spark.instants import as_shown, shown
 from bucketlake.spark.read import hidden, native, placed, reader
 from bucketlake.spark.read.native import ROW_INDEX
@@ -208,7 +208,8 @@ def stored_with_places(spark: SparkSession, store: Store, files: Sequence[Chosen
         ensure_package(spark)
         count = max(1, min(len(others), parallelism(spark) * FILES_A_TASK))
         groups = [others[number::count] for number in range(count)]
-        frames.append(spread(spark, groups).mapInArrow(PlaceScan(store), _schema(store)))
+        rows = sum(chosen.file.row_count for _, chosen in others)
+        frames.append(rows_made(spark, groups, PlaceScan(store), _schema(store), rows))
     return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
 

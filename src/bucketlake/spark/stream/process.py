@@ -30,7 +30,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.options.options import parse_duration
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
-from bucketlake.spark.cluster import ensure_package, pack, parallelism, spread, unpickled
+from bucketlake.spark.cluster import ensure_package, pack, parallelism, rows_made, unpickled
 from bucketlake.spark.instants import shown
 from bucketlake.spark.read.reader import Need, are_few, named, of_splits, predicate_of
 from bucketlake.spark.types import arrow_layout, framed, quoted, spark_batch, spark_schema
@@ -256,4 +256,5 @@ def _in_order(
         return shown(framed(spark, rows, spark_schema(fields)), fields, table.options).coalesce(1)
     ensure_package(spark)
     shares = pack([_Group(group) for group in groups], parallelism(spark))
-    return shown(spread(spark, shares).mapInArrow(reading, spark_schema(fields)), fields, table.options)
+    count = sum(split.row_count for split in splits)
+    return shown(rows_made(spark, shares, reading, spark_schema(fields), count), fields, table.options)
