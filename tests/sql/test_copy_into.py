@@ -114,6 +114,15 @@ def test_parquet_goes_out_and_comes_back(lake: Lake, folder: Path) -> None:
     assert rows(lake, "SELECT * FROM db.u") == [(87.3, 2, None), (95.5, 1, None), (None, 3, None)]
 
 
+def test_a_column_may_be_named_as_spark_s_own_metadata(classic: Lake, folder: Path) -> None:
+    table(classic, "id INT, _metadata STRUCT<file_name: STRING>")
+    made = classic.spark.sql("SELECT 1 AS id, named_struct('file_name', 'x') AS _metadata")
+    made.coalesce(1).write.mode("append").parquet(str(folder))
+    (loaded,) = copy(classic, folder, "FILE_FORMAT = (TYPE = PARQUET)")
+    assert str(loaded[0]).endswith(".parquet") and loaded[1:] == ("LOADED", 1, 1, 0, None)
+    assert rows(classic, "SELECT id, _metadata.file_name FROM db.t") == [(1, "x")]
+
+
 def test_errors_of_rows(classic: Lake, folder: Path) -> None:
     table(classic)
     (folder / "good.csv").write_text("1,Alice\n2,Bob\n")

@@ -133,10 +133,9 @@ class _Run:
     def _read(self, files: Sequence[SourceFile], options: Mapping[str, str]) -> DataFrame:
         """The files' columns under the names that they have, each row's file, and what is malformed."""
         paths, name = [literal_path(file.path) for file in files], self.request.format.name
-        file = F.col("_metadata.file_name").alias(_FILE)
         if name == "PARQUET":
             frame = self.spark.read.options(**options).parquet(*paths)
-            return frame.select("*", file, F.lit(None).cast("string").alias(_CORRUPT))
+            return frame.select("*", _file_of(frame), F.lit(None).cast("string").alias(_CORRUPT))
         given = self.columns if name == "JSON" else [f"_c{place}" for place in range(len(self.columns))]
         fields = [T.StructField(column, T.StringType()) for column in given]
         fields.append(T.StructField(_CORRUPT, T.StringType()))
@@ -144,7 +143,7 @@ class _Run:
         reader = self.spark.read.options(**{**options, **mode}).schema(T.StructType(fields))
         frame = reader.json(paths) if name == "JSON" else reader.csv(paths)
         texts = [self._text(F.col(quoted(own))).alias(column) for own, column in zip(given, self.columns, strict=True)]
-        return frame.select(*texts, file, _CORRUPT)
+        return frame.select(*texts, _file_of(frame), _CORRUPT)
 
     def _text(self, column: Column) -> Column:
         """A text of a file, null where the format says so."""
@@ -223,3 +222,8 @@ class _Run:
 def _row(file: SourceFile, one: _Seen, good: int) -> tuple[object, ...]:
     status = "LOADED" if not one.errors else "PARTIALLY_LOADED" if good else "LOAD_FAILED"
     return (file.name, status, good, one.rows, one.errors, one.first)
+
+
+def _file_of(frame: DataFrame) -> Column:
+    """The name of a row's file, whatever columns the files have."""
+    return frame.metadataColumn("_metadata").getField("file_name").alias(_FILE)

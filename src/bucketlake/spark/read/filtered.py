@@ -16,7 +16,8 @@ from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lsm.engines.rules import engine_of, order_of
@@ -37,8 +38,8 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.cluster import ensure_package, parallelism, run_tasks, spread, unpickled
-from bucketlake.spark.read.native import ROW_INDEX, FileAt, files_at
-from bucketlake.spark.read.placed import BITS, MOST_LOOKED_UP, scan_without
+from bucketlake.spark.read.native import FileAt, files_at
+from bucketlake.spark.read.placed import MOST_LOOKED_UP, scan_without
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -46,9 +47,6 @@ DRIVER_ROWS = 50_000_000  # above this, Spark's tasks read the keys
 BITMAP_BYTES = 256 << 20  # of one scan; they travel with its plan
 CACHE_BYTES = 256 << 20
 BLOCK = BlockSize(rows=1 << 19, bytes=64 << 20)
-_DEAD = f"""coalesce(CAST(bit_get(try_element_at({BITS}, CAST(shiftright({ROW_INDEX}, 6) AS INT) + 1),
- CAST({ROW_INDEX} & 63 AS INT)) AS INT), 0) = 1"""  # one call to the JVM, as text
-
 _NONE: Words = np.zeros(0, np.uint64)
 Dead = dict[
     str, Words
@@ -142,7 +140,12 @@ def filtered(
     words = [found.view(np.int64) for _, found in dropped]
     offsets = np.concatenate([[0], np.cumsum([len(found) for found in words])]).astype(np.int32)
     bits = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(words)))
-    return scan_without(spark, store, [found for found, _ in dropped], fields, bits, _DEAD)
+    return scan_without(spark, store, [found for found, _ in dropped], fields, bits, _is_dead)
+
+
+def _is_dead(bits: Column, row: Column) -> Column:
+    word = F.try_element_at(bits, F.shiftright(row, 6).cast("int") + 1)
+    return F.coalesce(F.bit_get(word, row.bitwiseAND(63).cast("int")).cast("int"), F.lit(0)) == 1
 
 
 def dead_rows(store: Store, split: Split) -> Dead:

@@ -8,7 +8,7 @@ Spec: docs/spec/reading.md#native-scans
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from pyspark.errors import AnalysisException
@@ -32,6 +32,7 @@ from bucketlake.values import dataclass
 FILE_PATH = "__bucketlake_path"
 FILE_SIZE = "__bucketlake_size"
 ROW_INDEX = "__bucketlake_row"
+_METADATA = "_metadata"
 _OF_FILE = {FILE_PATH: "file_path", FILE_SIZE: "file_size", ROW_INDEX: "row_index"}
 _LISTED = 32
 _MOST_SCANS = 8
@@ -104,9 +105,16 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
     return found.format == "parquet" or all(dates_from(store, found.file, number, _GREGORIAN) for number in dates)
 
 
-def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField]) -> DataFrame:
-    """The rows of native files as their columns have them, in the layout of `fields`."""
-    return scan_with_places(spark, store, files, fields, ())
+def scan(
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    fields: Sequence[DataField],
+    kept: Callable[[Column], Column] | None = None,
+) -> DataFrame:
+    """The rows of native files as their columns have them, in the layout of `fields`; those of which `kept` is true,
+    a function of Spark's `_metadata` of a row."""
+    return _union(_project(group, kept=kept) for group in _groups(spark, store, files, fields))
 
 
 def scan_with_places(
@@ -114,8 +122,7 @@ def scan_with_places(
 ) -> DataFrame:
     """As `scan`, with `places` behind the columns: each row's position in its file (`ROW_INDEX`, parquet only), the
     file's size or URI (`FILE_SIZE`, `FILE_PATH`)."""
-    more = [f"_metadata.{_OF_FILE[place]} AS {place}" for place in places]
-    return _union(_project(group, more) for group in _groups(spark, store, files, fields))
+    return _union(_project(group, places) for group in _groups(spark, store, files, fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +195,23 @@ def _load(reader: DataFrameReader, store: Store, files: Sequence[FileAt]) -> Dat
         raise
 
 
-def _project(group: _Group, more: Sequence[str] = ()) -> DataFrame:
-    """The table's columns and the SQL expressions `more`. Naming a column costs calls to the JVM: where files have just
-    these columns none is named."""
+def _project(group: _Group, places: Sequence[str] = (), kept: Callable[[Column], Column] | None = None) -> DataFrame:
+    """The table's columns and the places. Naming a column costs calls to the JVM: where files have just these columns
+    none is named."""
     frame = group.frame
+    metadata = _metadata(group) if places or kept is not None else None
+    if metadata is not None and kept is not None:
+        frame = frame.where(kept(metadata))
+    more = [] if metadata is None else [metadata.getField(_OF_FILE[place]).alias(place) for place in places]
     if all(_is_same(column, group.free) for column in group.columns):
-        return frame.selectExpr("*", *more) if more else frame
-    return frame.select(*[_value(column, group.free) for column in group.columns], *[F.expr(text) for text in more])
+        return frame.select("*", *more) if more else frame
+    return frame.select(*[_value(column, group.free) for column in group.columns], *more)
+
+
+def _metadata(group: _Group) -> Column:
+    """What Spark says of the file of a row, and of its place there; a column of the file may have the same name."""
+    named = any(column.source is not None and column.source.name.lower() == _METADATA for column in group.columns)
+    return group.frame.metadataColumn(_METADATA) if named else F.col(_METADATA)
 
 
 def _is_same(column: ReadColumn, free: frozenset[int]) -> bool:

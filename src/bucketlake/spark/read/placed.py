@@ -1,7 +1,7 @@
 """Native scans whose rows know their file: for what is the same for all rows of a file, and not in it.
 
     scan(spark, store, files, fields)         partition columns are the partition's, whatever the files hold
-    scan_without(…, fields, bits, dead)       less the rows of which bitmaps beside their files say so
+    scan_without(…, fields, bits, dead)       less the rows that are dead by the bits of their files
     scan_with_positions(…, fields, values)    with rows' positions, and a value a file for each of its rows
 
 Partition columns are constants of a file: those of migrated tables lack them. They are literals where all files have
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from urllib.parse import quote
 
@@ -34,9 +34,8 @@ MOST_SCANS = 4  # for files of one size; more of them are told apart by path
 MOST_LOOKED_UP = 64  # files that an expression looks through for each row
 LITERAL_BYTES = 16 << 20  # of a value that each task gets for itself
 FILE = "__bucketlake_file"  # of a row: its file's number
-BITS = "__bucketlake_bits"  # of a row: those of its file
 _KEY = "__bucketlake_key"
-_MAP = "__bucketlake_bits_by_size"
+_BITS = "__bucketlake_bits"
 _CONSTANT = "__bucketlake_partition_"  # before a column's place
 _CHANGED = f"raise_error('{FILE_CHANGED}')"
 _AS_TEXT = {Root.VARCHAR, Root.CHAR, Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.BOOLEAN}
@@ -55,22 +54,29 @@ def scan(spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Seq
 
 
 def scan_without(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], bits: pa.Array, dead: str
+    spark: SparkSession,
+    store: Store,
+    files: Sequence[FileAt],
+    fields: Sequence[DataField],
+    bits: pa.Array,
+    dead: Callable[[Column, Column], Column],
 ) -> DataFrame:
-    """As `scan`, of parquet files, less the rows of which `dead` is true: an expression of the row's position
-    (`ROW_INDEX`) and of its file's element of `bits` (`BITS`)."""
+    """As `scan`, of parquet files, less the rows that are `dead`: by their file's element of `bits`, and their position
+    in the file."""
     frames = []
     for some, columns in _by_constants(store, files, fields):
         found, own = [files[at] for at in some], bits.take(pa.array(some))
         parts = _told_apart(found)
         by_size = all(place == native.FILE_SIZE for _, place in parts)
         if columns is None or not by_size or len(some) > MOST_LOOKED_UP or own.nbytes > LITERAL_BYTES:
-            frame = _joined(spark, store, found, fields, {BITS: own}).where(f"NOT {dead}").drop(BITS, native.ROW_INDEX)
-            frames.append(frame)
+            frame = _joined(spark, store, found, fields, {_BITS: own})
+            frame = frame.where(~dead(F.col(_BITS), F.col(native.ROW_INDEX)))
+            frames.append(frame.drop(_BITS, native.ROW_INDEX))
             continue
         for part, _ in parts:
-            left = _less(spark, store, [found[at] for at in part], fields, own.take(pa.array(part)), dead)
-            frames.append(_with(left, columns))
+            members = [found[at] for at in part]
+            kept = _kept(spark, members, own.take(pa.array(part)), dead)
+            frames.append(_with(native.scan(spark, store, members, fields, kept), columns))
     return reduce(DataFrame.union, frames)
 
 
@@ -143,19 +149,22 @@ def _joined(
     return reduce(DataFrame.union, frames)
 
 
-def _less(
-    spark: SparkSession, store: Store, files: Sequence[FileAt], fields: Sequence[DataField], bits: pa.Array, dead: str
-) -> DataFrame:
-    """The rows that are not dead of files of different sizes, by a filter that looks into one value for all rows. Where
-    their bits were joined, Spark would take the rows for as many as those of both sides multiplied: too many for any
-    other join to send them to all tasks, which it would do with a small table. And it would move joins below this one.
-    """
-    place, sizes = native.FILE_SIZE, pa.array([_size(found) for found in files], pa.int64())
-    known = pa.table({_MAP: pa.MapArray.from_arrays(pa.array([0, len(files)], pa.int32()), sizes, bits)})
-    frame = native.scan_with_places(spark, store, files, fields, [place, native.ROW_INDEX])
-    own = F.expr(f"coalesce(try_element_at({_MAP}, {place}), CAST({_CHANGED} AS ARRAY<BIGINT>))")
-    frame = frame.withColumn(_MAP, spark.createDataFrame(known).scalar()).withColumn(BITS, own)
-    return frame.where(f"NOT {dead}").drop(place, native.ROW_INDEX, _MAP, BITS)
+def _kept(
+    spark: SparkSession, files: Sequence[FileAt], bits: pa.Array, dead: Callable[[Column, Column], Column]
+) -> Callable[[Column], Column]:
+    """Whether a row of files of different sizes is not dead, by one value for all rows. Where the bits were joined,
+    Spark would take the rows for as many as those of both sides multiplied: too many for any other join to send them to
+    all tasks, which it would do with a small table. And it would move joins below this one."""
+    sizes = pa.array([_size(found) for found in files], pa.int64())
+    by_size = pa.MapArray.from_arrays(pa.array([0, len(files)], pa.int32()), sizes, bits)
+    known = spark.createDataFrame(pa.table({_BITS: by_size})).scalar()
+    unplanned = F.expr(f"CAST({_CHANGED} AS ARRAY<BIGINT>)")
+
+    def kept(metadata: Column) -> Column:
+        own = F.coalesce(F.try_element_at(known, metadata.getField("file_size")), unplanned)
+        return ~dead(own, metadata.getField("row_index"))
+
+    return kept
 
 
 def _told_apart(files: Sequence[FileAt]) -> list[tuple[list[int], str]]:
