@@ -31,7 +31,7 @@ from bucketlake.spark.maintainer import maintain_lake
 from bucketlake.spark.merge.builder import MergeBuilder
 from bucketlake.spark.quiet import announce, is_interactive, quiet_java, quiet_queries, quiet_settings
 from bucketlake.spark.raised import told_as_ours
-from bucketlake.spark.settings import require_running, settings_of
+from bucketlake.spark.settings import LISTED, require_running, settings_of
 from bucketlake.spark.table import LakeTable, require_frame
 from bucketlake.values import dataclass
 
@@ -258,6 +258,7 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        LISTED: "1000",  # else Spark starts a job, or we a scan for each 32 files
         "spark.sql.shuffle.partitions": str(max(8, 2 * cores)),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

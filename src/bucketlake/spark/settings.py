@@ -18,6 +18,7 @@ from bucketlake.types.model import quote_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LISTED = "spark.sql.sources.parallelPartitionDiscovery.threshold"  # paths at which Spark looks without a job
 ESCAPED_LITERALS = "spark.sql.parser.escapedStringLiterals"  # a backslash in a literal is a letter
 _REFERENCE = re.compile(r"\$\{(?:(\w+?):)?(\S+?)\}", re.ASCII)
 _OF_SESSION = (None, "spark", "sparkconf", "hivevar", "hiveconf")

@@ -25,6 +25,7 @@ from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
+from bucketlake.spark.settings import LISTED, setting_of
 from bucketlake.spark.types import declared, noted, quoted, spark_type
 from bucketlake.types.model import DataField, DataType, Root
 from bucketlake.values import dataclass
@@ -34,7 +35,7 @@ FILE_SIZE = "__bucketlake_size"
 ROW_INDEX = "__bucketlake_row"
 _METADATA = "_metadata"
 _OF_FILE = {FILE_PATH: "file_path", FILE_SIZE: "file_size", ROW_INDEX: "row_index"}
-_LISTED = 32
+_USUALLY_LISTED = 32
 _MOST_SCANS = 8
 _GLOB = re.compile(r"([{}\[\]*?\\])")
 # Whatever the session says, a scan of a table's files loses none and reads them as Paimon wrote them.
@@ -150,7 +151,7 @@ def _groups(
         ]
         reader = spark.read.format(kind).schema(T.StructType(stored)).options(**_OPTIONS)
         for alike, free in _by_zeros(store, schema_id, members, columns):
-            for part in _parts(alike):
+            for part in _parts(spark, alike):
                 yield _Group(_load(reader, store, part), columns, free)
 
 
@@ -172,11 +173,15 @@ def _by_zeros(
     return parts
 
 
-def _parts(files: list[FileAt]) -> list[list[FileAt]]:
-    """Spark starts a job to look at more than 32 paths: several scans of fewer cost less, up to a point."""
-    if len(files) > _LISTED * _MOST_SCANS:
+def _parts(spark: SparkSession, files: list[FileAt]) -> list[list[FileAt]]:
+    """Spark starts a job to look at many paths: several scans of fewer cost less, up to a point. One costs least, where
+    the session allows for it."""
+    if len(files) <= _USUALLY_LISTED:
         return [files]
-    count = -(-len(files) // _LISTED)
+    listed = max(1, int(setting_of(spark, LISTED) or _USUALLY_LISTED))
+    count = -(-len(files) // listed)
+    if count > _MOST_SCANS or listed > _USUALLY_LISTED:
+        return [files]
     return [files[number::count] for number in range(count)]
 
 
