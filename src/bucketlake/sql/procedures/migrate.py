@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -115,8 +114,7 @@ def _table(lake: Lake, name: str, options: Mapping[str, str]) -> _Table:
     source = Source(location, str(told.get("provider", "")).lower(), keys)
     check_source(source)
     _check_files(lake, name, source, frame.inputFiles())
-    comments = {column.name: (column.metadata or {}).get("comment") for column in frame.schema.fields}
-    fields = [replace(item, description=comments[item.name]) for item in field_types(frame.schema, as_declared=True)]
+    fields = field_types(frame.schema, as_declared=True)
     return _Table(name, source, Draft(fields, keys, dict(options), told.get("comment")), told.get("type") == "MANAGED")
 
 
