@@ -169,7 +169,7 @@ class Catalog:
             raise self._no_database(database)
         return self.metastore.tables(database)
 
-    def all_tables(self, database: str | None = None) -> list[str]:
+    def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
         databases = self.list_databases() if database is None else [database]
         named = ((one, table) for one in databases for table in self.list_tables(one))
@@ -404,7 +404,7 @@ class Catalog:
         return listing_text("Catalog", self.warehouse)
 
     def _repr_html_(self) -> str:
-        return listing_html(self.warehouse, (), self.all_tables)
+        return listing_html(self.warehouse, (), self.tables)
 
     # ---- parts
 

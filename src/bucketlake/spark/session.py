@@ -91,7 +91,7 @@ class Lake:
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError
         without the database."""
-        return self.catalog.all_tables(database)
+        return self.catalog.tables(database)
 
     def databases(self) -> list[str]:
         """The databases of the warehouse, sorted."""
@@ -180,7 +180,7 @@ class Lake:
 
     def _repr_html_(self) -> str:
         details = [("Spark", self._version()), ("current database", self.current_database)]
-        return listing_html(self.catalog.warehouse, details, self.catalog.all_tables)
+        return listing_html(self.catalog.warehouse, details, self.catalog.tables)
 
     if not TYPE_CHECKING:  # a checker must know which names there are
 

@@ -355,9 +355,14 @@ class Store:
         newest = self.schema.id
         while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
             newest += 1
-        if newest == self.schema.id and self.env.storage.info(self.paths.schema(newest)) is None:
-            raise NotFoundError("no such table", path=self.paths.root)
+        if newest == self.schema.id:
+            self.require_table()
         return self.schema_of(newest)
+
+    def require_table(self) -> None:
+        """NotFoundError if the table, or branch, of this handle is not there any more."""
+        if self.env.storage.info(self.paths.schema(self.schema.id)) is None:
+            raise NotFoundError("no such table", path=self.paths.root, remedy="it was dropped since it was opened")
 
     # ---- manifests
 

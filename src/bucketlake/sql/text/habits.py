@@ -43,6 +43,7 @@ _SIGNS = {
     "$": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
+    "/": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
     "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",
 }
 _SHOWN = re.compile(r"SHOW +(\w+)", re.IGNORECASE)
