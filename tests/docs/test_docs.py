@@ -14,7 +14,6 @@ import pytest
 from tests import quick
 
 import bucketlake
-from bucketlake.cli import main
 from bucketlake.env.object_store import STORAGE_PREFIXES
 from bucketlake.options.catalog import CATALOG_KEYS
 from bucketlake.options.options import OPTIONS
@@ -149,19 +148,6 @@ def _commands(text: str) -> str:
         elif line.strip() and not line.startswith(SETS_UP):
             lines.append(f"subprocess.run({line!r}, shell=True, check=True)")
     return "\n".join(lines)
-
-
-def test_the_first_hour_on_the_command_line_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, which needs no Spark for it."""
-    page = (ROOT / "docs" / "command-line.md").read_text()
-    hour = re.search(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert hour is not None
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("BUCKETLAKE_WAREHOUSE", raising=False)
-    exec(_commands(hour[1]), {"main": main, "subprocess": subprocess})
-    assert bucketlake.open("warehouse").table("trips").to_arrow().num_rows == 4
-    assert (tmp_path / "trips.parquet").exists()
 
 
 @pytest.mark.slow

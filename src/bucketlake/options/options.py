@@ -345,7 +345,7 @@ def _spelling(key: str) -> str:
 
 
 _SPELLINGS = {_spelling(key): key for key in (*OPTIONS, *_FALLBACKS)}
-_DATA_FORMATS = ("parquet", "orc", "avro")
+DATA_FORMATS = ("parquet", "orc", "avro")
 MARK_DONE = {"success-file": True, "done-partition": False, "mark-event": True, "http-report": True, "custom": False}
 """Ways to mark partitions done, and whether that can be done here."""
 
@@ -416,7 +416,7 @@ def _refuse_formats(options: Mapping[str, str]) -> None:
     formats = [(key, typed.text(key)) for key in ("file.format", "changelog-file.format")]
     formats += [("file.format.per.level", value) for value in (typed.get("file.format.per.level") or {}).values()]
     for key, name in formats:
-        if name is not None and name.strip().lower() not in _DATA_FORMATS:
+        if name is not None and name.strip().lower() not in DATA_FORMATS:
             raise UnsupportedError(
                 "file format is not supported", option=key, format=name, remedy="use parquet, orc or avro"
             )
