@@ -47,8 +47,7 @@ class BucketlakeError(Exception):
         self.remedy = remedy = None if remedy is None else redact(remedy)
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
-        said = what.removesuffix(".") if shown or remedy else what
-        message = said + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
+        message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
         super().__init__(printable(message))
 
     def _render_traceback_(self) -> list[str]:
