@@ -14,7 +14,8 @@ from tests import corpus
 from tests.format.rows import BOOLEAN, DATE, DOUBLE, FLOAT, KINDS, TIME, decimal, stamp, values_of, zoned
 from tests.sim.clock import FakeClock
 
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index.index_manifest import IndexFile
 from bucketlake.format.metadata.manifest import DataFile, decode_manifest

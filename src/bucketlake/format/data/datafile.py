@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.avro import AvroSink, AvroSource
 from bucketlake.format.data.blob import BLOB, read_values

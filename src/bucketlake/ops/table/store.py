@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
-from bucketlake.env.env import Env, FileInfo
+from bucketlake.env.env import Env
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, NotFoundError, StorageError, did_you_mean
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.guard import check_size, decoding, integer, json_object
