@@ -107,10 +107,6 @@ class _Number(click.IntRange):
     name = "integer"
 
 
-def _offered(completed: Callable[[Context, str], list[str]], context: Context, _: Any, begun: str) -> list[Any]:
-    return [shell_completion.CompletionItem(one) for one in completed(context, begun)]
-
-
 class _Positional(click.Argument):
     """An argument that help explains."""
 
