@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data import lineitem
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.data.datafile import DataFileWriter, FileFormat, format_of, read_data_file
 from bucketlake.format.metadata.stats import StatsMode
 from bucketlake.format.row.binary_row import encode_row, with_arity_header

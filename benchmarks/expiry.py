@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.sim.tables import NO_PARTITION, create_table, data_file, table_schema
 
-from bucketlake.env.env import LocalStorage, SystemClock
+from bucketlake.env.env import SystemClock
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, after_commit, expire_snapshots
 from bucketlake.ops.commit.commit import Commit

@@ -19,7 +19,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.planning import build
-from bucketlake.env.env import Env, FileInfo, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
+from bucketlake.env.storage import FileInfo
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.table.store import Store, clear_cache
 

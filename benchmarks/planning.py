@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.sim.tables import create_table, table_schema
 
-from bucketlake.env.env import LocalStorage, SystemClock
+from bucketlake.env.env import SystemClock
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.metadata.manifest import DataFile, FileKind, ManifestEntry, SimpleStats
 from bucketlake.format.metadata.snapshot import encode_snapshot
 from bucketlake.format.row.binary_row import encode_row, with_arity_header

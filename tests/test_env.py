@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bucketlake.env import object_store
-from bucketlake.env.env import LocalStorage, SystemClock
+from bucketlake.env import clients
+from bucketlake.env.env import SystemClock
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage, open_env, storage_for
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 
@@ -295,16 +296,16 @@ def test_schemes():
     ],
 )
 def test_s3_options(options, config, plain):
-    assert object_store._s3_config("b", options) == (config, plain)
+    assert clients._s3_config("b", options) == (config, plain)
 
 
 def test_other_stores_options():
-    assert object_store._gcs_config({"fs.gs.auth.service.account.json.keyfile": "/k"}) == {"service_account": "/k"}
-    assert object_store._azure_config(
+    assert clients._gcs_config({"fs.gs.auth.service.account.json.keyfile": "/k"}) == {"service_account": "/k"}
+    assert clients._azure_config(
         "c@acc.dfs.core.windows.net", {"fs.azure.account.key.acc.dfs.core.windows.net": "k"}
     ) == {"container_name": "c", "account_name": "acc", "account_key": "k"}
-    assert object_store._new_client("gs://b", {"gs.skip-signature": "true"}) is not None
-    assert object_store._new_client("az://c", {"azure.account-name": "a", "azure.skip-signature": "true"}) is not None
+    assert clients._new_client("gs://b", {"gs.skip-signature": "true"}) is not None
+    assert clients._new_client("az://c", {"azure.account-name": "a", "azure.skip-signature": "true"}) is not None
 
 
 def test_secrets_are_not_shown():

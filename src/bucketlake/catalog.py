@@ -169,7 +169,7 @@ class Catalog:
             raise self._no_database(database)
         return self.metastore.tables(database)
 
-    def all_tables(self, database: str | None = None) -> list[str]:
+    def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of every database, or of one, sorted, as `table` takes them."""
         databases = self.list_databases() if database is None else [database]
         named = ((one, table) for one in databases for table in self.list_tables(one))
@@ -404,7 +404,7 @@ class Catalog:
         return listing_text("Catalog", self.warehouse)
 
     def _repr_html_(self) -> str:
-        return listing_html(self.warehouse, (), self.all_tables)
+        return listing_html(self.warehouse, (), self.tables)
 
     # ---- parts
 
@@ -422,14 +422,14 @@ class Catalog:
     def _no_database(self, name: str) -> NotFoundError:
         known = self.list_databases()
         near = get_close_matches(name, known, 1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are(known)}"
+        remedy = f"did you mean '{near[0]}'?" if near else f"create it first{_there_are('databases', known)}"
         return NotFoundError("no such database", database=name, warehouse=self.warehouse, remedy=remedy)
 
     def _near(self, found: Identifier, otherwise: str = "create it first") -> str:
         if not self.database_exists(found.database):
             return f"there is no database '{found.database}'"
         known = self.list_tables(found.database)
-        return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are(known)}"
+        return meant_table(self, found.database, found.table, known) or f"{otherwise}{_there_are('tables', known)}"
 
 
 _MAY_BE_THERE = "IF NOT EXISTS (in Python ignore_if_exists=True) accepts one that exists"
@@ -454,10 +454,10 @@ def meant_table(catalog: Catalog, database: str, table: str, known: Sequence[str
     return None
 
 
-def _there_are(names: Sequence[str]) -> str:
+def _there_are(kind: str, names: Sequence[str]) -> str:
     """What an error says of names that there are: some of them."""
     shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    return f"; there are {shown}" if names else ""
+    return f"; existing {kind}: {shown}" if names else ""
 
 
 def around_database(catalog: Catalog) -> str | None:
@@ -479,9 +479,10 @@ def open_catalog(warehouse: str | PathLike[str], options: Mapping[str, Any] | No
     locks them; InvalidError for another warehouse among the options.
     Spec: docs/spec/catalog.md#options, docs/catalogs.md
     """
-    if not isinstance(warehouse, (str, PathLike)):
+    if not isinstance(warehouse, (str, PathLike)) or not fspath(warehouse):  # no text would be the working folder
+        what = type(warehouse).__name__ if warehouse != "" else "''"
         remedy = 'bucketlake.connect("warehouse", spark=spark)'
-        raise InvalidError("a warehouse is a folder or a URI", given=type(warehouse).__name__, remedy=remedy)
+        raise InvalidError("a warehouse is a folder or a URI", given=what, remedy=remedy)
     given = catalog_options({**(options or {}), **more}, STORAGE_PREFIXES)
     metastore = metastore_of(given)
     if metastore == "rest":

@@ -8,7 +8,7 @@ Constructors take a statement, `key=value` details and a remedy, and form the me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -24,6 +24,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     spelled = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), spelled, 1)
     return f"did you mean '{spelled[near[0]]}'?" if near else None
+
+
+def no_attribute(owner: object, name: str, elsewhere: Mapping[str, object]) -> AttributeError:
+    """What `__getattr__` raises: Python's own error, with the expression among `elsewhere` (→ what it gives) that has
+    an attribute of this name. It raises the error of a property that raised an AttributeError itself."""
+    try:
+        object.__getattribute__(owner, name)
+    except AttributeError as error:
+        if name.startswith("_") or hasattr(type(owner), name):
+            return error
+    found = next((place for place, kind in elsewhere.items() if hasattr(kind, name)), None)
+    told = f"'{type(owner).__name__}' object has no attribute '{name}'"
+    return AttributeError(told if found is None else f"{told}: write {found}.{name}", name=name, obj=owner)
 
 
 class BucketlakeError(Exception):

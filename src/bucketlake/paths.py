@@ -369,17 +369,6 @@ def unescape(segment: str) -> str:
     return _HEX.sub(lambda found: chr(int(found[1], 16)), segment)
 
 
-def parse_partition_path(path: str) -> dict[str, str]:
-    """`dt=2024-01-01/hour=5` -> column -> text, unescaped. InvalidError if a segment is no `column=value`."""
-    found: dict[str, str] = {}
-    for segment in path.strip("/").split("/"):
-        name, equals, value = segment.partition("=")
-        if not equals:
-            raise InvalidError("not a partition path", path=path, remedy="write column=value/…")
-        found[unescape(name)] = unescape(value)
-    return found
-
-
 def internal_text(value: Any, kind: DataType) -> str:
     """Java's toString of the internal value: dates are epoch days, times milliseconds, timestamps ISO with T."""
     if kind.root is Root.DATE:

@@ -16,11 +16,12 @@ from bucketlake.errors import (
     InvalidError,
     UnsupportedError,
     already_done,
+    no_attribute,
 )
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from bucketlake.frames.handle import Frames
 from bucketlake.frames.table_scan import threads
-from bucketlake.lazy import lazy, pa
+from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.commit.loads import Loading
 from bucketlake.ops.commit.outcome import Outcome, on_newest, owned
 from bucketlake.ops.progress import OnProgress
@@ -529,6 +530,11 @@ class Table(Streams, Frames):
         return self.schema, None if isinstance(self.view, SystemTable) else self.store
 
     __repr__ = Streams.__repr__
+
+    if not TYPE_CHECKING:  # a checker must know which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, {"table.to_arrow()": pa.Table, "table.to_polars()": pl.LazyFrame})
 
     def _branch_store(self, name: str) -> Store:
         return self.with_options(branch=name).for_writing().store

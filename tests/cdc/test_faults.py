@@ -17,7 +17,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, 
 
 import bucketlake
 from bucketlake.cdc.sink import CdcSink, SyncDone
-from bucketlake.env.env import FileInfo
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import BucketlakeError
 from bucketlake.spark.session import Lake
 from bucketlake.spark.stream.checkpoint import Query

@@ -39,7 +39,8 @@ This page lists what the connector's documents name, with its state here. It is 
 
 ## Parameters
 
-Pass values beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list.
+Pass values beside the text: `lake.sql("… WHERE id > :low", {"low": 5})`, or `?` and a list. Names in braces stand for DataFrames, columns
+and values: `lake.sql("SELECT * FROM {frame} WHERE id > {low}", frame=frame, low=5)`, as with `spark.sql`.
 
 `IDENTIFIER('db.t')`, `IDENTIFIER(:name)` and `IDENTIFIER(?)` stand for a name, in every statement. Other expressions in
 these brackets reach Spark alone, which does not know the lake's tables.
@@ -57,6 +58,7 @@ text, without plans and generated names.
 - They stay Spark's classes (`AnalysisException`, `ParseException`) with their condition. A name that is missing or taken
   has Spark's condition too (`TABLE_OR_VIEW_NOT_FOUND`).
 - For unknown tables, columns, functions, procedures, arguments, options and system tables, the error gives the nearest name.
+  A misspelt keyword (`SHOW TABELS`) gets the one that is meant.
 - A statement about a lake table that neither Bucketlake nor Spark knows is refused by name.
 - Values that a statement cannot use (`CAST_INVALID_INPUT`) are told in the same way where the statement itself reads rows
   (INSERT, UPDATE, DELETE, MERGE). What a DataFrame raises when it is collected is Spark's as it is.

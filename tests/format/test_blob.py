@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data import blob, descriptor
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.format.datafile_values import kind, tables
 from tests.profile import examples
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.format.data.avro import avro_schema
 from bucketlake.format.data.datafile import (

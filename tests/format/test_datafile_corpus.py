@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests import corpus
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.datafile import DataFileWriter, read_data_file, stats_from_parquet_footer
 from bucketlake.format.data.file_format import FileFormat, format_of

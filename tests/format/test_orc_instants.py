@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.format.datafile_values import kind, tables
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.datafile import DataFileWriter, read_data_file
 from bucketlake.format.data.file_format import FileFormat

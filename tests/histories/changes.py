@@ -9,7 +9,7 @@ from tests.histories.engines import DELETE, INSERT, KEYS, UPDATE_AFTER, UPDATE_B
 
 from bucketlake import Table
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries
 from bucketlake.schema.schema import KIND_FIELD
 

@@ -14,7 +14,8 @@ import pytest
 
 import bucketlake
 from bucketlake import BucketlakeError, Catalog, CorruptError, InvalidError, Table
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import ObjectStorage, open_env, storage_for
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile, encode_index_manifest

@@ -13,7 +13,7 @@ from tests.profile import first
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.metadata.snapshot import encode_snapshot
 from bucketlake.ops.clean.orphans import remove_orphans
 from bucketlake.ops.scan.scan import changelog_entries

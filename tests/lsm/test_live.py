@@ -66,8 +66,6 @@ def test_parts_and_inverse(bits: list[bool], ends: tuple[int, int]) -> None:
     assert bitmap.mask(start, stop).tolist() == bits[start:stop]
     assert bitmap.part(start, stop).mask().tolist() == bits[start:stop]
     assert bitmap.part(start, stop).rows == stop - start
-    assert bitmap.inverted().mask().tolist() == [not bit for bit in bits]
-    assert bitmap.inverted().count() == bits.count(False)
 
 
 def test_no_runs_no_bitmaps_and_empty_runs_empty_bitmaps() -> None:

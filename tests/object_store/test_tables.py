@@ -12,7 +12,7 @@ from tests.profile import first, pairs
 
 import bucketlake
 from bucketlake import Catalog, NotFoundError, Table
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 
 SCHEMA = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64()), pa.field("v", pa.int64())])
 KINDS: dict[str, tuple[list[str], dict[str, str]]] = {

@@ -15,7 +15,7 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, 
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.clone.table import Cloning
 from bucketlake.schema.change import AddColumn, RenameColumn

@@ -26,7 +26,7 @@ from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.compact.maintain import Wanted, compact
 from bucketlake.ops.compact.running import Done, Inline, Task
 from bucketlake.ops.rows import keyed_files, lookup
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage

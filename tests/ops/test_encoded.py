@@ -12,7 +12,7 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.datafile import Recorded, read_recorded
 from bucketlake.lsm import merge

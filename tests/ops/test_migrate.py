@@ -28,7 +28,7 @@ from tests.sim.storage import (
 
 import bucketlake
 from bucketlake import Catalog
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,

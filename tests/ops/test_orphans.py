@@ -14,7 +14,8 @@ from tests.ops.test_expire import KINDS, History, ids, left_over, made, make_bra
 from tests.profile import SOAK
 from tests.sim.storage import KILL_AFTER, KILL_BEFORE, FaultStorage, Killed, fault_at
 
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError
 from bucketlake.ops.clean import orphans
 from bucketlake.ops.clean.orphans import Run, remove_orphans

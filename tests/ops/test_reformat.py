@@ -15,7 +15,8 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, KILL_AFTER, KILL_BEFORE, 
 
 import bucketlake
 from bucketlake import Catalog, Table
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
 from bucketlake.ops.compact import reformat as reformatting
 from bucketlake.ops.compact.reformat import reformat, rewrite_here

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import InvalidError
 from bucketlake.format.data.datafile import format_of, read_data_file
 from bucketlake.format.metadata.manifest import DataFile, FileSource

@@ -15,7 +15,8 @@ from tests.sim.storage import FaultStorage, MapStorage
 from tests.sim.tables import commit_of, create_table, data_file, make_store, message
 
 import bucketlake
-from bucketlake.env.env import Env, LocalStorage, SystemClock
+from bucketlake.env.env import Env, SystemClock
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import NotFoundError
 from bucketlake.format.metadata.snapshot import encode_snapshot
 from bucketlake.ops.table import store as stores

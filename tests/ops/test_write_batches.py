@@ -17,7 +17,7 @@ from tests.profile import examples
 import bucketlake
 from bucketlake import Catalog, InvalidError, Table, UnsupportedError
 from bucketlake.ops.rebase.numbers import renumber
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.write.prepare import prepare_write
 from bucketlake.ops.write.write import write_batches

@@ -10,7 +10,8 @@ from tests.sim.storage import KILL_BEFORE, FaultStorage, Killed, fault_on
 
 import bucketlake
 from bucketlake import Table
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.ops.table.store import Store
 
 from .spelling import SPELLINGS, create

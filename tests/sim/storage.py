@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from bucketlake.env.env import FileInfo, deleted_one_by_one
+from bucketlake.env.storage import FileInfo, deleted_one_by_one
 from bucketlake.errors import AlreadyExistsError, NotFoundError, StorageError
 
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 import bucketlake
 from bucketlake import lazy
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import open_env
 from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.snapshot import Snapshot

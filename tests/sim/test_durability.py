@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from bucketlake.catalog import Catalog
-from bucketlake.env.env import Buffered, Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
+from bucketlake.env.storage import Buffered
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.table import Table
 

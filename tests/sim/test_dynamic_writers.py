@@ -25,7 +25,7 @@ from bucketlake.format.row.hashing import bucket_of
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes, read_hashes
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.rebase import dynamic as reassigning
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import prepare_write

@@ -15,7 +15,8 @@ from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, Map
 
 from bucketlake.catalog import Catalog
 from bucketlake.env import env as environment
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.ops.refs import branches
 from bucketlake.ops.table.store import clear_cache

@@ -38,7 +38,7 @@ from tests.sim.storage import (
 )
 from tests.sim.tables import ROOT, create_table, make_store, partition
 
-from bucketlake.env.env import FileInfo
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot

@@ -26,7 +26,7 @@ from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.compact.running import inline
 from bucketlake.ops.rebase import rescaled as rehashing
 from bucketlake.ops.rescale.rescale import RescaleRequest, rescale
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.ops.write.prepare import prepare_write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +52,33 @@ def test_rows_that_are_no_data_frame_of_sparks(lake: Lake) -> None:
 def test_what_is_no_statement_or_session(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="a statement is text"):
         lake.sql(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match="a warehouse is a folder or a URI"):
+        bucketlake.connect("")  # of a variable that is not set: not the working folder
     with pytest.raises(InvalidError, match="not a Spark session"):
         bucketlake.connect(tmp_path, spark="local[2]")  # type: ignore[arg-type]
+
+
+def test_names_of_other_objects_say_where_they_are(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT)")
+    table = lake.table("db.t")
+    for call, said in (
+        (lambda: table.show(), "table.read().show"),  # type: ignore[attr-defined]
+        (lambda: table.to_arrow(), "table.table.to_arrow"),  # type: ignore[attr-defined]
+        (lambda: lake.createDataFrame([]), "lake.spark.createDataFrame"),  # type: ignore[attr-defined]
+        (lambda: lake.list_tables(), "lake.catalog.list_tables"),  # type: ignore[attr-defined]
+        (lambda: table.table.head(), "table.to_polars().head"),  # type: ignore[attr-defined]
+    ):
+        with pytest.raises(AttributeError, match=re.escape(f": write {said}")):
+            call()
+    with pytest.raises(AttributeError, match="object has no attribute 'nothing_like_it'$"):
+        table.nothing_like_it  # type: ignore[attr-defined]
+
+
+def test_braces_stand_for_frames_and_values(lake: Lake) -> None:
+    lake.sql("CREATE TABLE db.t (id INT, name STRING)")
+    few = lake.spark.createDataFrame([(1, "a"), (2, "b")], "id int, name string")
+    lake.sql("INSERT INTO db.t SELECT * FROM {few} WHERE id > {low}", few=few, low=1)
+    assert lake.sql("SELECT t.name FROM db.t JOIN {few} f ON f.id = t.id", few=few).collect() == [("b",)]
 
 
 def test_texts_in_updates_need_quotes(lake: Lake) -> None:

@@ -109,10 +109,31 @@ def test_statements_are_pointed_at(lake: Lake) -> None:
         with pytest.raises(BucketlakeError, match="did you mean") as known:
             lake.sql(statement)
         assert near in str(known.value), statement
+    lake.spark.range(1).createOrReplaceTempView("some_numbers")
+    with pytest.raises(NotFoundError, match="did you mean 'some_numbers'"):
+        lake.sql("SELECT * FROM some_nubmers")
+    lake.spark.catalog.dropTempView("some_numbers")
+    with pytest.raises(StatementError) as raised:
+        lake.table("db.t").merge(lake.spark.range(1), "t.id = source.idd").whenMatched().delete().merge()
+    assert "`source`.`id`" in str(raised.value)
+    assert "__bucketlake" not in str(raised.value)
     for statement, remedy in (
         ("CALL compact('db.t')", r"CALL sys\.compact"),
         ("DESCRIBE HISTORY db.t", r"SELECT \* FROM db\.`t\$snapshots`"),
         ("DESC HISTORY t", r"SELECT \* FROM `t\$snapshots`"),
+        ("DESCRIBE DETAIL db.t", r"DESCRIBE EXTENDED db\.t"),
+        ("SHOW TABELS", "did you mean TABLES"),
+        ("SHOW TABLE", "SHOW TABLES"),
+        ("SELCT * FROM db.t", "did you mean SELECT"),
+        ("SELECT * FORM db.t", "did you mean FROM"),
+        ("SELECT * FROM db.t WHRE id = 1", "did you mean WHERE"),
+        ("SELECT count(*) FROM db.t GRUOP BY id", "did you mean GROUP"),
+        ("SELECT * FROM db.t /*+ OPTION('scan.snapshot-id' = '1') */", r"/\*\+ OPTIONS\('key'"),
+        ("INSERT INTO db.t VALEUS (1, 'a')", "did you mean VALUES"),
+        ("CREATE TABEL db.u (id INT)", "did you mean TABLE"),
+        ("UPDAET db.t SET id = 1", "did you mean UPDATE"),
+        ("SELECT 1 AS a, 'abc", "line=1, column=16, near='abc.: close the literal"),
+        ("SELECT /* 'a' */ 1 -- it's\n, \"b", 'line=2, column=3, near="b.: close the literal'),
     ):
         with pytest.raises(BucketlakeError, match=remedy):
             lake.sql(statement)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import ConflictError
 from bucketlake.ops.table.messages import WriteTask
 from bucketlake.ops.write.prepare import prepare_write

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, InvalidError, NotFoundError, UnsupportedError
@@ -58,6 +60,54 @@ def test_ctas_and_like(lake: Lake) -> None:
     lake.sql("CREATE TABLE db.c LIKE db.b")
     assert lake.table("db.c").schema.partition_keys == ("twice",)
     assert lake.sql("SELECT * FROM db.c").count() == 0
+
+
+def test_like_takes_the_keys_that_the_statement_gives(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE db.a (id INT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) TBLPROPERTIES ('bucket' = '-1')"
+    )
+    lake.sql("CREATE TABLE db.b LIKE db.a TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '2')")
+    schema = lake.table("db.b").schema
+    assert (schema.primary_keys, schema.partition_keys, schema.options["bucket"]) == (("day", "id"), ("day",), "2")
+    with pytest.raises(NotFoundError, match=r"db\.bb.*did you mean 'b'"):
+        lake.sql("CREATE TABLE db.c LIKE db.bb")
+
+
+def test_like_a_table_or_view_of_sparks(lake: Lake, tmp_path: Path) -> None:
+    """As Spark's own LIKE, and the comment, as Paimon's connector; which of Spark's properties are none of ours."""
+    spark = lake.spark
+    spark.sql(f"""CREATE TABLE spark_catalog.default.source (
+        id INT COMMENT 'which', name VARCHAR(10) DEFAULT 'x', code CHAR(3), day DATE, pair STRUCT<a: INT, b: STRING>
+    ) USING parquet PARTITIONED BY (day) LOCATION '{tmp_path / "source"}' COMMENT 'all' TBLPROPERTIES ('bucket' = '9')""")
+    try:
+        for name in ("spark_catalog.default.source", "default.source"):
+            lake.sql("DROP TABLE IF EXISTS db.a")
+            lake.sql(f"CREATE TABLE db.a LIKE {name}")
+            schema = lake.table("db.a").schema
+            assert {f.name: (type_text(f.type), f.description, f.default) for f in schema.fields} == {
+                "id": ("INT", "which", None),
+                "name": ("VARCHAR(10)", None, "'x'"),
+                "code": ("CHAR(3)", None, None),
+                "pair": ("ROW<`a` INT, `b` STRING>", None, None),
+                "day": ("DATE", None, None),
+            }
+            assert (schema.partition_keys, schema.comment, dict(schema.options)) == (("day",), "all", {})
+        lake.sql(
+            "CREATE TABLE db.b LIKE spark_catalog.default.source COMMENT 'own'"
+            " TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '2')"
+        )
+        schema = lake.table("db.b").schema
+        assert (schema.primary_keys, schema.comment, dict(schema.options)) == (("day", "id"), "own", {"bucket": "2"})
+        lake.sql("INSERT INTO db.b (id, day) VALUES (1, DATE '2025-01-01')")
+        assert lake.sql("SELECT id, name FROM db.b").collect() == [(1, "x")]
+        lake.sql("CREATE TABLE db.d AS SELECT id, name FROM spark_catalog.default.source")
+        assert [f.description for f in lake.table("db.d").schema.fields] == ["which", None]
+    finally:
+        spark.sql("DROP TABLE spark_catalog.default.source")
+    spark.sql("SELECT id, CAST(id AS STRING) AS name FROM range(3)").createOrReplaceTempView("few")
+    lake.sql("CREATE TABLE db.c LIKE few TBLPROPERTIES ('primary-key' = 'id')")
+    assert columns(lake, "db.c") == {"id": "BIGINT NOT NULL", "name": "STRING"}
+    spark.catalog.dropTempView("few")
 
 
 def test_a_failed_ctas_leaves_no_table(lake: Lake) -> None:

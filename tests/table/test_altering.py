@@ -12,7 +12,7 @@ import pytest
 
 import bucketlake
 from bucketlake import ConflictError, InvalidError, Table
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
 from bucketlake.schema.schema import AddColumn, DropPrimaryKey, RenameColumn, SchemaChange, SetOption

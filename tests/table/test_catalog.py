@@ -69,6 +69,25 @@ def test_schema_file_is_what_was_asked_for(catalog: Catalog, tmp_path: Path) -> 
     assert tree["timeMillis"] > 1_600_000_000_000
 
 
+def test_a_table_that_was_dropped_is_no_empty_one(catalog: Catalog) -> None:
+    for partitions in ([], ["pt"]):
+        table = catalog.create_table("t", pa.schema([("k", pa.int32()), ("pt", pa.string())]), partitions)
+        assert table.to_arrow().num_rows == 0
+        table.write_arrow({"k": [1], "pt": ["a"]})
+        catalog.drop_table("t")
+        for read in (table.to_arrow, table.files, table.plan, lambda: list(table.scan_batches())):
+            with pytest.raises(NotFoundError, match="no such table.*dropped"):
+                read()
+
+
+def test_an_unknown_branch_names_those_that_there_are(catalog: Catalog) -> None:
+    table = catalog.create_table("t", pa.schema([("k", pa.int32())]))
+    table.create_branch("quarter")
+    for name, said in (("quater", "did you mean 'quarter'"), ("x", "branches: quarter")):
+        with pytest.raises(NotFoundError, match=f"no such branch.*{said}"):
+            catalog.table(f"t$branch_{name}")
+
+
 def test_tables_are_created_once_and_dropped(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_table("t", SCHEMA)
     with pytest.raises(AlreadyExistsError, match=r"default\.t"):

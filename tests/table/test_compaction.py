@@ -15,7 +15,7 @@ import bucketlake
 from bucketlake.format.index.index_manifest import DELETION_VECTORS
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.levels import Levels, key_range_of
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.scan import changelog_entries, live_entries
 from bucketlake.schema.schema import KIND_FIELD
 from bucketlake.table import Table

@@ -15,7 +15,8 @@ import pytest
 
 import bucketlake
 from bucketlake import Catalog, StorageError, Table
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.scan.scan import delta_entries, live_entries
 from bucketlake.table import open_table

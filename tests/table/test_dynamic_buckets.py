@@ -16,7 +16,7 @@ from tests.profile import examples
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import CorruptError, InvalidError
 from bucketlake.format.index.hash_index import decode_hashes
 from bucketlake.ops.buckets.dynamic import hash_files, key_hashes

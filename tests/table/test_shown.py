@@ -51,8 +51,8 @@ def test_a_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no tables yet" in catalog._repr_html_()
     catalog.create_database("a&b")
     catalog.create_table("a&b.t", SCHEMA)
-    assert catalog.all_tables() == ["a&b.t"]
-    assert catalog.all_tables("default") == []
+    assert catalog.tables() == ["a&b.t"]
+    assert catalog.tables("default") == []
     assert repr(catalog) == f"Catalog('{tmp_path}')"
     assert "a&amp;b.t" in catalog._repr_html_()
     monkeypatch.setattr(type(catalog), "list_databases", lambda self: 1 / 0)

@@ -16,8 +16,8 @@ from typing import Any
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.rest_changes import changes_to_json
 from bucketlake.catalogs.rest_client import RestClient
-from bucketlake.env.env import Storage
 from bucketlake.env.keeper import Publication, sealed
+from bucketlake.env.storage import Storage
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,

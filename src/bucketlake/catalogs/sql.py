@@ -24,7 +24,8 @@ from bucketlake.catalogs.sql_rows import Rows
 from bucketlake.catalogs.sql_settings import settings_of
 from bucketlake.catalogs.view_schema import view_from_json, view_to_json
 from bucketlake.env.database import Database
-from bucketlake.env.env import Env, LocalStorage
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import (
     AlreadyExistsError,
     BucketlakeError,

@@ -24,9 +24,10 @@ from typing import Any
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_rows import LOCKS, Rows
 from bucketlake.env.database import POSTGRESQL, SQLITE
-from bucketlake.env.env import Clock, Storage
+from bucketlake.env.env import Clock
 from bucketlake.env.keeper import Publication, sealed
 from bucketlake.env.new_file import put_new
+from bucketlake.env.storage import Storage
 from bucketlake.errors import AlreadyExistsError, BucketlakeError, CommitError, UnsupportedError
 from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass

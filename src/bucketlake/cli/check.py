@@ -84,7 +84,8 @@ def _object(finding: Finding, state: str | None) -> dict[str, object]:
 
 def _report_text(report: Report, done: Repair | None, values: Mapping[str, Any]) -> Iterator[str]:
     look = look_of(sys.stdout)
-    looked = f"{count(report.files, 'file')}, {size(report.bytes)}, level {report.level}"
+    read = f", {size(report.bytes)} read" if report.bytes else ""
+    looked = f"{count(report.files, 'file')}{read}, level {report.level}"
     if not report.findings:
         yield clean(f"{values['table']} is whole ({looked})")
         return

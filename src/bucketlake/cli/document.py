@@ -26,12 +26,14 @@ This page is generated from the code: `python -m bucketlake.cli.document > docs/
 The rows of a CSV file become a table. Types, key and buckets are found out from all of its rows:
 
 ```sh
+printf 'id,city,price\\n1,Oslo,12.50\\n2,Rome,8.00\\n3,Oslo,30.25\\n' > trips.csv
+printf 'id,city,price\\n2,Rome,9.00\\n4,Kyiv,14.00\\n' > corrections.csv
 bucketlake config add lake ./warehouse --default
 bucketlake import trips.csv --dry-run
 bucketlake import trips.csv
 bucketlake describe trips
-bucketlake cat trips --where "amount > 1" --columns id,amount
-bucketlake import more.csv trips --if-exists append
+bucketlake cat trips --where "price > 10" --columns id,price
+bucketlake import corrections.csv trips --if-exists append
 bucketlake snapshots trips
 bucketlake diff trips 1 2
 bucketlake cat trips --snapshot 1 --format csv

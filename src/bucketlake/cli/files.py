@@ -17,8 +17,9 @@ import pyarrow as pa
 from bucketlake.cli.answer import UsageError
 from bucketlake.cli.rows import csv_bytes, jsonl_bytes
 from bucketlake.env import user_files
-from bucketlake.env.env import LocalStorage, Storage
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.object_store import storage_for
+from bucketlake.env.storage import Storage
 from bucketlake.errors import AlreadyExistsError, BucketlakeError
 from bucketlake.lazy import pq
 from bucketlake.values import dataclass

@@ -107,10 +107,6 @@ class _Number(click.IntRange):
     name = "integer"
 
 
-def _offered(completed: Callable[[Context, str], list[str]], context: Context, _: Any, begun: str) -> list[Any]:
-    return [shell_completion.CompletionItem(one) for one in completed(context, begun)]
-
-
 class _Positional(click.Argument):
     """An argument that help explains."""
 
@@ -137,6 +133,9 @@ def _explained(command: click.Command, context: Context, formatter: click.HelpFo
         if rows:
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+
+_WHOLE = 500  # letters: a sentence is wrapped, not cut
 
 
 class Command(click.Command):
@@ -188,14 +187,14 @@ class Group(click.Group):
         """Nothing: a group has none."""
 
     def format_commands(self, ctx: Context, formatter: click.HelpFormatter) -> None:
-        """The commands with the first lines of what they do."""
+        """The commands with the first sentences of what they do."""
         width = max((len(name) for name in self.commands), default=0)
         panels: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             rows = panels.setdefault(getattr(command, "panel", "Commands"), [])
-            rows.append((name.ljust(width), command.get_short_help_str(formatter.width - 6 - width)))
+            rows.append((name.ljust(width), command.get_short_help_str(_WHOLE)))
         for title, rows in panels.items():
-            with formatter.section(title):
+            with formatter.section(title if len(panels) > 1 else "Commands"):
                 formatter.write_dl(rows)
 
     def list_commands(self, ctx: Context) -> list[str]:

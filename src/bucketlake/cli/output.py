@@ -178,12 +178,12 @@ def _flat(value: Any) -> str:
     return document(value) if isinstance(value, (list, Mapping)) else str(value)
 
 
-def confirmed(question: str, yes: bool) -> None:
+def confirmed(question: str, yes: bool, remedy: str = "add --yes, or look with --dry-run first") -> None:
     """Go on where the question is answered with yes; an error where it is not, or nobody can be asked."""
     if yes:
         return
     if not is_terminal(sys.stdin):
-        raise InvalidError("nobody can be asked", question=question, remedy="add --yes, or look with --dry-run first")
+        raise InvalidError("nobody can be asked", question=question, remedy=remedy)
     print(f"{clean(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InvalidError("not done: the question was not answered with yes")

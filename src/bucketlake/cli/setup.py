@@ -130,7 +130,7 @@ class Remove(OfName):
 def remove(given: Remove) -> Facts:
     """Forget a warehouse's name, and its secrets in the keyring; the warehouse itself stays."""
     named = _named(given.name)
-    confirmed(f"Forget {given.name} ({redact(named.warehouse)})?", given.yes)
+    confirmed(f"Forget {given.name} ({redact(named.warehouse)})?", given.yes, "add --yes")
     for key, reference in named.secrets.items():
         if reference == "keyring":
             settings.forget_secret(given.name, key)

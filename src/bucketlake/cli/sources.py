@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from bucketlake.cli.files import Shape
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
 from bucketlake.lazy import lazy, pl, pq
 from bucketlake.values import dataclass

@@ -73,7 +73,7 @@ def _is_bare(text: str) -> bool:
 
 def _known() -> str:
     names = sorted(settings.load().warehouses)
-    return f" (there are {', '.join(names)})" if names else ""
+    return f" (configured: {', '.join(names)})" if names else ""
 
 
 def table_names(ctx: Context, incomplete: str) -> list[str]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.demo.live import TABLES, live
 from bucketlake.demo.screen import Screen
-from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import AlreadyExistsError, UnsupportedError
 from bucketlake.spark.session import connect
 from bucketlake.sql import FRONT

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.local import LocalStorage
 
 if TYPE_CHECKING:
     from bucketlake.demo.flights import Tour

@@ -14,7 +14,7 @@ from bucketlake.errors import CommitError, UnsupportedError
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.env.env import Storage
+    from bucketlake.env.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,11 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, BinaryIO, cast
 
-from bucketlake.env.env import Env, FileInfo, LocalStorage, Storage, deleted_one_by_one, outside
+from bucketlake.env.clients import MOST_CLIENTS, client, kind_of
+from bucketlake.env.env import Env
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.sizes import whole
+from bucketlake.env.storage import FileInfo, Storage, deleted_one_by_one, outside
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, StorageError, UnsupportedError
 from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
@@ -39,9 +42,6 @@ NEAR_BYTES = 1 << 18  # ranges that lie so near are read together
 PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
 
-_S3 = ("s3", "s3a", "s3n")
-_GCS = ("gs", "gcs")
-_AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
 STORAGE_PREFIXES = ("s3.", "s3a.", "fs.", "gs.", "azure.", "memory.")
 
 _ODD = ("//", "/./", "/../")  # the store, or a proxy before it, may take these for another key
@@ -52,9 +52,6 @@ _KEYLESS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # a
 _KEYS = "no access key was given: set s3.access-key and s3.secret-key (or those of the store), or its own environment"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
-MOST_CLIENTS = 256
-_clients: dict[Any, Any] = {}
-_owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
 _probed: dict[Any, None] = {}  # as clients: their options may hold tokens that change
 _lock = threading.RLock()
 
@@ -253,8 +250,8 @@ class ObjectStorage:
         if path == self.url or path.startswith(self.url + "/"):
             return self.url
         scheme, separator, rest = path.partition("://")
-        bucket = rest.split("/", 1)[0]
-        if not separator or not bucket or _kind(scheme) is None or _kind(scheme) != _kind(self.url.partition(":")[0]):
+        bucket, kind = rest.split("/", 1)[0], kind_of(scheme)
+        if not separator or not bucket or kind is None or kind != kind_of(self.url.partition(":")[0]):
             raise InvalidError("path of another storage", path=path, storage=self.url)
         return f"{scheme}://{bucket}"
 
@@ -265,7 +262,7 @@ class ObjectStorage:
         key = path[len(bucket) :].strip("/")
         if any(odd in f"/{key}/" for odd in _ODD) and key:
             raise outside(path, self.roots or (self.url,))
-        return _client(bucket, self.options), key
+        return client(bucket, self.options), key
 
 
 class _Input(io.RawIOBase):
@@ -345,7 +342,7 @@ def storage_for(path: str, options: Mapping[str, str] | None = None) -> tuple[St
     if scheme == "file":
         rest = rest[2:].partition("/")[2] if rest.startswith("//") else rest
         return LocalStorage(), os.path.abspath("/" + rest.lstrip("/"))
-    if scheme not in (*_S3, *_GCS, *_AZURE, "memory"):
+    if kind_of(scheme) is None:
         raise UnsupportedError(
             "file system of this scheme",
             path=path,
@@ -382,143 +379,6 @@ def _allowed(text: object) -> tuple[str, ...]:
                 "not a folder", option=ALLOWED_EXTERNAL, path=root, reason=fault, remedy="write whole paths or URIs"
             )
     return roots
-
-
-def _kind(scheme: str) -> str | None:
-    """Which store's client serves a scheme; None: none."""
-    for kind, schemes in (("s3", _S3), ("gcs", _GCS), ("azure", _AZURE), ("memory", ("memory",))):
-        if scheme in schemes:
-            return kind
-    return None
-
-
-def _client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
-    if _owner.setdefault("pid", os.getpid()) != os.getpid():
-        raise StorageError(
-            "object stores cannot be used in a process forked from one that used them",
-            url=url,
-            remedy="start processes by multiprocessing's 'spawn' or 'forkserver'",
-        )
-    key = (url, options)
-    with _lock:
-        found = _clients.get(key)
-        if found is None:
-            for old in [one for one in _clients if not one[0].startswith("memory:")][: 1 - MOST_CLIENTS]:
-                del _clients[old]  # of tokens that have expired, mostly: one is made anew where it is used again
-            found = _clients[key] = _new_client(url, dict(options))
-        return found
-
-
-def _new_client(url: str, options: Mapping[str, str]) -> Any:
-    scheme, _, rest = url.partition("://")
-    try:
-        if scheme == "memory":
-            return obstore_store.MemoryStore()
-        if scheme == "file":
-            return obstore_store.LocalStore(rest, mkdir=True)
-        if scheme in _S3:
-            config, plain = _s3_config(rest, options)
-            return obstore_store.S3Store(rest, config=config, client_options={"allow_http": plain})
-        if scheme in _GCS:
-            return obstore_store.GCSStore(rest, config=_gcs_config(options))
-        config = _azure_config(rest, options)
-        return obstore_store.AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
-    except (obstore_errors.BaseError, ValueError) as error:
-        raise InvalidError("cannot use this storage with these options", url=url, reason=str(error)) from error
-
-
-_S3_PREFIXES = ("fs.s3a.", "fs.s3.", "s3a.", "s3.")
-_S3_KEYS = {
-    "access_key": "access_key_id",
-    "accesskeyid": "access_key_id",
-    "secret_key": "secret_access_key",
-    "accesskeysecret": "secret_access_key",
-    "securitytoken": "session_token",
-    "endpoint_region": "region",
-}
-_S3_PASSED = (
-    "access_key_id",
-    "secret_access_key",
-    "session_token",
-    "region",
-    "skip_signature",
-    "role_arn",
-    "web_identity_token_file",
-    "server_side_encryption",
-    "sse_kms_key_id",
-    "request_payer",
-    "checksum_algorithm",
-    "unsigned_payload",
-)
-
-
-def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """obstore's settings for Paimon's S3 options, and whether plain HTTP is spoken."""
-    given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES).items()}
-    config = {key: given[key] for key in _S3_PASSED if key in given}
-    if given.get("multiobjectdelete_enable", "true").lower() == "false":
-        config["disable_bulk_delete"] = "true"
-    endpoint = given.get("endpoint")
-    if endpoint is None:
-        return config, False
-    if "://" not in endpoint:
-        secure = given.get("connection_ssl_enabled", "true").lower() != "false"
-        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
-    if given.get("path_style_access", "true").lower() == "false":
-        config["virtual_hosted_style_request"] = "true"
-        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
-    config["endpoint"] = endpoint.rstrip("/")
-    config.setdefault("region", os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1")
-    return config, endpoint.startswith("http://")
-
-
-def _gcs_config(options: Mapping[str, str]) -> dict[str, str]:
-    given = _named(options, ("fs.gs.", "gs."))
-    names = {
-        "auth_service_account_json_keyfile": "service_account",
-        "service_account": "service_account",
-        "service_account_key": "service_account_key",
-        "storage_root_url": "base_url",
-        "base_url": "base_url",
-        "skip_signature": "skip_signature",
-    }
-    return {name: given[key] for key, name in names.items() if key in given}
-
-
-def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
-    container, _, host = rest.partition("@")
-    config = {"container_name": container}
-    if host:
-        config["account_name"] = host.split(".", 1)[0]
-    for key, value in options.items():
-        if key.startswith("fs.azure.account.key."):
-            config["account_key"] = value
-            config.setdefault("account_name", key.removeprefix("fs.azure.account.key.").split(".", 1)[0])
-        elif key.startswith("fs.azure.sas.fixed.token."):
-            config["sas_key"] = value
-    names = (
-        "account_name",
-        "account_key",
-        "sas_key",
-        "client_id",
-        "client_secret",
-        "tenant_id",
-        "endpoint",
-        "use_emulator",
-    )
-    given = _named(options, ("azure.",))
-    return {**config, **{name: given[name] for name in names if name in given}}
-
-
-def _named(options: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Options below a prefix, with underscores between words; earlier prefixes win."""
-    found: dict[str, str] = {}
-    for prefix in prefixes:
-        for key, value in options.items():
-            if key.startswith(prefix):
-                name = key[len(prefix) :].lower().replace("-", "_").replace(".", "_")
-                found.setdefault(name, value)
-    return found
 
 
 # ---------------------------------------------------------------------------------------------- calls

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any, BinaryIO
 
-from bucketlake.env.env import Env, FileInfo, Storage
+from bucketlake.env.env import Env
+from bucketlake.env.storage import FileInfo, Storage
 from bucketlake.errors import AlreadyExistsError, NotFoundError
 from bucketlake.values import dataclass
 

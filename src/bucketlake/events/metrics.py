@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from os.path import abspath
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.env.outlets import Page
 from bucketlake.errors import InvalidError
 from bucketlake.events.bus import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
 from bucketlake.frames.table_scan import Readable, TableScan, TableSplit, whole
-from bucketlake.lazy import lazy, pa
+from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.scan import fallback
 from bucketlake.ops.scan.system_tables import RowView
@@ -20,6 +20,9 @@ from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.schema import column_names
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas
+
     from bucketlake.ops.rows import read as reading
 else:
     reading = lazy("bucketlake.ops.rows.read")
@@ -94,13 +97,15 @@ class Frames(Readable):
         limit: int | None = None,
         arrow_types: bool = False,
         **options: Any,
-    ) -> Any:
+    ) -> pandas.DataFrame:
         """As `to_arrow`, as a pandas DataFrame. Whole numbers and truth values with nulls get pandas' nullable types,
         so that no value becomes a float. `arrow_types`: every column keeps its Arrow type. UnsupportedError without
         pandas, and for values that pandas has no counterpart for."""
         return self._now(lambda: self.scan(where, columns, limit, **options)).to_pandas(arrow_types)
 
-    def to_polars(self, where: Where = None, columns: Columns = None, limit: int | None = None, **options: Any) -> Any:
+    def to_polars(
+        self, where: Where = None, columns: Columns = None, limit: int | None = None, **options: Any
+    ) -> pl.LazyFrame:
         """The rows of this snapshot as a polars LazyFrame: columns, conditions and limits of its query leave out
         columns, files and row groups. Spec: docs/without-spark.md#polars"""
         return self.scan(where, columns, limit, **options).to_polars()
@@ -112,7 +117,7 @@ class Frames(Readable):
         columns: Columns = None,
         limit: int | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> duckdb.DuckDBPyRelation:
         """The rows of this snapshot as a relation of a DuckDB connection (None: the module's own): columns and
         conditions of its query leave out columns, files and row groups. UnsupportedError without duckdb.
         Spec: docs/without-spark.md#duckdb"""

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.errors import InvalidError
-from bucketlake.lazy import lazy, pa
+from bucketlake.lazy import lazy, pa, pl
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
 from bucketlake.ops.scan.system_tables import RowView, read_view, view_schema
@@ -29,6 +29,9 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas
+
     from bucketlake.frames import outputs
     from bucketlake.ops.rows import read as reading
 else:
@@ -107,7 +110,7 @@ class TableSplit:
         """Its rows."""
         return pa.Table.from_batches(list(self.scan_batches()), self.schema)
 
-    def to_pandas(self, arrow_types: bool = False) -> Any:
+    def to_pandas(self, arrow_types: bool = False) -> pandas.DataFrame:
         """Its rows as a pandas DataFrame; see `TableScan.to_pandas`."""
         return outputs.to_pandas(self.to_arrow(), arrow_types)
 
@@ -208,18 +211,18 @@ class TableScan:
         parts = parallel(lambda split: list(split.scan_batches()), self._splits(), threads())
         return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
 
-    def to_pandas(self, arrow_types: bool = False) -> Any:
+    def to_pandas(self, arrow_types: bool = False) -> pandas.DataFrame:
         """The rows as a pandas DataFrame. Columns of whole numbers or truth values that hold nulls get pandas' nullable
         types, so that no value becomes a float. `arrow_types`: every column keeps its Arrow type.
         UnsupportedError without pandas, and for values that pandas has no counterpart for."""
         return outputs.to_pandas(self.to_arrow(), arrow_types)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> pl.LazyFrame:
         """The rows as a polars LazyFrame: columns, conditions and limits of its query leave out columns, files and row
         groups. UnsupportedError without polars' plugin interface. Spec: docs/without-spark.md#polars"""
         return outputs.to_polars(self)
 
-    def to_duckdb(self, connection: Any = None) -> Any:
+    def to_duckdb(self, connection: Any = None) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of a DuckDB connection (None: the module's own): columns and conditions of its query
         leave out columns, files and row groups. UnsupportedError without duckdb. Spec: docs/without-spark.md#duckdb"""
         return outputs.to_duckdb(self, connection)

@@ -2,7 +2,7 @@
 
     live_rows(runs of key columns, order, engine=Deduplicate(), *, block=BlockSize()) -> list[Bitmap], one a run
     Bitmap: .rows, .bits (uint64 words, bit i & 63 of word i >> 6 is row i), .count(), .mask(start=0, stop=rows),
-            .part(start, stop) -> Bitmap, .inverted()
+            .part(start, stop) -> Bitmap
 
 Spec: docs/spec/merge.md#live-rows
 """
@@ -48,10 +48,6 @@ class Bitmap:
     def part(self, start: int, stop: int) -> Bitmap:
         """The bits of rows start..stop, numbered from 0: one file of a run."""
         return Bitmap(_packed(self.mask(start, stop)), stop - start)
-
-    def inverted(self) -> Bitmap:
-        """The rows that are not set."""
-        return Bitmap(_packed(~self.mask()), self.rows)
 
 
 def live_rows(

@@ -60,7 +60,6 @@ FAILS = Effect("kept", why="a read that fails is an error here, whatever it says
 
 READS = Effect("refused", "reads")
 WRITES = Effect("refused", "writes")
-CALLS = Effect("refused", "calls")
 INTERNAL = Effect("refused", "calls", remedy="leave it out: engines set it for themselves")
 
 

@@ -325,7 +325,9 @@ def option_keys(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _PYTHON_NAMES = {key.replace("-", "_").replace(".", "_"): key for key in OPTIONS}
-_BESIDE = ("columns", "where", "limit")  # parameters of the calls that take options by Python names
+# Parameters of the calls that take options by Python names.
+_READS = ("columns", "where", "limit", "mode", "partition")
+_UPKEEP = ("partitions", "order_by", "full", "idle", "bucket_num", "retain_max", "retain_min", "older_than")
 
 
 def _option_key(key: str) -> str:
@@ -333,7 +335,7 @@ def _option_key(key: str) -> str:
         return key
     found = _PYTHON_NAMES.get(key) or _PYTHON_NAMES.get(f"scan_{key}")
     if found is None:
-        near = get_close_matches(key, (*_BESIDE, *_PYTHON_NAMES), 1)
+        near = get_close_matches(key, (*_READS, *_UPKEEP, *_PYTHON_NAMES), 1)
         raise InvalidError("no such option", option=key, remedy=f"did you mean '{near[0]}'?" if near else None)
     return found
 
@@ -343,7 +345,7 @@ def _spelling(key: str) -> str:
 
 
 _SPELLINGS = {_spelling(key): key for key in (*OPTIONS, *_FALLBACKS)}
-_DATA_FORMATS = ("parquet", "orc", "avro")
+DATA_FORMATS = ("parquet", "orc", "avro")
 MARK_DONE = {"success-file": True, "done-partition": False, "mark-event": True, "http-report": True, "custom": False}
 """Ways to mark partitions done, and whether that can be done here."""
 
@@ -414,7 +416,7 @@ def _refuse_formats(options: Mapping[str, str]) -> None:
     formats = [(key, typed.text(key)) for key in ("file.format", "changelog-file.format")]
     formats += [("file.format.per.level", value) for value in (typed.get("file.format.per.level") or {}).values()]
     for key, name in formats:
-        if name is not None and name.strip().lower() not in _DATA_FORMATS:
+        if name is not None and name.strip().lower() not in DATA_FORMATS:
             raise UnsupportedError(
                 "file format is not supported", option=key, format=name, remedy="use parquet, orc or avro"
             )

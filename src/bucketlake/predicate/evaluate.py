@@ -214,7 +214,7 @@ def may_match(
 ) -> bool:
     """Whether a file with these statistics can hold a row for which the predicate is true; absent means unknown.
 
-    Values are those of literals (see `predicate_tree`). Never false for a file that holds a match.
+    Values are those of literals (see `predicate/tree.py`). Never false for a file that holds a match.
     """
     columns = {
         name: Bounds(

@@ -16,7 +16,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Any, Literal
 
-from bucketlake.types.model import quote_text
+from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -303,7 +303,7 @@ def to_spark_sql(predicate: Predicate) -> str:
 
 
 def _leaf_sql(predicate: Predicate) -> str:
-    name = "`" + str(getattr(predicate, "column", "")).replace("`", "``") + "`"
+    name = quote_identifier(str(getattr(predicate, "column", "")))
     if isinstance(predicate, Compare):
         return f"{name} {predicate.op} {literal_sql(predicate.literal)}"
     if isinstance(predicate, In):

@@ -8,7 +8,7 @@ Manifests never change: frames and sums are remembered, up to a number of files,
 
 from __future__ import annotations
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError
 from bucketlake.format.guard import check_size
 from bucketlake.format.metadata.manifest import FileKind, ManifestFile, decode_manifest

@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import UnsupportedError
 from bucketlake.ops.buckets.write_plan import MOST_TASKS
 from bucketlake.ops.table.store import Store

@@ -19,6 +19,7 @@ _CARETS = re.compile(r"\n-*\^\^\^\s*\n?")
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|\w+|\S")
 _STACK = re.compile(r"\n\s*(?:JVM stacktrace:|\tat ).*\Z", re.DOTALL)
 _MADE = re.compile(r"`?_pyspark_(?:connect_temp_view_)?[0-9a-f]{32}`?(?: AS `((?:[^`]|``)+)`)?")
+_OURS = re.compile(r"(, )?(?:`[^`]*`\.)*`__bucketlake_\w*`(?(1)|(, )?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def read_message(message: str) -> Told:
 
 
 def _named(text: str) -> str:
-    """The text with the user's names for what was bound under made ones."""
+    """The text with the user's names for what was bound under made ones, and no column of ours among suggestions."""
+    text = _OURS.sub(lambda found: "" if found[1] or found[2] else "no column", text)
     return _MADE.sub(lambda found: f"`{found.group(1)}`" if found.group(1) else "the table", text).strip()
 
 

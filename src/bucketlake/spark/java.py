@@ -18,7 +18,7 @@ import zlib
 from collections.abc import MutableMapping
 from contextlib import suppress
 
-from bucketlake.env.env import LocalStorage
+from bucketlake.env.local import LocalStorage
 from bucketlake.errors import BucketlakeError, InvalidError
 
 try:

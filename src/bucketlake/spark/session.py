@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError
+from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -35,7 +35,7 @@ from bucketlake.spark.settings import LISTED, require_running, settings_of
 from bucketlake.spark.table import LakeTable, require_frame
 from bucketlake.values import dataclass
 
-SqlRunner = Callable[["Lake", str, Any], DataFrame]
+SqlRunner = Callable[["Lake", str, Any, Mapping[str, Any]], DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,20 @@ class Lake:
     def tables(self, database: str | None = None) -> list[str]:
         """`db.t` of every table of the warehouse, or of one database, sorted, as `table` takes them. NotFoundError
         without the database."""
-        return self.catalog.all_tables(database)
+        return self.catalog.tables(database)
 
     def databases(self) -> list[str]:
         """The databases of the warehouse, sorted."""
         return self.catalog.list_databases()
 
-    def sql(self, text: str, args: Any = None) -> DataFrame:
+    def sql(self, text: str, args: Any = None, **given: Any) -> DataFrame:
         """Run one statement: Spark SQL over the lake's tables, Spark's own and temp views, and the table language.
-        `args` binds `:name` (a mapping) and `?` (a list) markers."""
+        `args` binds `:name` (a mapping) and `?` (a list) markers, `given` what stands in braces, as in `spark.sql`:
+        DataFrames, columns and values."""
         if not isinstance(text, str):
             raise InvalidError("a statement is text", type=type(text).__name__)
         try:
-            return self._fronted.sql(self, text, args)
+            return self._fronted.sql(self, text, args, given)
         except BucketlakeError:
             raise
         except Exception:
@@ -179,7 +180,12 @@ class Lake:
 
     def _repr_html_(self) -> str:
         details = [("Spark", self._version()), ("current database", self.current_database)]
-        return listing_html(self.catalog.warehouse, details, self.catalog.all_tables)
+        return listing_html(self.catalog.warehouse, details, self.catalog.tables)
+
+    if not TYPE_CHECKING:  # a checker must know which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, {"lake.catalog": Catalog, "lake.spark": SparkSession})
 
     def _version(self) -> str:
         try:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
@@ -387,6 +387,11 @@ class LakeTable(Streams):
         return replace(self, table=instants.told(self.spark, self.table.alter(*changes), {}))
 
     __repr__ = Streams.__repr__
+
+    if not TYPE_CHECKING:  # a checker must know which names there are
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name, {"table.read()": DataFrame, "table.table": Table})
 
 
 def _as_changes(table: Table, options: dict[str, Any]) -> Table:

@@ -108,9 +108,17 @@ def noted(column: Column, name: str, t: DataType) -> Column:
 def field_types(schema: T.StructType, as_declared: bool = False) -> list[DataField]:
     """Table columns for a DataFrame's, numbered by place; UnsupportedError names a column that no table can hold.
 
-    `as_declared`: text read from CHAR(n) and VARCHAR(n) is that again, as in tables that Spark makes of a query.
+    `as_declared`: text read from CHAR(n) and VARCHAR(n) is that again, and comments stay, as in tables that Spark
+    makes of a query.
     """
-    return [DataField(place, f.name, _from_spark(f, f.name, as_declared)) for place, f in enumerate(schema.fields)]
+    return [
+        DataField(place, f.name, _from_spark(f, f.name, as_declared), _comment(f) if as_declared else None)
+        for place, f in enumerate(schema.fields)
+    ]
+
+
+def _comment(field: T.StructField) -> str | None:
+    return (field.metadata or {}).get("comment")
 
 
 def _from_spark(field: T.StructField, column: str, as_declared: bool = False) -> DataType:

@@ -1,6 +1,6 @@
 """Avro object files of metadata records, named and laid out as Paimon's Java writer does it.
 
-fastavro encodes and decodes records; blocks are packed by `avro_container`, so that no codec library is needed.
+fastavro encodes and decodes records; blocks are packed by `container.py`, so that no codec library is needed.
 
 Spec: docs/spec/manifest.md#container
 """

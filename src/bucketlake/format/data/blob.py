@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, BinaryIO
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.lazy import np, npt, pa, pc

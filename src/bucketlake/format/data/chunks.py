@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError
 from bucketlake.format.data.datafile import BROKEN, BatchSize, Recorded, check_length, read_recorded
 from bucketlake.format.data.parquet import ParquetSource

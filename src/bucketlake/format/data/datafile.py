@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.avro import AvroSink, AvroSource
 from bucketlake.format.data.blob import BLOB, read_values
-from bucketlake.format.data.file_format import FORMATS, BatchSize, FileFormat, file_format, format_of
+from bucketlake.format.data.file_format import BatchSize, FileFormat, file_format, format_of
 from bucketlake.format.data.orc import OrcSink, OrcSource
 from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, footer_stats
 from bucketlake.format.guard import check_size, decoding
@@ -29,7 +29,6 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 __all__ = [
-    "FORMATS",
     "BatchSize",
     "DataFileWriter",
     "FileFormat",

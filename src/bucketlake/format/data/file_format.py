@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
-from bucketlake.options.options import TableOptions, parse_memory_size
+from bucketlake.options.options import DATA_FORMATS, TableOptions, parse_memory_size
 from bucketlake.values import dataclass
 
-FORMATS = ("parquet", "orc", "avro")
 GROUP_BYTES = 32 << 20  # Arrow bytes encoded at once: small enough to prune and to read in little memory
 _COMPRESSED_SUFFIXES = ("gz", "bz2", "deflate", "snappy", "lz4", "zst")
 
@@ -66,7 +65,7 @@ def file_format(options: TableOptions, level: int = 0, *, changelog: bool = Fals
         name = options.get("changelog-file.format") or name
         compression = options.get("changelog-file.compression") or compression
     name = name.strip().lower()
-    if name not in FORMATS:
+    if name not in DATA_FORMATS:
         raise UnsupportedError("file format is not supported", format=name, remedy="use parquet, orc or avro")
     settings = {key: value for key, value in options.raw.items() if key.startswith(f"{name}.")}
     block = options.get("file.block-size")
@@ -82,11 +81,11 @@ def file_format(options: TableOptions, level: int = 0, *, changelog: bool = Fals
 
 
 def format_of(path: str) -> str:
-    """The format that a data file's name tells by its suffix: one of `FORMATS`, or that of blob files. Raises:
+    """The format that a data file's name tells by its suffix: one of `DATA_FORMATS`, or that of blob files. Raises:
     CorruptError for a name without a known one."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")
     if parts[-1] in _COMPRESSED_SUFFIXES:
         parts.pop()
-    if len(parts) < 2 or parts[-1] not in (*FORMATS, "blob"):
+    if len(parts) < 2 or parts[-1] not in (*DATA_FORMATS, "blob"):
         raise CorruptError("file name does not tell a known data format", path=path)
     return parts[-1]

@@ -5,7 +5,6 @@ Spec: docs/spec/binary_row.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
 from bucketlake.types.model import DataType, Root
@@ -80,8 +79,3 @@ def fixed_bytes(arity: int) -> int:
 def reserved_bytes(shape: Shape) -> int:
     """Variable bytes that a field takes whatever its value, null too."""
     return {Shape.DECIMAL: DECIMAL_BYTES, Shape.TIMESTAMP: 8}.get(shape, 0)
-
-
-def shapes_of(types: Sequence[DataType]) -> list[Shape]:
-    """How each field is stored."""
-    return [shape_of(kind) for kind in types]

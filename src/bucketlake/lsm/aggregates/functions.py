@@ -4,9 +4,8 @@
     Aggregate.apply(values, retract, starts, late=None, seed=None) -> pa.Array
     AggregateOptions.of(table_options, field_name)
 
-Families: `aggregates_pick` (first, last), `aggregates_numbers` (sum), `aggregates_product`, `aggregates_order` (max,
-min, bool), `aggregates_text` (listagg), `aggregates_lists` (collect, nested tables), `aggregates_maps`,
-`aggregates_sketches`. `aggregates_checks`: what each takes; `aggregates_rows`: the rows that they fold.
+`FUNCTIONS` has them all, each from the module of its family; `checks.py`: what each takes; `rows.py`: the rows that
+they fold. `schema/validation.py: AGGREGATE_FUNCTIONS` names those that a table may have.
 
 Spec: docs/spec/aggregates.md
 """

@@ -94,9 +94,6 @@ class Run:
         return Run(hashes, buckets)
 
 
-EMPTY_RUN = Run(np.zeros(0, np.int32), np.zeros(0, np.uint16))
-
-
 def run_of(files: Iterable[tuple[int, Hashes]]) -> tuple[Run, Hashes]:
     """One run of the hashes of several buckets, each in any order; and the hashes that lie in more than one bucket,
     which get the lowest of them.

@@ -11,7 +11,8 @@ from dataclasses import field
 
 import numpy as np
 
-from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.local import LocalStorage
 from bucketlake.format.index.hash_index import ascending
 from bucketlake.format.row.hashing import Hashes
 from bucketlake.values import dataclass

@@ -36,7 +36,8 @@ from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.carried import carried, carried_columns
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import Mask, load_deletions, load_vectors, new_vector, vector_entries, write_vectors
-from bucketlake.ops.rows.read import file_layout, matching_positions, read_file, read_rows
+from bucketlake.ops.rows.one_file import file_layout, read_file
+from bucketlake.ops.rows.read import matching_positions, read_rows
 from bucketlake.ops.rows.roll import TARGET_APPEND, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked, plain_schema, tracked
 from bucketlake.ops.scan.scan import Scan, plan

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bucketlake.env.env import FileInfo
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import BucketlakeError
 from bucketlake.format.index.index_manifest import HASH, IndexEntry
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry

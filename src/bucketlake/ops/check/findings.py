@@ -8,7 +8,7 @@ Spec: docs/maintenance.md#findings
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import field, replace
 
 import pyarrow as pa
@@ -161,8 +161,3 @@ def shown(error: BucketlakeError) -> str:
 def at(place: Place, **more: object) -> Place:
     """The place with some parts replaced."""
     return replace(place, **more)  # type: ignore[arg-type]
-
-
-def codes_of(findings: Sequence[Finding]) -> list[str]:
-    """Their codes, each once, sorted."""
-    return sorted({finding.code for finding in findings})

@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from bucketlake.env.env import FileInfo
+from bucketlake.env.storage import FileInfo
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 

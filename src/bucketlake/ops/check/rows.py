@@ -15,7 +15,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.stats import ColumnStats, StatsCollector, StatsMode
 from bucketlake.ops.check.findings import shown
 from bucketlake.ops.check.roots import attempted
-from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField, Root
 

@@ -25,7 +25,7 @@ from bucketlake.ops.buckets.dynamic import key_hashes
 from bucketlake.ops.check.findings import shown
 from bucketlake.ops.check.roots import attempted
 from bucketlake.ops.check.rows import code_of
-from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, BucketMode
 from bucketlake.types.model import DataField

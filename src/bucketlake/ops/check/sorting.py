@@ -21,7 +21,7 @@ from bucketlake.lsm.levels import Levels, key_range_of
 from bucketlake.lsm.merge import merge_runs, sort_and_merge
 from bucketlake.ops.check.vectors import Marks
 from bucketlake.ops.rows.deletions import Mask
-from bucketlake.ops.rows.read import file_layout, read_numbered_file
+from bucketlake.ops.rows.one_file import file_layout, read_numbered_file
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.store import Store

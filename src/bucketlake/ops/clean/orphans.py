@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bucketlake.env.env import FileInfo
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, InvalidError, NotFoundError
 from bucketlake.format.guard import LARGEST_LONG
 from bucketlake.format.metadata.manifest import FileKind, FileRef

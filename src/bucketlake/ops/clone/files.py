@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from bucketlake.env.env import Clock, Storage
+from bucketlake.env.env import Clock
+from bucketlake.env.storage import Storage
 from bucketlake.errors import AlreadyExistsError, CorruptError
 from bucketlake.ops.clean.orphans import Run
 from bucketlake.ops.table.store import parallel

@@ -5,7 +5,7 @@ Spec: docs/spec/statistics.md
 
 from __future__ import annotations
 
-from bucketlake.env.env import Buffered
+from bucketlake.env.storage import Buffered
 from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from bucketlake.format.metadata.statistics import TableStatistics, decode_statistics, encode_statistics
 from bucketlake.ops.commit.conflicts import CommitName

@@ -34,7 +34,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bucketlake.env.env import Buffered
+from bucketlake.env.storage import Buffered
 from bucketlake.errors import (
     CommitUnknownError,
     ConflictError,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 
-from bucketlake.env.env import Buffered
+from bucketlake.env.storage import Buffered
 from bucketlake.errors import (
     CommitError,
     CommitUnknownError,

@@ -28,7 +28,7 @@ from bucketlake.ops.commit.outcome import Outcome
 from bucketlake.ops.commit.partial import Partly
 from bucketlake.ops.compact.job import Group, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.scan.partition_choice import both
 from bucketlake.ops.scan.scan import EntryFilter, keyed_entries
 from bucketlake.ops.table.entries import max_sequences

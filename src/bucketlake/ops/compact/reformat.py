@@ -28,7 +28,8 @@ from bucketlake.ops.commit.outcome import Attempt, Attempts
 from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.rows.deletions import load_vectors, vector_entries, write_vectors
-from bucketlake.ops.rows.read import read_key_values, read_split
+from bucketlake.ops.rows.one_file import read_key_values
+from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.units import compacted, vector_entries_of

@@ -19,7 +19,7 @@ from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.outcome import Outcome, owned
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.rows.column_files import refuse_rewriting
-from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.changes import Changes
 from bucketlake.ops.table.entries import deletion

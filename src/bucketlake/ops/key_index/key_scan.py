@@ -17,7 +17,8 @@ from bucketlake.format.metadata.manifest import DataFile, FileKind
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.lazy import pc
 from bucketlake.lsm.key_run import ABSENT, KeyRun, Keys, Mask, Places
-from bucketlake.ops.rows.read import file_layout, read_file, read_split
+from bucketlake.ops.rows.one_file import file_layout, read_file
+from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.scan.line import line
 from bucketlake.ops.scan.pruning import Pruner
 from bucketlake.ops.scan.scan import EntryFilter, delta_entries, keyed_entries

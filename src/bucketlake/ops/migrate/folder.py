@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
-from bucketlake.env.env import Storage
 from bucketlake.env.object_store import storage_for
+from bucketlake.env.storage import Storage
 from bucketlake.errors import AlreadyExistsError, InvalidError, UnsupportedError
 from bucketlake.ops.migrate.footers import footer_of, schema_of
 from bucketlake.ops.migrate.migrate import Migrated, migrate

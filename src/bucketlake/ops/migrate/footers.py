@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bucketlake.env.env import Storage
+from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.datafile import WrittenFile
 from bucketlake.format.data.orc_tail import VARINT, Message, number_of, parse, parts_of, read_tail

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bucketlake.env.env import FileInfo, Storage
+from bucketlake.env.storage import FileInfo, Storage
 from bucketlake.errors import InvalidError, NotFoundError, UnsupportedError
 from bucketlake.paths import unescape
 from bucketlake.values import dataclass

@@ -27,7 +27,7 @@ from bucketlake.ops.key_index.cross_partition import KEY_DYNAMIC_TOTAL, repartit
 from bucketlake.ops.key_index.key_scan import PlaceNumbers, delta_since, file_rows, key_fields, look_up, written_keys
 from bucketlake.ops.rows.assign import Codes
 from bucketlake.ops.rows.incoming import DELETE
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.entries import BucketKey, max_sequences

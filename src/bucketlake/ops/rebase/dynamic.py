@@ -32,7 +32,7 @@ from bucketlake.ops.buckets.dynamic import (
     write_hashes,
 )
 from bucketlake.ops.rebase.cross_partition import numbered, resettle
-from bucketlake.ops.rows.read import file_layout, read_file, read_key_values
+from bucketlake.ops.rows.one_file import file_layout, read_file, read_key_values
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.entries import max_sequences

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.lazy import pc
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.roll import Roller
 from bucketlake.ops.table.entries import BucketKey, bucket_key, max_sequences
 from bucketlake.ops.table.made import remove_files

@@ -31,7 +31,8 @@ from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rewrite.rewrite import Bucket, Rewrite
 from bucketlake.ops.rows.assign import slices
 from bucketlake.ops.rows.deletions import load_vectors
-from bucketlake.ops.rows.read import read_key_values, read_split
+from bucketlake.ops.rows.one_file import read_key_values
+from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller, Rolling
 from bucketlake.ops.scan.splits import deletion_files
 from bucketlake.ops.table.made import remove_files

@@ -33,7 +33,7 @@ from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.carried import carried_columns
 from bucketlake.ops.rows.deletions import deleted_mask, new_vector
 from bucketlake.ops.rows.lookup import PreviousRows, Wanted
-from bucketlake.ops.rows.read import read_key_values
+from bucketlake.ops.rows.one_file import read_key_values
 from bucketlake.ops.rows.record_expiry import RowExpiry
 from bucketlake.ops.rows.roll import Roller, Rolling
 from bucketlake.ops.table.store import Store

@@ -30,7 +30,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.binary_row import encode_rows
 from bucketlake.lazy import pc
 from bucketlake.ops.rows.deletions import Mask
-from bucketlake.ops.rows.read import FileLayout, file_layout
+from bucketlake.ops.rows.one_file import FileLayout, file_layout
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
 from bucketlake.ops.table.store import Store

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.ops.table.partitions import require_partition_columns
 from bucketlake.schema.schema import TableSchema
 from bucketlake.types.model import DataField, arrow_schema, from_arrow_type
 
@@ -124,9 +125,7 @@ def record_batches(data: Given, partition: Mapping[str, Any], schema: TableSchem
     Raises InvalidError for what is no batch, for text that is not UTF-8, and for a partition value that is none of its
     column.
     """
-    unknown = sorted(set(partition) - set(schema.partition_keys))
-    if unknown:
-        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    require_partition_columns(partition, schema.partition_keys)
     fields = {item.name: item for item in arrow_schema(schema.select(list(partition)))}
     constants = {name: _typed(value, fields[name]) for name, value in partition.items()}
     return _batches(data, fields, constants)

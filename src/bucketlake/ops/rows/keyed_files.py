@@ -28,7 +28,7 @@ from bucketlake.format.row.binary_rows import decode_columns
 from bucketlake.lazy import pc
 from bucketlake.lsm.keys import Bound, KeyOrder, KeyView
 from bucketlake.lsm.words import integers_of
-from bucketlake.ops.rows.read import FileLayout, file_layout
+from bucketlake.ops.rows.one_file import FileLayout, file_layout
 from bucketlake.ops.table.cache import Cache
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import SEQUENCE_FIELD

@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
-from bucketlake.format.data.datafile import Recorded, read_recorded
-from bucketlake.format.data.file_format import format_of
-from bucketlake.format.metadata.manifest import DataFile, FileSource
+from bucketlake.errors import BucketlakeError, CorruptError, NotFoundError
+from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import pc
 from bucketlake.lsm.changelog import TrackedRun, merge_settled, settles
@@ -29,17 +27,11 @@ from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
 from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR, BlobColumn, in_parts
-from bucketlake.ops.rows.column_files import (
-    aligned,
-    anchor_of,
-    blob_columns,
-    columns_of_files,
-    held,
-    row_groups,
-)
+from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
+from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
-from bucketlake.ops.rows.row_ids import COLUMNS, RowIds, holds_ids, tracked
+from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.rows.spill import Spill
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.partitions import partition_columns
@@ -48,23 +40,13 @@ from bucketlake.options.options import TableOptions
 from bucketlake.paths import POSTPONE_BUCKET
 from bucketlake.predicate.evaluate import mask
 from bucketlake.predicate.tree import And, Predicate, columns_of, conjunction, is_exact, rename, restrict
-from bucketlake.schema.evolution import ReadColumn, evolve_batch, read_mapping
-from bucketlake.schema.schema import (
-    KEY_FIELD_ID_START,
-    KIND_FIELD,
-    SEQUENCE_FIELD,
-    TRACKING,
-    TableSchema,
-    column_names,
-)
+from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD, TRACKING, column_names
 from bucketlake.types.encoded import fitting
-from bucketlake.types.model import DataField, Root, arrow_schema
-from bucketlake.values import dataclass
+from bucketlake.types.model import DataField, arrow_schema
 
 Positions = npt.NDArray[np.int64]
 POSITION = pa.field("__position", pa.int64(), nullable=False)  # of a row in its group of files
 MOST_PENDING = 1 << 30  # bytes of pending rows sorted at once: string columns must stay below 2 GiB
-WIDTHS = {Root.BOOLEAN: 1, Root.TINYINT: 1, Root.SMALLINT: 2, Root.INT: 4, Root.DATE: 4, Root.BIGINT: 8}
 
 
 def read_split(
@@ -150,52 +132,6 @@ def read_rows(
     """The rows of one file of a raw split, less those of the mask, with all columns of `store.schema` or these."""
     wanted = store.schema.fields if fields is None else fields
     return SplitReader(store, replace(split, deletions={}), wanted).rows_of(file, left_out)
-
-
-@dataclass(frozen=True, slots=True)
-class FileLayout:
-    """How the files of one schema give the columns wanted: what to read, and what becomes of it.
-
-    `renamed`: columns whose conditions can be put to the file, by their names there. `sequence`: the sequence number
-    of every row, where it is not the stored one. `size`, `row_count`: those of the file, as its manifest says. `ids`:
-    what rows have as ids where the file does not hold them, if these are wanted. `encoded`: columns, by their names in
-    the file, that may be given encoded."""
-
-    stored: tuple[DataField, ...]
-    names: tuple[str, ...]
-    columns: tuple[ReadColumn, ...]
-    renamed: dict[str, str]
-    sequence: int | None = None
-    size: int | None = None
-    row_count: int | None = None
-    ids: RowIds | None = None
-    encoded: frozenset[str] = frozenset()
-
-    def encoding(self, names: Set[str]) -> FileLayout:
-        """The same, where these of the columns wanted may be given encoded (`types/encoded.py`)."""
-        kept = (column for column in self.columns if column.field.name in names and not column.cast)
-        return replace(self, encoded=frozenset(column.source.name for column in kept if column.source is not None))
-
-    @property
-    def stored_columns(self) -> list[DataField]:
-        """The columns to read."""
-        by_name = {item.name: item for item in self.stored}
-        return [by_name[name] for name in self.names]
-
-    def recorded(self, path: str) -> Recorded:
-        """The file at a path with what its manifest says of it."""
-        return Recorded(path, format_of(path), self.size, self.row_count, self.encoded)
-
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What was read as the columns wanted; all files give the same Arrow schema."""
-        if not self.columns:
-            return batch.select([])
-        target = arrow_schema([column.field for column in self.columns])
-        arrays = evolve_batch(batch, self.columns).columns
-        place = target.get_field_index(SEQUENCE_FIELD.name)
-        if self.sequence is not None and place >= 0:
-            arrays[place] = pa.repeat(pa.scalar(self.sequence, pa.int64()), batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, schema=fitting(target, arrays) if self.encoded else target)
 
 
 class SplitReader:
@@ -467,95 +403,6 @@ class SplitReader:
         return pa.RecordBatch.from_arrays(arrays, schema=fitting(schema, arrays) if self._encoded else schema)
 
 
-def file_layout(store: Store, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
-    """What to read of a file written under any schema of the table to get these columns of the present one.
-
-    Keys come from the value columns: thin files have no others, nor have those of paimon-rust, whatever the option.
-    """
-    written = store.schema_of(file.schema_id)
-    if written.tracks_rows:
-        return _tracked_layout(written, file, fields)
-    stored = tuple(item for item in written.file_fields if item not in written.key_fields)
-    keys = {item.id for item in store.schema.key_fields}
-    fields = [replace(f, id=f.id - KEY_FIELD_ID_START) if f.id in keys else f for f in fields]
-    columns = read_mapping(stored, fields)
-    sources = [column.source for column in columns if column.source is not None]
-    names = tuple(dict.fromkeys(source.name for source in sources)) or (_narrowest(written, written.fields),)
-    renamed = {
-        column.field.name.removeprefix("_KEY_"): column.source.name
-        for column in columns
-        if column.source is not None and not column.cast
-    }
-    sequence = _snapshot_sequence(store, file)
-    return FileLayout(stored, names, columns, renamed, sequence, file.file_size, file.row_count)
-
-
-def _tracked_layout(written: TableSchema, file: DataFile, fields: Sequence[DataField]) -> FileLayout:
-    """As `file_layout` of a table whose rows have ids: these are the file's where it holds them. No condition on them
-    can be put to the file: what it lacks is told by its manifest."""
-    values = held(written, file)
-    stored = (*values, *COLUMNS) if holds_ids(file) and not written.data_evolution else values
-    columns = read_mapping((*values, *COLUMNS), fields)
-    sources = [column.source for column in columns if column.source is not None]
-    there = dict.fromkeys(source.name for source in sources if source in stored)
-    names = tuple(there) or (_narrowest(written, values),)
-    renamed = {
-        column.field.name: column.source.name
-        for column in columns
-        if column.source is not None and not column.cast and column.source.name not in TRACKING
-    }
-    wanted = tuple(name for name in TRACKING if any(source.name == name for source in sources))
-    ids = RowIds.of(file, wanted) if wanted else None
-    return FileLayout(stored, names, columns, renamed, None, file.file_size, file.row_count, ids)
-
-
-def _snapshot_sequence(store: Store, file: DataFile) -> int | None:
-    """With `sequence.snapshot-ordering`: the snapshot that a file came with, unless its rows carry theirs.
-
-    Spec: docs/spec/merge.md#snapshot-ordering
-    """
-    if not store.options.get("sequence.snapshot-ordering"):
-        return None
-    if file.file_source is None:
-        raise InvalidError(
-            "sequence.snapshot-ordering requires data files with fileSource metadata. This option is only safe for "
-            "newly-created tables or empty tables. Legacy files without fileSource cannot be ordered by commit "
-            "snapshot id.",
-            file=file.file_name,
-        )
-    return file.min_sequence_number if file.file_source is FileSource.APPEND else None
-
-
-def read_key_values(
-    store: Store, folder: str, file: DataFile, deleted: Mask | None = None, encoded: Set[str] = frozenset()
-) -> Iterator[pa.RecordBatch]:
-    """All rows of one primary-key file, delete rows included, in the table's key-value layout. `deleted`: the rows of
-    the file that its deletion vector leaves out; `encoded`: columns that may be given encoded."""
-    layout = file_layout(store, file, store.schema.key_value_fields).encoding(encoded)
-    for batch in read_file(store, store.paths.file_path(folder, file), layout, None, deleted):
-        yield layout.rows(batch)
-
-
-def read_file(
-    store: Store, path: str, layout: FileLayout, condition: Predicate | None, deleted: Mask | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The stored columns of one file, less the rows `deleted`; rows outside of `condition` may be missing."""
-    numbered = read_numbered_file(store, path, layout, condition, deleted)
-    if deleted is None:
-        return (batch for _, batch in numbered)
-    return (without_deleted(batch, first, deleted) for first, batch in numbered)
-
-
-def read_numbered_file(
-    store: Store, path: str, layout: FileLayout, condition: Predicate | None, left_out: Mask | None = None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The stored columns of one file, batch by batch, each with the position of its first row; rows outside of
-    `condition`, and rows `left_out`, may be missing."""
-    recorded = layout.recorded(path)
-    found = read_recorded(store.env.storage, recorded, layout.stored, layout.names, condition, left_out)
-    return found if layout.ids is None else layout.ids.filled(found)
-
-
 def exact_part(predicate: Predicate) -> Predicate | None:
     """The strongest part that can be evaluated here: what only Spark can stays with the caller."""
     if is_exact(predicate):
@@ -577,13 +424,6 @@ def _kept_kinds() -> pa.Array:
 
 def _without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.is_in(batch.column(KIND_FIELD.name), _kept_kinds()))
-
-
-def _narrowest(written: TableSchema, stored: Sequence[DataField]) -> str:
-    """The stored column that costs least to read where only rows count."""
-    kind = [KIND_FIELD] if written.primary_keys else []
-    fields = [*kind, *(f for f in stored if f.name not in written.partition_keys)] or stored
-    return min(fields, key=lambda item: WIDTHS.get(item.type.root, 100)).name
 
 
 def first_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, limit: int) -> pa.Table:

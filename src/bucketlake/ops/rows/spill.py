@@ -10,7 +10,8 @@ from dataclasses import field
 
 import pyarrow as pa
 
-from bucketlake.env.env import LocalStorage, new_scratch_folder
+from bucketlake.env.env import new_scratch_folder
+from bucketlake.env.local import LocalStorage
 from bucketlake.options.options import TableOptions
 from bucketlake.values import dataclass
 

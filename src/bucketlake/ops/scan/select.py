@@ -58,10 +58,16 @@ def select_snapshot(store: Store, options: TableOptions | None = None) -> Select
     """The snapshot that `scan.mode` and the time travel options choose, or the span that `incremental-between`,
     `incremental-between-timestamp` or `incremental-to-auto-tag` does; without any, the newest snapshot.
 
-    Errors: NotFoundError for a snapshot or tag that is not there, InvalidError for options that contradict each other
-    or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
+    Errors: NotFoundError for a snapshot, tag or table that is not there, InvalidError for options that contradict each
+    other or a time before the first snapshot, UnsupportedError for modes that need more than one snapshot.
     """
-    options = store.options if options is None else options
+    found = _selected(store, store.options if options is None else options)
+    if found.snapshot is None and (store.env.keeper is None or not store.env.keeper.manages):
+        store.require_table()  # a table that was dropped is no empty one
+    return found
+
+
+def _selected(store: Store, options: TableOptions) -> Selection:
     mode = _mode(options)
     if mode in ("latest-full", "latest"):
         return Selection(store.latest_snapshot())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from bucketlake.env.env import Env
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError
+from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.file_names import check_path_options, number_of
 from bucketlake.paths import TablePaths
 from bucketlake.schema.schema import TableSchema
@@ -19,10 +19,12 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
     numbers = [number_of(name.removeprefix("schema-")) for name in names if name.startswith("schema-")]
     ids = [number for number in numbers if number is not None]
     if not ids:
-        branch = {"branch": paths.options["branch"]} if "branch" in paths.options else {}
-        remedy = _remedy(env, paths.root)
-        what = "no such branch" if branch else "no table in this folder"
-        raise NotFoundError(what, path=paths.root, remedy=remedy, **branch)
+        branch = paths.options.get("branch")
+        if branch is not None:
+            known = sorted(info.name.removeprefix("branch-") for info in env.storage.list(paths.branch_dir))
+            remedy = did_you_mean(branch, known) or f"branches: {', '.join(known) or 'none'}"
+            raise NotFoundError("no such branch", path=paths.root, branch=branch, remedy=remedy)
+        raise NotFoundError("no table in this folder", path=paths.root, remedy=_remedy(env, paths.root))
     newest = paths.schema(max(ids))
     schema = TableSchema.decode(env.storage.read(newest), newest, max(ids))
     try:

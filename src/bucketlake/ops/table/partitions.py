@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.errors import InvalidError, UnsupportedError, did_you_mean
 from bucketlake.format.row.binary_row import decode_columns, decode_row, without_arity_header
 from bucketlake.format.row.layout import STAMPS
 from bucketlake.lazy import np, pa
@@ -59,14 +59,24 @@ def _refuse_unheld(fields: Sequence[DataField], columns: Sequence[pa.Array], par
                 raise UnsupportedError("timestamp does not fit 64-bit nanoseconds", column=item.name, value=value)
 
 
+def require_partition_columns(spec: Mapping[str, object], names: Sequence[str]) -> None:
+    """InvalidError for a specification that names other columns than these, or is none."""
+    if not isinstance(spec, Mapping):
+        example = ", ".join(f"{name!r}: …" for name in names)
+        remedy = f"give column and value: {{{example}}}" if names else "the table is not partitioned"
+        raise InvalidError("not a partition", given=spec, remedy=remedy)
+    unknown = sorted(set(spec) - set(names))
+    if unknown:
+        near = did_you_mean(unknown[0], names) or (None if names else "the table is not partitioned")
+        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(names), remedy=near)
+
+
 def spec_filter(store: Store, specs: Sequence[Mapping[str, object]]) -> PartitionFilter:
     """Whether a partition matches any spec: column → value or its text, not necessarily all columns; None, and the
     text `partition.default-name`, mean null. InvalidError names columns that do not partition the table."""
     names = store.schema.partition_keys
     for spec in specs:
-        unknown = sorted(set(spec) - set(names))
-        if unknown:
-            raise InvalidError("not partition columns", columns=unknown, partition_keys=list(names))
+        require_partition_columns(spec, names)
     decided: dict[bytes, bool] = {}
 
     def matches(partition: bytes) -> bool:

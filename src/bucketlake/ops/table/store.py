@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeVar, cast
 
-from bucketlake.env.env import Env, FileInfo
+from bucketlake.env.env import Env
+from bucketlake.env.storage import FileInfo
 from bucketlake.errors import CorruptError, NotFoundError, StorageError, did_you_mean
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.guard import check_size, decoding, integer, json_object
@@ -355,9 +356,14 @@ class Store:
         newest = self.schema.id
         while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
             newest += 1
-        if newest == self.schema.id and self.env.storage.info(self.paths.schema(newest)) is None:
-            raise NotFoundError("no such table", path=self.paths.root)
+        if newest == self.schema.id:
+            self.require_table()
         return self.schema_of(newest)
+
+    def require_table(self) -> None:
+        """NotFoundError if the table, or branch, of this handle is not there any more."""
+        if self.env.storage.info(self.paths.schema(self.schema.id)) is None:
+            raise NotFoundError("no such table", path=self.paths.root, remedy="it was dropped since it was opened")
 
     # ---- manifests
 

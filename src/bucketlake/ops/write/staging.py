@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.made import remove_files
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.store import Store

@@ -33,7 +33,7 @@ from bucketlake.ops.rows.deletions import (
     load_deletions,
     packed,
 )
-from bucketlake.ops.rows.read import file_layout, read_file
+from bucketlake.ops.rows.one_file import file_layout, read_file
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.schema.schema import KIND_FIELD, SEQUENCE_FIELD

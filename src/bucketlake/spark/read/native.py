@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from bucketlake.env.env import refuse_links
+from bucketlake.env.local import refuse_links
 from bucketlake.errors import NotFoundError
 from bucketlake.format.data.file_format import format_of
 from bucketlake.format.metadata.manifest import DataFile

@@ -34,11 +34,6 @@ class Lane:
                 self._thread = Thread(target=self._run, name="bucketlake-lane", daemon=True)
                 self._thread.start()
 
-    def drain(self) -> None:
-        """Wait until nothing waits or is being done."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._thread is None)
-
     @property
     def behind(self) -> int:
         """How much waits or is being done."""

@@ -29,6 +29,7 @@ from bucketlake.ops.key_index.cross_partition import FEW_KEYS
 from bucketlake.ops.scan.key_types import merged_schema
 from bucketlake.ops.stream.batches import BatchName
 from bucketlake.ops.table.messages import CommitMessage, WriteTask
+from bucketlake.ops.table.partitions import require_partition_columns
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.write.postpone_write import for_changes
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write, refuse_plain_append
@@ -233,9 +234,7 @@ def _padded(spark: SparkSession, partition: Mapping[str, Any] | None, schema: Ta
 
 def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema) -> DataFrame:
     """The frame with the columns that `partition` fixes, where it lacks them."""
-    unknown = sorted(set(partition) - set(schema.partition_keys))
-    if unknown:
-        raise InvalidError("not partition columns", columns=unknown, partition_keys=list(schema.partition_keys))
+    require_partition_columns(partition, schema.partition_keys)
     given = {name.lower() for name in frame.columns}
     for name, value in partition.items():
         if name.lower() not in given:

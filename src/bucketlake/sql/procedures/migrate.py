@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -25,6 +24,7 @@ from bucketlake.spark.types import field_types
 from bucketlake.sql.procedures.arguments import flag, pairs_of, parse_options, whole_number
 from bucketlake.sql.procedures.registry import DONE, Argument, Arguments, Procedure, Rows
 from bucketlake.sql.text import names
+from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -83,19 +83,15 @@ def _spark_name(lake: Lake, parts: tuple[str, ...]) -> str | None:
     if (
         len(parts) == 2
         and parts[0] == lake.current_database
-        and not lake.spark.catalog.databaseExists(_quoted(parts[:1]))
+        and not lake.spark.catalog.databaseExists(".".join(map(quote_identifier, parts[:1])))
     ):
         tries = [parts[1:]]
     for one in tries:
         found = one if len(one) == 2 else (lake.spark.catalog.currentDatabase(), *one)
-        name = _quoted((names.SPARK_CATALOG, *found))
+        name = ".".join(map(quote_identifier, (names.SPARK_CATALOG, *found)))
         if lake.spark.catalog.tableExists(name):
             return name
     return None
-
-
-def _quoted(parts: tuple[str, ...]) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 def _told(lake: Lake, name: str) -> dict[str, Any]:
@@ -115,8 +111,7 @@ def _table(lake: Lake, name: str, options: Mapping[str, str]) -> _Table:
     source = Source(location, str(told.get("provider", "")).lower(), keys)
     check_source(source)
     _check_files(lake, name, source, frame.inputFiles())
-    comments = {column.name: (column.metadata or {}).get("comment") for column in frame.schema.fields}
-    fields = [replace(item, description=comments[item.name]) for item in field_types(frame.schema, as_declared=True)]
+    fields = field_types(frame.schema, as_declared=True)
     return _Table(name, source, Draft(fields, keys, dict(options), told.get("comment")), told.get("type") == "MANAGED")
 
 
@@ -230,7 +225,7 @@ def _migrate_file(lake: Lake, given: Arguments) -> Rows:
 def _migrate_database(lake: Lake, given: Arguments) -> Rows:
     """One row: how many tables were migrated, and how many not. Why not is warned of."""
     database, done, failed = given["database"].strip("`"), 0, 0
-    name = _quoted((names.SPARK_CATALOG, database))
+    name = ".".join(map(quote_identifier, (names.SPARK_CATALOG, database)))
     if not lake.spark.catalog.databaseExists(name):
         raise NotFoundError("no such database of Spark's own", database=database)
     views = {row.viewName for row in lake.spark.sql(f"SHOW VIEWS IN {name}").collect()}

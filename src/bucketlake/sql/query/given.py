@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.sql.text.text import Cursor, Token, splice, tokenize
-from bucketlake.types.model import quote_text
+from bucketlake.types.model import quote_identifier, quote_text
 from bucketlake.values import dataclass
 
 _ROOT = re.compile(r"\w+")
@@ -179,7 +179,7 @@ def _dotted(value: Any) -> str | None:
         parts = cursor.name()
     except InvalidError:
         return None
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts) if cursor.done else None
+    return ".".join(map(quote_identifier, parts)) if cursor.done else None
 
 
 def marker_names(text: str) -> list[str]:

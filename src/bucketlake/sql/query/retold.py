@@ -14,6 +14,7 @@ from bucketlake.errors import BucketlakeError
 from bucketlake.spark import faults
 from bucketlake.spark.raised import RaisedError, StatementSyntaxError, made, what
 from bucketlake.sql.text import habits
+from bucketlake.types.model import quote_identifier
 
 _READ = "bucketlake_text"  # on an error: the text that Spark read
 _MARKER = re.compile(r"\{t\d+\}")
@@ -60,7 +61,7 @@ def with_condition(error: BucketlakeError) -> None:
     condition, sentence, key = _CONDITIONS.get(error.what, ("", "", ""))
     name = error.details.get(key)
     if name:
-        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in str(name).split("."))
+        quoted = ".".join(map(quote_identifier, str(name).split(".")))
         what = f"[{condition}] {sentence.format(quoted)}: {error.what}"
         BucketlakeError.__init__(error, what, remedy=error.remedy, **error.details)
 

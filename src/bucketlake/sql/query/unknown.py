@@ -78,10 +78,17 @@ def _missing(lake: Lake, quoted: str) -> UnknownNameError | None:
         remedy = "it is a table of the lake, which is found where the statement itself names it"
         return UnknownNameError(what, database=database, remedy=remedy)
     table, dollar, view = parts[-1].partition("$")
-    remedy = meant_table(lake.catalog, database, table, known) or "SHOW TABLES lists the tables"
+    view_meant = did_you_mean(table, _views(lake)) if len(parts) == 1 and did_you_mean(table, known) is None else None
+    meant = view_meant or meant_table(lake.catalog, database, table, known)
+    remedy = meant or "SHOW TABLES lists the tables, SHOW VIEWS temporary views"
     if dollar and remedy.endswith("'?"):
         remedy = remedy.removesuffix("'?") + f"${view}'?"
     return UnknownNameError(what, database=database, remedy=remedy)
+
+
+def _views(lake: Lake) -> list[str]:
+    """The session's temporary views."""
+    return [row.viewName for row in lake.spark.sql("SHOW VIEWS").where("isTemporary").select("viewName").collect()]
 
 
 def _elsewhere(parts: list[str]) -> UnknownNameError:

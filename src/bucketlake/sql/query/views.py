@@ -19,6 +19,7 @@ from bucketlake.errors import InvalidError
 from bucketlake.sql.query.pushdown import parse
 from bucketlake.sql.query.tree import table_names
 from bucketlake.sql.text import names, text
+from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def view_pieces(lake: Lake, statement: str, seen: tuple[str, ...] = ()) -> list[
         full, view = found
         if full in seen or len(seen) >= DEEPEST:
             raise InvalidError("a view is made of itself, or of too many", view=full, views=[*seen, full])
-        alias = "" if use.aliased else f" AS {_quoted(use.parts[-1])}"
+        alias = "" if use.aliased else f" AS {quote_identifier(use.parts[-1])}"
         pieces.append((use.start, use.end, f"({_query(lake, full, view, (*seen, full))}){alias}"))
     return pieces
 
@@ -71,7 +72,7 @@ def _query(lake: Lake, full: str, view: View, seen: tuple[str, ...]) -> str:
             "a view's text is not a whole query", view=full, remedy="make it anew: CREATE OR REPLACE VIEW"
         )
     told = with_views(lake, in_full(lake, own, database), seen)
-    columns = ", ".join(_quoted(item.name) for item in view.fields)
+    columns = ", ".join(quote_identifier(item.name) for item in view.fields)
     return f"SELECT * FROM (\n{told}\n) AS __view({columns})" if columns else told
 
 
@@ -100,10 +101,11 @@ def in_full(lake: Lake, query: str, database: str) -> str:
     pieces = []
     for use in uses(query):
         if len(use.parts) == 1:
-            name = f"`{database}`.{_quoted(use.parts[0].split('$')[0])}"
+            name = f"`{database}`.{quote_identifier(use.parts[0].split('$')[0])}"
             if lake.catalog.table_exists(name) or lake.catalog.view(name) is not None:
-                alias = "" if use.aliased else f" AS {_quoted(use.parts[0])}"
-                pieces.append((use.start, use.end, f"{_quoted(database)}.{_quoted(use.parts[0])}{alias}"))
+                own = quote_identifier(use.parts[0])
+                alias = "" if use.aliased else f" AS {own}"
+                pieces.append((use.start, use.end, f"{quote_identifier(database)}.{own}{alias}"))
     return text.splice(query, pieces) if pieces else query
 
 
@@ -142,7 +144,3 @@ def _without_explain(statement: str) -> str:
         if token.value.upper() in ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED"):
             end = token.end
     return " " * end + statement[end:]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

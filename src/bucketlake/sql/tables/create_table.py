@@ -20,7 +20,6 @@ from bucketlake.errors import (
     BucketlakeError,
     CommitUnknownError,
     InvalidError,
-    NotFoundError,
     UnsupportedError,
 )
 from bucketlake.ops.change.row_conflicts import Read, check_of, made_anew
@@ -28,7 +27,7 @@ from bucketlake.ops.commit.replacement import draft_replacement
 from bucketlake.options.catalog import table_defaults
 from bucketlake.schema.default import stored_default
 from bucketlake.spark import instants
-from bucketlake.spark.types import as_nullable, field_types
+from bucketlake.spark.types import as_nullable, field_types, quoted
 from bucketlake.spark.write.writer import WriteRequest, write
 from bucketlake.sql.query import query
 from bucketlake.sql.rows.target import may_read
@@ -48,6 +47,7 @@ PATH = "path"  # among a table's options: where it lies
 _OF_ONE_TABLE = (PATH, "branch")  # options that say which table it is: no other one takes them over
 _ELSEWHERE = ("data-file.external-paths", "global-index.external-path")  # folders of one table's own, by their prefixes
 _FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")  # of upstream's format tables
+_DEFAULT = "CURRENT_DEFAULT"  # among what Spark notes beside a column: the text of its default
 COMMENT = "comment"  # in a list of options: the table's comment, which is none of them
 
 
@@ -303,19 +303,34 @@ def _with_default(field: DataField, text: str | None) -> DataField:
 
 
 def _like(lake: Lake, parts: tuple[str, ...], given: _Definition) -> _Definition:
-    """Columns, keys, options and comment of another table; what the statement gives itself goes before."""
+    """Columns, keys, options and comment of another table; what the statement gives itself goes before. Of Spark's
+    tables and views, whose properties are none of a table here: columns with their defaults, partitioning, comment."""
     source = names.find(lake, parts)
-    if source is None:
-        raise NotFoundError("no such table", table=".".join(parts), remedy="name a table of the lake")
-    schema = lake.catalog.table(source.full).schema
+    if source is None and names.is_sparks(lake, parts):
+        return _like_sparks(lake, ".".join(map(quoted, parts)), given)
+    schema = lake.catalog.table((source or names.target(lake, parts)).full).schema  # which says what is not there
     taken = {key: value for key, value in schema.options.items() if not key.startswith(_ELSEWHERE)}
     return _Definition(
         list(schema.fields),
-        list(schema.partition_keys),
-        list(schema.primary_keys),
+        given.partition_keys or list(schema.partition_keys),
+        given.primary_keys or list(schema.primary_keys),
         {key: value for key, value in {**taken, **given.options}.items() if key not in _OF_ONE_TABLE},
         given.comment if given.comment is not None else schema.comment,
     )
+
+
+def _like_sparks(lake: Lake, name: str, given: _Definition) -> _Definition:
+    """As CTAS makes columns, whatever values a view's expressions cannot have."""
+    columns, catalog = lake.spark.table(name).schema, lake.spark.catalog
+    fields = field_types(as_nullable(columns), as_declared=True)
+    given.fields = [
+        _with_default(field, (column.metadata or {}).get(_DEFAULT))
+        for field, column in zip(fields, columns, strict=True)
+    ]
+    given.partition_keys = given.partition_keys or [one.name for one in catalog.listColumns(name) if one.isPartition]
+    if given.comment is None:
+        given.comment = catalog.getTable(name).description
+    return given
 
 
 def _listed(value: str) -> list[str]:

@@ -49,19 +49,27 @@ def describe(cursor: Cursor) -> Statement | None:
     cursor.table()
     partition = partition_spec(cursor) if cursor.accept("PARTITION") else None
     column = None if cursor.done else cursor.identifier()
-    if column is not None and cursor.subject is not None and _is_history(cursor.subject) and cursor.accept("."):
-        raise _no_history(f"{column}.{cursor.identifier()}")
+    word = "" if column is None or cursor.subject is None else _deltas(cursor.subject)
+    if word and cursor.accept("."):
+        raise _no_word(word, f"{column}.{cursor.identifier()}")
     return _Describe(extended, column, partition)
 
 
-def _is_history(parts: tuple[str, ...]) -> bool:
-    return len(parts) == 1 and parts[0].lower() == "history"
+# What Delta has behind DESCRIBE -> what to say here of the table, whose database with its dot comes first.
+_OF_DELTA = {"history": "SELECT * FROM {}`{}$snapshots`", "detail": "DESCRIBE EXTENDED {}{}"}
 
 
-def _no_history(table: str) -> UnsupportedError:
+def _deltas(parts: tuple[str, ...]) -> str:
+    """Delta's word, where a table's name is one; empty where it is not."""
+    word = parts[0].lower()
+    return word if len(parts) == 1 and word in _OF_DELTA else ""
+
+
+def _no_word(word: str, table: str) -> UnsupportedError:
     """For Delta's DESCRIBE HISTORY t, which reads here as the column t of a table HISTORY."""
     database, dot, name = table.rpartition(".")
-    return UnsupportedError("DESCRIBE HISTORY", table=table, remedy=f"SELECT * FROM {database}{dot}`{name}$snapshots`")
+    remedy = _OF_DELTA[word].format(database + dot, name)
+    return UnsupportedError(f"DESCRIBE {word.upper()}", table=table, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,9 @@ class _Describe:
         view = catalog_views.find(lake, name)
         if view is not None:
             return self._view(lake, name, view)
-        if self.column is not None and _is_history((name.base,)) and not lake.catalog.table_exists(name.full):
-            raise _no_history(self.column)
+        word = _deltas((name.base,))
+        if self.column is not None and word and not lake.catalog.table_exists(name.full):
+            raise _no_word(word, self.column)
         table = lake.table(name.full)
         if self.column is None:
             rows = _columns(table)

@@ -17,6 +17,7 @@ from bucketlake.sql.tables import catalog_views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Statement
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import quote_identifier
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _renamed(frame: DataFrame, columns: tuple[tuple[str, str | None], ...]) -> D
     frame = frame.toDF(*[name for name, _ in columns])
     if all(comment is None for _, comment in columns):
         return frame
-    quoted = [(name, "`" + name.replace("`", "``") + "`", comment) for name, comment in columns]
+    quoted = [(name, quote_identifier(name), comment) for name, comment in columns]
     return frame.select(
         *[F.col(q) if text is None else F.col(q).alias(name, metadata={"comment": text}) for name, q, text in quoted]
     )

@@ -1,11 +1,13 @@
 """What statements of other engines, and usual slips, are here: the remedy of an error about a statement nobody reads.
 
-remedy(statement, place) -> text     by how it begins, by words that only others know, by what stands at the place
+remedy(statement, place) -> text     by how it begins, by words that only others know, by what stands at the place,
+                                     by the keyword that a misspelt one is near
 """
 
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 
 from bucketlake.ops.system import registry
 
@@ -23,6 +25,7 @@ _BEGINNINGS = {
     r"CREATE +(UNIQUE +)?INDEX\b": "indexes are options of a table: 'file-index.bloom-filter.columns' = 'a_column'",
     r"SHOW +HISTORY\b": "SELECT * FROM `t$snapshots`",
     r"SHOW +CREATE +VIEW\b": "SHOW CREATE TABLE",
+    r"SHOW +TABLE *\Z": "SHOW TABLES, or SHOW TABLE EXTENDED LIKE '*'",
     r"SHOW +TABLE +STATUS\b": "SHOW TABLE EXTENDED LIKE '*'",
     r"SHOW +(INDEX|INDEXES|KEYS)\b": "SHOW TBLPROPERTIES names the primary key and the file indexes of a table",
     r"SHOW +PROCEDURES\b": "CALL sys.help() lists them",
@@ -40,10 +43,35 @@ _SIGNS = {
     "$": "put a name with characters other than letters, digits and _ in backticks: `{}`",
     "[": "names with blanks and signs stand in backticks: `a name`; places in arrays behind the array: a[0]",
     "@": "VERSION AS OF, or TIMESTAMP AS OF, behind the name",
+    "/": "/*+ OPTIONS('key' = 'value') */ behind the table's name",
     "'": "names stand in backticks, texts in quotes; rows of a file are csv.`path`, parquet.`path`, …",
 }
 _SHOWN = re.compile(r"SHOW +(\w+)", re.IGNORECASE)
 _STATEMENTS = ("partitions", "tags")  # that SHOW has
+_listed = re.compile(r"\w+").findall
+# What statements begin with, what some of these words have behind them, and what clauses begin with: a word that is
+# none of them, where a statement cannot be read, is meant to be the nearest.
+_VERBS = _listed(
+    "ALTER ANALYZE CACHE CALL CLEAR COMMENT COPY CREATE DELETE DESC DESCRIBE DROP EXECUTE EXPLAIN FROM INSERT LIST"
+    " MERGE REFRESH REPLACE RESET SELECT SET SHOW TABLE TRUNCATE UNCACHE UPDATE USE VALUES WITH"
+)
+_MADE = ["DATABASE", "FUNCTION", "SCHEMA", "TABLE", "TEMPORARY", "VIEW"]
+_BEHIND = {
+    "SHOW": _listed(
+        "ALL CATALOGS COLUMNS CREATE CURRENT DATABASES FUNCTIONS NAMESPACES PARTITIONS SCHEMAS SYSTEM TABLE TABLES"
+        " TAGS TBLPROPERTIES USER VIEWS"
+    ),
+    "CREATE": [*_MADE, "EXTERNAL", "GLOBAL", "OR"],
+    "DROP": _MADE,
+    "ALTER": _MADE,
+    "INSERT": ["INTO", "OVERWRITE"],
+}
+_CLAUSES = _listed(
+    "AS BETWEEN CROSS DISTINCT EXISTS FROM FULL GROUP HAVING INNER INTERSECT INTO JOIN LATERAL LEFT LIMIT MATCHED"
+    " OFFSET ORDER OUTER OVERWRITE PARTITION PARTITIONED RIGHT SELECT TABLE TBLPROPERTIES THEN TIMESTAMP UNION USING"
+    " VALUES VERSION WHEN WHERE"
+)
+_NEAR = 0.75  # FORM for FROM
 
 
 def remedy(statement: str, place: int | None = None) -> str | None:
@@ -54,11 +82,28 @@ def remedy(statement: str, place: int | None = None) -> str | None:
     if told is None and shown is not None:
         name = shown[1].lower()
         told = f"SELECT * FROM `t${name}`" if name in registry.NAMES and name not in _STATEMENTS else None
-    return told if told is not None or place is None else _of_sign(statement, place)
+    if told is None and place is not None:
+        told = _of_sign(statement, place)
+    return told or _meant(statement, place)
 
 
 def _first(told: dict[str, str], text: str, before: str) -> str | None:
     return next((one for form, one in told.items() if re.match(before + form, text, re.IGNORECASE)), None)
+
+
+def _meant(statement: str, place: int | None) -> str | None:
+    """The keyword that a misspelt one is meant to be: the first or second word, else one at the place or before it."""
+    words = [found[0].upper() for found in re.finditer(r"\w+", statement)][:2]
+    asked = [(words[0], _VERBS)] if words else []
+    asked += [(word, _BEHIND[verb]) for verb, word in [words] if verb in _BEHIND] if len(words) > 1 else []
+    if place is not None:
+        around = re.match(r"\w*", statement[place:]), re.search(r"(?<!`)\b(\w+)\s*\Z", statement[:place])
+        asked += [(found[0].strip().upper(), _CLAUSES) for found in around if found is not None]
+    for word, known in asked:
+        near = get_close_matches(word, known, 1, _NEAR) if word not in known else []
+        if near:
+            return f"did you mean {near[0]}?"
+    return None
 
 
 def _of_sign(statement: str, place: int) -> str | None:

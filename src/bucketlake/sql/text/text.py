@@ -44,6 +44,9 @@ class Token:
         return self.kind == "word" and self.value.upper() == word
 
 
+_CLOSED = re.compile(  # up to a literal or comment that is not closed
+    r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|[^'"`/-]|/(?!\*)|-(?!-))*""", re.DOTALL
+)
 _RAW = (TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
 _NUMBERS = (TokenType.NUMBER, TokenType.HEX_STRING, TokenType.BIT_STRING, TokenType.BYTE_STRING)
 
@@ -59,9 +62,9 @@ def _tokens(text: str) -> tuple[Token, ...]:
         # The leading word keeps sqlglot from taking the rest of SHOW, CALL and the like as one opaque string.
         raw = Spark().tokenize("x " + text)[1:]
     except TokenError as error:
-        raise InvalidError(
-            "SQL text cannot be read", reason=str(error), remedy="close the literal or comment"
-        ) from error
+        closed = _CLOSED.match(text)
+        where = _told_place(text, closed.end() if closed else 0)
+        raise InvalidError("SQL text cannot be read", **where, remedy="close the literal or comment") from error
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start - 2, token.end - 1
@@ -431,8 +434,12 @@ class Cursor:
         """Raise InvalidError naming this place."""
         token = self.peek()
         place = token.start if token is not None else len(self.text)
-        line = self.text.count("\n", 0, place) + 1
-        column = place - (self.text.rfind("\n", 0, place) + 1) + 1
-        near = self.text[place : place + 40].split("\n")[0] or "end of statement"
-        remedy = habits.remedy(self.text) or "correct the statement"
-        raise InvalidError(f"SQL: {what}", line=line, column=column, near=near, remedy=remedy)
+        remedy = habits.remedy(self.text, place) or "correct the statement"
+        raise InvalidError(f"SQL: {what}", **_told_place(self.text, place), remedy=remedy)
+
+
+def _told_place(text: str, place: int) -> dict[str, object]:
+    """A place of a text as an error's details."""
+    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+    near = text[place : place + 40].split("\n")[0] or "end of statement"
+    return {"line": line, "column": place - start + 1, "near": near}

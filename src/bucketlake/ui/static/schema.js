@@ -16,7 +16,7 @@ export function columnsPanel(table) {
       act: "ALTER TABLE … ADD, RENAME, ALTER and DROP COLUMN change the schema and touch no file.",
     },
     load: (signal) => ask("overview", table.place, signal),
-    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns, scrolls" }, h("table", { class: "grid" },
+    draw: (data) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Columns, scrolls" }, h("table", { class: "grid", "aria-label": "Columns" },
       h("thead", {}, h("tr", {}, ["Column", "Type", "Role", "Comment"].map((word) => h("th", { scope: "col" }, word)))),
       h("tbody", {}, data.columns.map((one) => h("tr", {}, h("td", {}, h("b", {}, one.name)), h("td", { class: "mono" }, one.type, !one.nullable && h("span", { class: "muted" }, " not null")),
         h("td", {}, one.role.split(" ").filter(Boolean).map((word) => h("span", { class: "pill" }, word))), h("td", { class: "muted" }, one.comment || "", one.default !== null && h("span", { class: "mono" }, ` default ${one.default}`))))))),

@@ -1,0 +1,158 @@
+"""Clients of object stores: which library serves a scheme, its settings for Paimon's options, one client a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from bucketlake.errors import InvalidError, StorageError
+from bucketlake.lazy import obstore_errors, obstore_store
+
+_S3 = ("s3", "s3a", "s3n")
+_GCS = ("gs", "gcs")
+_AZURE = ("az", "azure", "adl", "abfs", "abfss", "wasb", "wasbs")
+
+MOST_CLIENTS = 256
+_clients: dict[Any, Any] = {}
+_owner: dict[str, int] = {}  # the process whose clients these are: their threads do not live on in a fork of it
+_lock = threading.RLock()
+
+
+def kind_of(scheme: str) -> str | None:
+    """Which store's client serves a scheme; None: none."""
+    for kind, schemes in (("s3", _S3), ("gcs", _GCS), ("azure", _AZURE), ("memory", ("memory",))):
+        if scheme in schemes:
+            return kind
+    return None
+
+
+def client(url: str, options: tuple[tuple[str, str], ...]) -> Any:
+    """The client of a bucket, made when first asked for. StorageError in a fork of the process that made clients."""
+    if _owner.setdefault("pid", os.getpid()) != os.getpid():
+        raise StorageError(
+            "object stores cannot be used in a process forked from one that used them",
+            url=url,
+            remedy="start processes by multiprocessing's 'spawn' or 'forkserver'",
+        )
+    key = (url, options)
+    with _lock:
+        found = _clients.get(key)
+        if found is None:
+            for old in [one for one in _clients if not one[0].startswith("memory:")][: 1 - MOST_CLIENTS]:
+                del _clients[old]  # of tokens that have expired, mostly: one is made anew where it is used again
+            found = _clients[key] = _new_client(url, dict(options))
+        return found
+
+
+def _new_client(url: str, options: Mapping[str, str]) -> Any:
+    scheme, _, rest = url.partition("://")
+    try:
+        if scheme == "memory":
+            return obstore_store.MemoryStore()
+        if scheme == "file":
+            return obstore_store.LocalStore(rest, mkdir=True)
+        if scheme in _S3:
+            config, plain = _s3_config(rest, options)
+            return obstore_store.S3Store(rest, config=config, client_options={"allow_http": plain})
+        if scheme in _GCS:
+            return obstore_store.GCSStore(rest, config=_gcs_config(options))
+        config = _azure_config(rest, options)
+        return obstore_store.AzureStore(config=config, client_options={"allow_http": "endpoint" in config})
+    except (obstore_errors.BaseError, ValueError) as error:
+        raise InvalidError("cannot use this storage with these options", url=url, reason=str(error)) from error
+
+
+_S3_PREFIXES = ("fs.s3a.", "fs.s3.", "s3a.", "s3.")
+_S3_KEYS = {
+    "access_key": "access_key_id",
+    "accesskeyid": "access_key_id",
+    "secret_key": "secret_access_key",
+    "accesskeysecret": "secret_access_key",
+    "securitytoken": "session_token",
+    "endpoint_region": "region",
+}
+_S3_PASSED = (
+    "access_key_id",
+    "secret_access_key",
+    "session_token",
+    "region",
+    "skip_signature",
+    "role_arn",
+    "web_identity_token_file",
+    "server_side_encryption",
+    "sse_kms_key_id",
+    "request_payer",
+    "checksum_algorithm",
+    "unsigned_payload",
+)
+
+
+def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """obstore's settings for Paimon's S3 options, and whether plain HTTP is spoken."""
+    given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES).items()}
+    config = {key: given[key] for key in _S3_PASSED if key in given}
+    if given.get("multiobjectdelete_enable", "true").lower() == "false":
+        config["disable_bulk_delete"] = "true"
+    endpoint = given.get("endpoint")
+    if endpoint is None:
+        return config, False
+    if "://" not in endpoint:
+        secure = given.get("connection_ssl_enabled", "true").lower() != "false"
+        endpoint = f"{'https' if secure else 'http'}://{endpoint}"
+    if given.get("path_style_access", "true").lower() == "false":
+        config["virtual_hosted_style_request"] = "true"
+        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
+    config["endpoint"] = endpoint.rstrip("/")
+    config.setdefault("region", os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1")
+    return config, endpoint.startswith("http://")
+
+
+def _gcs_config(options: Mapping[str, str]) -> dict[str, str]:
+    given = _named(options, ("fs.gs.", "gs."))
+    names = {
+        "auth_service_account_json_keyfile": "service_account",
+        "service_account": "service_account",
+        "service_account_key": "service_account_key",
+        "storage_root_url": "base_url",
+        "base_url": "base_url",
+        "skip_signature": "skip_signature",
+    }
+    return {name: given[key] for key, name in names.items() if key in given}
+
+
+def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
+    container, _, host = rest.partition("@")
+    config = {"container_name": container}
+    if host:
+        config["account_name"] = host.split(".", 1)[0]
+    for key, value in options.items():
+        if key.startswith("fs.azure.account.key."):
+            config["account_key"] = value
+            config.setdefault("account_name", key.removeprefix("fs.azure.account.key.").split(".", 1)[0])
+        elif key.startswith("fs.azure.sas.fixed.token."):
+            config["sas_key"] = value
+    names = (
+        "account_name",
+        "account_key",
+        "sas_key",
+        "client_id",
+        "client_secret",
+        "tenant_id",
+        "endpoint",
+        "use_emulator",
+    )
+    given = _named(options, ("azure.",))
+    return {**config, **{name: given[name] for name in names if name in given}}
+
+
+def _named(options: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Options below a prefix, with underscores between words; earlier prefixes win."""
+    found: dict[str, str] = {}
+    for prefix in prefixes:
+        for key, value in options.items():
+            if key.startswith(prefix):
+                name = key[len(prefix) :].lower().replace("-", "_").replace(".", "_")
+                found.setdefault(name, value)
+    return found
