@@ -18,8 +18,8 @@ from bucketlake.schema.change import (
     UpdateColumnType,
     UpdateComment,
     UpdatePosition,
-    renamed_in_options,
 )
+from bucketlake.schema.column_options import renamed_in_options
 from bucketlake.schema.schema import TableSchema, apply
 from bucketlake.types.model import BIGINT, INT, STRING, TINYINT, parse_type_text, type_text
 
@@ -112,7 +112,7 @@ def test_a_rename_reaches_every_option_that_names_the_column():
         "file-index.bloom-filter.columns": "v,m[v]", "file-index.bloom-filter.v.fpp": "0.1",
         "file-index.bloom-filter.m[v].items": "9", "fields.default-aggregate-function": "last_value",
     }  # fmt: skip
-    changed = renamed_in_options(schema, "v", "w")
+    changed = renamed_in_options(schema, {"v": "w"})
     assert changed == {
         "sequence.field": "w,k", "rowkind.field": "s", "merge-engine": "partial-update",
         "fields.w,k.sequence-group": "l", "fields.l.aggregate-function": "nested_update",
@@ -121,9 +121,10 @@ def test_a_rename_reaches_every_option_that_names_the_column():
         "file-index.bloom-filter.columns": "w,m[v]", "file-index.bloom-filter.w.fpp": "0.1",
         "file-index.bloom-filter.m[v].items": "9", "fields.default-aggregate-function": "last_value",
     }  # fmt: skip
-    assert renamed_in_options(changed, "l", "ll")["fields.ll.count-limit"] == "5"
-    assert renamed_in_options(changed, "m", "n")["file-index.bloom-filter.columns"] == "w,n[v]"
-    assert renamed_in_options(changed, "m", "n")["file-index.bloom-filter.n[v].items"] == "9"
+    assert renamed_in_options({"sequence.field": "v,k"}, {"v": "k", "k": "v"}) == {"sequence.field": "k,v"}
+    assert renamed_in_options(changed, {"l": "ll"})["fields.ll.count-limit"] == "5"
+    assert renamed_in_options(changed, {"m": "n"})["file-index.bloom-filter.columns"] == "w,n[v]"
+    assert renamed_in_options(changed, {"m": "n"})["file-index.bloom-filter.n[v].items"] == "9"
 
 
 def test_a_renamed_member_is_renamed_in_the_options_of_its_column():

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from bucketlake.errors import InvalidError
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.schema.schema import TableSchema
 from bucketlake.spark.session import Lake
 from bucketlake.spark.types import field_types
+from bucketlake.spark.write import placement
 from bucketlake.spark.write.bucketing import bucket_column
 from bucketlake.types.model import DataField, canonical_batch
 
@@ -56,6 +58,24 @@ def test_other_bucket_functions(lake: Lake, function: str) -> None:
     found = frame.select(bucket_column(schema, 7).alias("bucket")).toArrow().column("bucket").to_pylist()
     batch = pa.RecordBatch.from_arrays([pa.array([v for v in LONG if v is not None])], ["a"])
     assert found == assign_buckets(batch, fields, 7, function).tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("DOUBLE", "'bucket' = '-1'"),
+        ("DECIMAL(10, 2)", "'bucket' = '2'"),
+        ("INT", "'bucket' = '2', 'bucket-function.type' = 'mod'"),
+    ],
+)
+def test_a_null_key_is_refused_by_name(classic: Lake, kind: str, options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether Spark or Python computes the bucket."""
+    monkeypatch.setattr(placement, "FEW_FILES", 0)
+    classic.sql(f"CREATE TABLE default.t (k {kind}, v BIGINT) TBLPROPERTIES ('primary-key' = 'k', {options})")
+    classic.sql("INSERT INTO default.t VALUES (1, 1)")
+    with pytest.raises(InvalidError, match=r"Cannot write null to non-null column\(k\)"):
+        classic.sql(f"INSERT INTO default.t SELECT CAST(NULL AS {kind}), id FROM range(3)")
+    assert len(classic.table("default.t").snapshots()) == 1
 
 
 def _schema(fields: list[DataField], function: str = "default") -> TableSchema:

@@ -139,3 +139,25 @@ def test_dynamic_options_are_not_stored_by_an_alteration(tmp_path: Path) -> None
     table = new_table(tmp_path, keyed=False).with_options(write_buffer_size="1 mb")
     altered = table.alter(AddColumn("n", INT))
     assert "write-buffer-size" not in altered.schema.options
+
+
+def test_the_past_of_renamed_columns_is_merged_as_it_was(tmp_path: Path) -> None:
+    """Options name columns by the names that they have today; those of the past are the snapshot's schema's."""
+    options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum", "sequence.field": "s"}
+    table = new_table(tmp_path, True, **{"write-only": "true"}, **options)
+    for v, s in ((1, "a"), (2, "b")):
+        table.write_arrow(pa.table({"k": [1], "v": [v], "s": [s]}))
+    table = table.alter(RenameColumn("v", "w"), RenameColumn("s", "q"), AddColumn("v", INT))
+    table = table.alter(SetOption("fields.v.aggregate-function", "max"))
+    table.write_arrow(pa.table({"k": [1], "w": [4], "q": ["c"], "v": [9]}))
+    assert rows(table) == [(1, 7, "c", 9)]
+    assert rows(table, scan_snapshot_id=2) == [(1, 3, "b")]
+
+
+def test_columns_that_change_names_do_not_stop_an_older_handle(tmp_path: Path) -> None:
+    old = new_table(tmp_path, False, **{"bucket": "2", "bucket-key": "v"})
+    old.write_arrow(pa.table({"k": [1], "v": [1], "s": ["x"]}))
+    new = old.alter(RenameColumn("v", "t"), RenameColumn("s", "v"), RenameColumn("t", "s"))
+    old.write_arrow(pa.table({"k": [2], "v": [2], "s": ["y"]}))
+    assert rows(new, where="s = 2") == [(2, 2, "y")]
+    assert new.schema.options["bucket-key"] == "s"

@@ -5,13 +5,14 @@ Spec: docs/spec/schema.md#evolution
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema.blobs import COLUMN_KEYS, added, dropped
+from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
 from bucketlake.schema.default import check_defaults
 from bucketlake.schema.evolution import cast_allowed
 from bucketlake.types.ids import with_fresh_ids
@@ -298,7 +299,7 @@ class _Draft:
         self.in_members(path, change)
         if len(path) == 1:
             self.primary_keys = [name if key == path[0] else key for key in self.primary_keys]
-            self.options = renamed_in_options(self.options, path[0], name)
+            self.options = renamed_in_options(self.options, {path[0]: name})
         else:
             self.options = member_renamed_in_options(self.options, path, name)
 
@@ -498,10 +499,8 @@ def relaid(past: TableSchema, current: TableSchema) -> str | None:
             return key.replace("_", "-").removesuffix("s")
     if past.bucket_mode is not current.bucket_mode:
         return "bucket"
-    old, names = dict(past.options), {item.id: item.name for item in current.fields}
-    for item in past.fields:
-        if (name := names.get(item.id, item.name)) != item.name:
-            old = renamed_in_options(old, item.name, name)
+    names = {item.id: item.name for item in current.fields}
+    old = renamed_in_options(past.options, {item.name: names.get(item.id, item.name) for item in past.fields})
     before = TableOptions(old)
     for key in sorted(old.keys() | current.options.keys()):
         value = current.options.get(key)
@@ -519,59 +518,3 @@ def relaid(past: TableSchema, current: TableSchema) -> str | None:
 
 def _ids(schema: TableSchema, names: Sequence[str]) -> list[int]:
     return [schema.field(name).id for name in names]
-
-
-_COLUMN_LISTS = (
-    "bucket-key",
-    "changelog-producer.row-deduplicate-ignore-fields",
-    "clustering.columns",
-    "partial-update.remove-record-on-sequence-group",
-    "record-level.time-field",
-    "rowkind.field",
-    "sequence.field",
-)
-_MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
-
-
-def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:
-    """The options with one column's name replaced wherever an option names columns, in its key or its value.
-
-    Spec: docs/spec/schema.md#renamed-columns
-    """
-
-    def renamed(names: str) -> str:
-        return ",".join(new if name.strip() == old else name for name in names.split(","))
-
-    result = {}
-    for key, value in options.items():
-        head, _, rest = key.partition(".")
-        parts = rest.split(".")
-        if key in _COLUMN_LISTS:
-            value = renamed(value)
-        elif head == "fields" and len(parts) > 1:
-            suffix = rest[len(parts[0]) :]
-            key, value = f"fields.{renamed(parts[0])}{suffix}", renamed(value) if suffix == ".sequence-group" else value
-        elif head == "file-index" and len(parts) == 2 and parts[1] == "columns":
-            value = ",".join(_renamed_index(name, old, new) for name in value.split(","))
-        elif head == "file-index" and len(parts) == 3:
-            key = f"file-index.{parts[0]}.{_renamed_index(parts[1], old, new)}.{parts[2]}"
-        result[key] = value
-    return result
-
-
-def _renamed_index(name: str, old: str, new: str) -> str:
-    """`column` or `column[key]`, renamed."""
-    column, bracket, rest = name.strip().partition("[")
-    return f"{new}{bracket}{rest}" if column == old else name
-
-
-def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], new: str) -> dict[str, str]:
-    """The options with the new name of a member of the rows that an ARRAY or MAP column holds."""
-    result = dict(options)
-    if len(path) != 3 or path[1] not in ("element", "value"):
-        return result
-    for suffix in _MEMBER_LISTS:
-        key = f"fields.{path[0]}.{suffix}"
-        if key in result:
-            result[key] = ",".join(new if name.strip() == path[2] else name for name in result[key].split(","))
-    return result

@@ -11,6 +11,7 @@ Spec: docs/spec/buckets.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -88,8 +89,10 @@ def _is_simple(keys: Sequence[DataField]) -> bool:
 
 
 def _computed(keys: Sequence[DataField], number: Callable[[pa.RecordBatch], pa.Array]) -> Column:
-    """What Python computes from the key columns, which alone travel to it."""
+    """What Python computes from the key columns, which alone travel to it. Nulls get a number too: whoever writes the
+    rows refuses them by column name."""
     names = [key.name for key in keys]
+    keys = [replace(key, type=key.type.with_nullable(True)) for key in keys]
 
     @F.arrow_udf("int")  # type: ignore[untyped-decorator]
     def computed(*columns: pa.Array) -> pa.Array:
