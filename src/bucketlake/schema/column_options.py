@@ -6,8 +6,13 @@ Spec: docs/spec/schema.md#renamed-columns
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from bucketlake.schema.blobs import COLUMN_KEYS
+
+if TYPE_CHECKING:
+    from bucketlake.schema.schema import TableSchema
 
 _COLUMN_LISTS = (
     "bucket-key",
@@ -63,15 +68,18 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
     return result
 
 
-def beside_columns(options: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
-    """Options of a table beside the columns of another of its schemas, whose options are `stored`: what names columns
-    is that schema's, since columns have been renamed, dropped and added in between."""
-    kept = {key: value for key, value in options.items() if not _names_columns(key)}
-    return {**kept, **{key: value for key, value in stored.items() if _names_columns(key)}}
+def under_options(past: TableSchema, current: TableSchema) -> TableSchema:
+    """Another schema of a table with the options of today's. Where a column of it is gone or has another name, options
+    that name columns are those that it was stored with."""
+    options, names = current.options, {item.id: item.name for item in current.fields}
+    if any(names.get(item.id) != item.name for item in past.fields):
+        kept = {key: value for key, value in options.items() if not _names_columns(key)}
+        options = {**kept, **{key: value for key, value in past.options.items() if _names_columns(key)}}
+    return replace(past, options=options)
 
 
 def _names_columns(key: str) -> bool:
     head, _, rest = key.partition(".")
     if head == "file-index":
         return rest.endswith(".columns") or rest.count(".") > 1
-    return head == "fields" or key in _COLUMN_LISTS or key in COLUMN_KEYS
+    return (head == "fields" and "." in rest) or key in _COLUMN_LISTS or key in COLUMN_KEYS

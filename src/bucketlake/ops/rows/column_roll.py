@@ -28,7 +28,7 @@ from bucketlake.ops.rows.roll import Roller, Rolling, described
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
-from bucketlake.schema.column_options import beside_columns
+from bucketlake.schema.column_options import under_options
 from bucketlake.schema.schema import ROW_ID_FIELD
 from bucketlake.types.model import canonical_batch
 
@@ -42,8 +42,7 @@ def newest_schema_of(store: Store, files: Iterable[DataFile]) -> Store:
     newest = max((file.schema_id for file in files), default=store.schema.id)
     if newest <= store.schema.id:
         return store
-    schema = store.schema_of(newest)
-    return store.with_schema(replace(schema, options=beside_columns(store.schema.options, schema.options)))
+    return store.with_schema(under_options(store.schema_of(newest), store.schema))
 
 
 def groups_of(splits: Iterable[Split]) -> list[Split]:
