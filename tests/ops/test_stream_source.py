@@ -247,6 +247,18 @@ def test_overwrites_are_told_if_asked(tmp_path: Path) -> None:
     assert told.state == {1: 9}
 
 
+def test_an_overwrite_that_brings_older_versions_back(tmp_path: Path) -> None:
+    """The files that hold them were there all the time."""
+    table = make(tmp_path, True, {"bucket": "1", "write-only": "true"})
+    table.write_arrow(pa.table({"k": [1, 2], "v": [1, 1]}, schema=SCHEMA))
+    table.write_arrow(pa.table({"k": [1, 3], "v": [2, 2]}, schema=SCHEMA))
+    told = Reader(table, streaming_read_overwrite="true")
+    told.read_all()
+    table.rollback_to_as_latest(1)
+    told.read_all()
+    assert told.state == {1: 1, 2: 1}
+
+
 def test_overwrites_of_append_tables(tmp_path: Path) -> None:
     table = make(tmp_path, False, {})
     table.write_arrow(pa.table({"k": [1, 2], "v": [1, 1]}, schema=SCHEMA))

@@ -143,10 +143,11 @@ class _Side:
         vectors = deletion_files(store, store.index_manifest(snapshot))
         return cls(snapshot, pruner.by_key(keyed_entries(store, snapshot, wanted)), vectors)
 
-    def without(self, other: _Side, *, by_vectors: bool) -> _Side:
-        """Less the files that the other side has too; with `by_vectors`, with the same rows deleted."""
+    def without(self, other: _Side, *, by_vectors: bool, but: Collection[BucketKey] = ()) -> _Side:
+        """Less the files that the other side has too; with `by_vectors`, with the same rows deleted. Buckets of `but`
+        stay as they are."""
         known = {other._identity(entry, by_vectors) for entry in other.entries}
-        kept = [entry for entry in self.entries if self._identity(entry, by_vectors) not in known]
+        kept = [e for e in self.entries if self._identity(e, by_vectors) not in known or bucket_key(e) in but]
         return replace(self, entries=kept)
 
     def _identity(self, entry: ManifestEntry, by_vectors: bool) -> Hashable:
@@ -175,11 +176,24 @@ def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
     return {partition for partition, numbers in totals.items() if len(numbers) > 1}
 
 
+def _has_overwrite(store: Store, before: Snapshot, after: Snapshot) -> bool:
+    """Whether files may have gone without others that hold their rows, so that older versions in files that both
+    snapshots have count again. What has expired in between is not known."""
+    between = [number for number in store.snapshot_ids() if before.id < number <= after.id]
+    return any(
+        found is not None and found.commit_kind is CommitKind.OVERWRITE
+        for found in parallel(store.find_snapshot, between)
+    )
+
+
 def _diff(store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = ()) -> Plan:
     """`moved`: partitions in which old and new files are not compared, but are splits of their own."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
+    if keyed and before.entries and _has_overwrite(store, old.snapshot, new.snapshot):
+        lost = {bucket_key(entry) for entry in before.entries}
+        before, after = (one.without(two, by_vectors=True, but=lost) for one, two in ((old, new), (new, old)))
     if not keyed:
         entries = pruner.by_value(after.entries)
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
