@@ -42,7 +42,7 @@ from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.change import SchemaChange, SetOption
-from bucketlake.schema.column_options import beside_columns
+from bucketlake.schema.column_options import options_under
 from bucketlake.schema.merging import Merging, merging
 from bucketlake.schema.schema import BucketMode, TableSchema, apply, column_names, is_replaced
 from bucketlake.schema.validation import refuse_undelivered
@@ -174,7 +174,7 @@ class Table(Streams, Frames):
         if snapshot is None or not travels or snapshot.schema_id == table.schema.id:
             return table, selection
         current, past = table.store.schema, table.store.schema_of(snapshot.schema_id)
-        stored = past.options if is_replaced(past, current) else beside_columns(current.options, past.options)
+        stored = past.options if is_replaced(past, current) else options_under(current.options, past.options)
         options = {**stored, **table.store.dynamic_options()}
         return replace(table, store=table.store.with_schema(replace(past, options=options))), selection
 

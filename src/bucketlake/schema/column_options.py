@@ -1,4 +1,4 @@
-"""Options that name columns: what renaming makes of them, and what they are beside the columns of another schema.
+"""Options that name columns: what renaming makes of them, and what a table's options are under another schema.
 
 Spec: docs/spec/schema.md#renamed-columns
 """
@@ -63,15 +63,16 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
     return result
 
 
-def beside_columns(options: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
-    """Options of a table beside the columns of another of its schemas, whose options are `stored`: what names columns
-    is that schema's, since columns have been renamed, dropped and added in between."""
-    kept = {key: value for key, value in options.items() if not _names_columns(key)}
-    return {**kept, **{key: value for key, value in stored.items() if _names_columns(key)}}
+def options_under(options: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
+    """Options of a table under another of its schemas, whose own are `stored`. What names columns is that schema's,
+    since columns have been renamed, dropped and added in between, and so is whether files of level 0 and overlapping
+    ones are rows of their own."""
+    kept = {key: value for key, value in options.items() if not _is_of_schema(key)}
+    return {**kept, **{key: value for key, value in stored.items() if _is_of_schema(key)}}
 
 
-def _names_columns(key: str) -> bool:
+def _is_of_schema(key: str) -> bool:
     head, _, rest = key.partition(".")
     if head == "file-index":
         return rest.endswith(".columns") or rest.count(".") > 1
-    return head == "fields" or key in _COLUMN_LISTS or key in COLUMN_KEYS
+    return head == "fields" or key in _COLUMN_LISTS or key in COLUMN_KEYS or key == "deletion-vectors.enabled"

@@ -28,7 +28,7 @@ from bucketlake.ops.rows.roll import Roller, Rolling, described
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
-from bucketlake.schema.column_options import beside_columns
+from bucketlake.schema.column_options import options_under
 from bucketlake.schema.schema import ROW_ID_FIELD
 from bucketlake.types.model import canonical_batch
 
@@ -43,7 +43,7 @@ def newest_schema_of(store: Store, files: Iterable[DataFile]) -> Store:
     if newest <= store.schema.id:
         return store
     schema = store.schema_of(newest)
-    return store.with_schema(replace(schema, options=beside_columns(store.schema.options, schema.options)))
+    return store.with_schema(replace(schema, options=options_under(store.schema.options, schema.options)))
 
 
 def groups_of(splits: Iterable[Split]) -> list[Split]:

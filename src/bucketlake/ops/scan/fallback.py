@@ -24,7 +24,7 @@ from bucketlake.ops.scan.system_tables import RowView
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.store import Store
 from bucketlake.predicate.tree import restrict
-from bucketlake.schema.column_options import beside_columns
+from bucketlake.schema.column_options import options_under
 from bucketlake.schema.schema import TableSchema
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.types.model import DataType
@@ -84,7 +84,7 @@ def beside(store: Store, selection: Selection, name: str) -> tuple[Store, Select
     chosen = _selection(store, other, selection)
     if _travels(store) and chosen.snapshot is not None and chosen.snapshot.schema_id != other.schema.id:
         past = other.schema_of(chosen.snapshot.schema_id)
-        other = other.with_schema(replace(past, options=beside_columns(other.schema.options, past.options)))
+        other = other.with_schema(replace(past, options=options_under(other.schema.options, past.options)))
     _check_columns(store, other, name)
     typed = zip(other.schema.fields, store.schema.fields, strict=True)
     fields = tuple(replace(theirs, type=own.type) for theirs, own in typed)
