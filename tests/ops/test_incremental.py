@@ -297,6 +297,23 @@ def test_difference_against_a_model(
     assert all(new[(p, k)] == v for p, k, v in plain)
 
 
+@pytest.mark.parametrize("vectors", [False, True])
+def test_versions_that_an_overwrite_brings_back(tmp_path: Path, vectors: bool) -> None:
+    """Files that both snapshots have hold them."""
+    table = create(tmp_path, **{"write-only": not vectors, "deletion-vectors.enabled": vectors})
+    put(table, [(1, 1, 1), (1, 2, 1), (2, 1, 1)])
+    before = table.latest_snapshot()
+    put(table, [(1, 1, 2), (1, 3, 2)])
+    table.delete("p = 1 AND k = 2")
+    last = table.latest_snapshot()
+    assert before is not None and last is not None
+    table.rollback_to_as_latest(before.id)
+    span = f"{last.id},{last.id + 1}"
+    assert between(table, span, "diff") == [(1, 1, 1), (1, 2, 1)]
+    assert log(table, span, "diff") == [("+I", 1, 1, 1), ("+I", 1, 2, 1), ("-D", 1, 3, 2)]
+    assert log(table, f"{before.id},{last.id + 1}", "diff") == []
+
+
 def test_splits_are_read_in_any_process(table: Table) -> None:
     planned = table.plan(incremental_between="1,2", incremental_between_scan_mode="diff")
     rows = [row for split in planned.splits for batch in read_split(table.store, split) for row in batch.to_pylist()]

@@ -154,6 +154,25 @@ def test_the_past_of_renamed_columns_is_merged_as_it_was(tmp_path: Path) -> None
     assert rows(table, scan_snapshot_id=2) == [(1, 3, "b")]
 
 
+def test_the_past_before_deletion_vectors(tmp_path: Path) -> None:
+    """Level 0 counted then, and files of several levels had to be merged."""
+    options = {"deletion-vectors.modifiable": "true", "num-sorted-run.compaction-trigger": "2"}
+    table = new_table(tmp_path, True, **{"write-only": "true"}, **options)
+    states = []
+    for v in range(4):
+        table.write_arrow(pa.table({"k": [1, v + 2], "v": [v, v], "s": ["x", "x"]}), write_only=v != 1)
+        states.append((table.latest_snapshot(), rows(table)))
+    table.compact()
+    table = table.alter(SetOption("deletion-vectors.enabled", "true"))
+    table.write_arrow(pa.table({"k": [1], "v": [9], "s": ["y"]}), write_only=False)
+    states.append((table.latest_snapshot(), rows(table)))
+    for switched in ("true", "false"):
+        table = table.alter(SetOption("deletion-vectors.enabled", switched))
+        for snapshot, expected in states:
+            assert snapshot is not None
+            assert rows(table, scan_snapshot_id=snapshot.id) == expected
+
+
 def test_columns_that_change_names_do_not_stop_an_older_handle(tmp_path: Path) -> None:
     old = new_table(tmp_path, False, **{"bucket": "2", "bucket-key": "v"})
     old.write_arrow(pa.table({"k": [1], "v": [1], "s": ["x"]}))

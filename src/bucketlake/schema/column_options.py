@@ -1,4 +1,4 @@
-"""Options that name columns: what renaming makes of them, and what they are beside the columns of another schema.
+"""Options that name columns: what renaming makes of them, and what a table's options are under another schema.
 
 Spec: docs/spec/schema.md#renamed-columns
 """
@@ -69,13 +69,16 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
 
 
 def under_options(past: TableSchema, current: TableSchema) -> TableSchema:
-    """Another schema of a table with the options of today's. Where a column of it is gone or has another name, options
-    that name columns are those that it was stored with."""
-    options, names = current.options, {item.id: item.name for item in current.fields}
-    if any(names.get(item.id) != item.name for item in past.fields):
-        kept = {key: value for key, value in options.items() if not _names_columns(key)}
-        options = {**kept, **{key: value for key, value in past.options.items() if _names_columns(key)}}
-    return replace(past, options=options)
+    """Another schema of a table with the options of today's, but its own deletion vectors: they say which files are
+    rows. Where a column of it is gone or has another name, options that name columns are its own, too."""
+    names = {item.id: item.name for item in current.fields}
+    renamed = any(names.get(item.id) != item.name for item in past.fields)
+
+    def is_own(key: str) -> bool:
+        return key == "deletion-vectors.enabled" or (renamed and _names_columns(key))
+
+    kept = {key: value for key, value in current.options.items() if not is_own(key)}
+    return replace(past, options={**kept, **{key: value for key, value in past.options.items() if is_own(key)}})
 
 
 def _names_columns(key: str) -> bool:

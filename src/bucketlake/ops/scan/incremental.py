@@ -176,11 +176,21 @@ def rescaled(found: Iterable[tuple[bytes, int]]) -> set[bytes]:
     return {partition for partition, numbers in totals.items() if len(numbers) > 1}
 
 
+def _has_overwrite(store: Store, before: Snapshot, after: Snapshot) -> bool:
+    """Whether files may have gone without others that hold their rows, so that older versions in files that both
+    snapshots have count again. What has expired in between is not known."""
+    between = [number for number in store.snapshot_ids() if before.id < number <= after.id]
+    return any(
+        found is not None and found.commit_kind is CommitKind.OVERWRITE
+        for found in parallel(store.find_snapshot, between)
+    )
+
+
 def _diff(
     store: Store, old: _Side, new: _Side, pruner: Pruner, moved: Collection[bytes] = (), *, whole: bool = False
 ) -> Plan:
     """`moved`: partitions in which old and new files are not compared, but are splits of their own. `whole`: files of
-    both sides are read on both, where others of their section differ."""
+    both sides are read on both, where others of their section differ, as always where an overwrite lies in between."""
     keyed = bool(store.schema.primary_keys)
     # Rows that left a file by its deletion vector alone are a difference, which append tables do not tell.
     before, after = old.without(new, by_vectors=keyed), new.without(old, by_vectors=keyed)
@@ -189,6 +199,7 @@ def _diff(
         groups = [group for group, _ in append_groups(store, _by_bucket(entries).values())]
         return Plan(new.snapshot, tuple(entries), tuple(after.split(store, group, raw=True) for group in groups))
     older = [replace(entry, file=replace(entry.file)) for entry in before.entries]  # both may have the very same
+    whole = whole or (bool(older) and _has_overwrite(store, old.snapshot, new.snapshot))
     is_old, is_new = ({id(entry) for entry in entries} for entries in (older, after.entries))
     both = [entry for entry in new.entries if id(entry) not in is_new] if whole else []
     splits = []
