@@ -63,7 +63,7 @@ class Limits:
         for name in ("retain_max", "retain_min", "max_deletes"):
             value: Any = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise InvalidError(f"{name} must be a whole number", **{name: value})
+                raise InvalidError(f"{name} must be a whole number", given=value)
 
 
 @dataclass(frozen=True, slots=True)
