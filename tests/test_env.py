@@ -9,6 +9,7 @@ import os
 import pickle
 import threading
 import uuid
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -297,6 +298,27 @@ def test_schemes():
 )
 def test_s3_options(options, config, plain):
     assert clients._s3_config("b", options) == (config, plain)
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "meant"),
+    [
+        (lambda o: clients._s3_config("b", o), "s3.acces-key", "s3.access-key"),
+        (lambda o: clients._s3_config("b", o), "fs.s3a.path.style.acces", "fs.s3a.path-style-access"),
+        (clients._gcs_config, "gs.service-acount-key", "gs.service-account-key"),
+        (lambda o: clients._azure_config("c", o), "azure.acount-name", "azure.account-name"),
+    ],
+)
+def test_misspelt_options_are_told(config, key, meant):
+    with pytest.warns(UserWarning, match=f"'{key}' is not known.*did you mean '{meant}'"):
+        config({key: "x"})
+
+
+def test_options_of_other_engines_pass_without_a_word():
+    others = {"fs.s3a.threads.max": "9", "fs.s3a.impl": "x", "fs.s3a.connection.maximum": "9", "s3.access-key": "k"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clients._s3_config("b", others)
 
 
 def test_other_stores_options():

@@ -543,6 +543,8 @@ def new_schema(
             type=type(schema).__name__,
             remedy="give Arrow's: pa.schema([…]), or frame.to_arrow().schema",
         )
+    if not fields:
+        raise InvalidError("table has no columns", remedy="give its columns")
     return TableSchema.create(fields, _listed(partition_keys), _listed(primary_keys), options, comment or None)
 
 

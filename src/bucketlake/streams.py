@@ -77,7 +77,12 @@ def _table(data: Any) -> pa.Table:
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
-    parts = [part if isinstance(part, pa.Table) else pa.Table.from_batches([part]) for part in data]
+    parts = []
+    for part in data:
+        if not isinstance(part, (pa.Table, pa.RecordBatch)):
+            remedy = "give an Arrow table, a data frame, a dict of columns or a list of dicts"
+            raise InvalidError("not rows to look up", type=type(part).__name__, remedy=remedy)
+        parts.append(part if isinstance(part, pa.Table) else pa.Table.from_batches([part]))
     if not parts:
         raise InvalidError("no rows, and so no columns, to look up", remedy="give an Arrow table")
     return pa.concat_tables(parts)

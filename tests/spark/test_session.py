@@ -100,7 +100,7 @@ def test_a_stopped_session_is_named(tmp_path: Path) -> None:
     code = (
         "import bucketlake, sys\nlake = bucketlake.connect(sys.argv[1])\n"
         "lake.sql('CREATE TABLE t (id INT)')\nframe = lake.sql('SELECT 1 AS id')\nlake.spark.stop()\n"
-        "for call in (lambda: lake.sql('SELECT * FROM t'), lambda: lake.table('t').write(frame)):\n"
+        "for call in (lambda: lake.sql('SELECT 1'), lambda: lake.table('t').write(frame)):\n"
         "    try:\n        call()\n"
         "    except bucketlake.InvalidError as error:\n        print(error)\n"
         "print('rows', bucketlake.connect(sys.argv[1]).sql('SELECT * FROM t').count())\n"

@@ -50,6 +50,7 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
         InvalidError,
         "identifier 'count'",
     ),
+    "no columns": ({"schema": pa.schema([]), "primary_keys": [], "partition_keys": []}, InvalidError, "no columns"),
     "partition column twice": ({"partition_keys": ["pt", "pt"]}, InvalidError, "duplicate"),
     "primary-key column twice": ({"primary_keys": ["k", "k"]}, InvalidError, "duplicate"),
     "partition column that is none": ({"partition_keys": ["x"]}, InvalidError, "partition"),
@@ -62,7 +63,7 @@ CREATIONS: dict[str, tuple[dict[str, Any], type[BucketlakeError], str]] = {
 def test_table_that_cannot_be(catalog: Catalog, case: str) -> None:
     arguments, kind, message = CREATIONS[case]
     with pytest.raises(kind, match=message):
-        catalog.create_table("bad", SCHEMA, **arguments)
+        catalog.create_table("bad", **{"schema": SCHEMA, **arguments})
     assert not catalog.table_exists("bad")
 
 
@@ -144,6 +145,15 @@ CALLS: dict[str, tuple[Callable[[Table], Any], type[BucketlakeError], str]] = {
         "commit.callbacks",
     ),
     "delete spec": (lambda t: t.drop_partitions([{"x": 1}]), InvalidError, "not partition columns"),
+    "spec that is text": (lambda t: t.write_arrow(good(), partition="pt=a"), InvalidError, "not a partition.*'pt': …"),
+    "limit that is text": (lambda t: t.expire_snapshots(retain_max="1"), InvalidError, "retain_max must be a whole"),
+    "lookup of no rows": (lambda t: t.lookup([1]), InvalidError, "not rows to look up.*list of dicts"),
+    "expression without Spark": (
+        lambda t: t.update({"v": "v + 1"}, "k = 1"),
+        InvalidError,
+        r"lake\.table\(…\)\.update",
+    ),
+    "type that is text": (lambda t: t.alter(AddColumn("n", "INT")), InvalidError, r"parse_type_text\('INT'\)"),
     "no spec": (lambda t: t.drop_partitions([]), InvalidError, "cannot be empty"),
     "type change of a key": (lambda t: t.alter(UpdateColumnType("k", BIGINT)), BucketlakeError, "primary key"),
     "type change of a partition": (lambda t: t.alter(UpdateColumnType("pt", INT)), BucketlakeError, "partition"),

@@ -76,7 +76,7 @@ def test_a_table_that_was_dropped_is_no_empty_one(catalog: Catalog) -> None:
         table.write_arrow({"k": [1], "pt": ["a"]})
         catalog.drop_table("t")
         for read in (table.to_arrow, table.files, table.plan, lambda: list(table.scan_batches())):
-            with pytest.raises(NotFoundError, match="no such table.*dropped"):
+            with pytest.raises(NotFoundError, match="no such table.*dropped or renamed"):
                 read()
 
 

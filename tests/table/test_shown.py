@@ -31,6 +31,22 @@ def test_a_table(tmp_path: Path) -> None:
     catalog.table("sys.tables")._repr_html_()
 
 
+def test_values_are_short(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("day", pa.string())])
+    options = {"bucket": "1", "s3.secret-key": "hush"}
+    table = bucketlake.open(tmp_path).create_table("t", schema, ["day"], ["day", "id"], options)
+    table.write_arrow({"id": [1, 2], "day": ["a", "a"]})
+    assert repr(table.schema) == (
+        "TableSchema(id=0, [id BIGINT NOT NULL, day STRING NOT NULL], partition_keys=['day'], "
+        "primary_keys=['day', 'id'], options={'bucket': '1', 's3.secret-key': '***'})"
+    )
+    (file,) = table.files()
+    assert repr(file) == (
+        f"TableFile({file.path!r}, partition={{'day': 'a'}}, bucket=0, level=0, row_count=2, file_size={file.file_size})"
+    )
+    assert repr(table.plan()) == f"Plan(snapshot=1, 1 files, 1 splits, row_count=2, size={file.file_size})"
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     table = bucketlake.open(tmp_path).create_table("default.t", SCHEMA)
     table.write_arrow(pa.table({"id": [1], "<b>x": ["a"]}))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from bucketlake.errors import InvalidError, StorageError
@@ -87,11 +89,33 @@ _S3_PASSED = (
     "checksum_algorithm",
     "unsigned_payload",
 )
+_S3_ASKED = ("endpoint", "path_style_access", "connection_ssl_enabled", "multiobjectdelete_enable")
+_GCS_KEYS = {
+    "auth_service_account_json_keyfile": "service_account",
+    "service_account": "service_account",
+    "service_account_key": "service_account_key",
+    "storage_root_url": "base_url",
+    "base_url": "base_url",
+    "skip_signature": "skip_signature",
+}
+_AZURE_PASSED = (
+    "account_name",
+    "account_key",
+    "sas_key",
+    "client_id",
+    "client_secret",
+    "tenant_id",
+    "endpoint",
+    "use_emulator",
+    "skip_signature",
+)
+_NEAR = 0.85  # below, an option may well be one that only other engines know
 
 
 def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     """obstore's settings for Paimon's S3 options, and whether plain HTTP is spoken."""
-    given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES).items()}
+    known = (*_S3_KEYS, *_S3_PASSED, *_S3_ASKED)
+    given = {_S3_KEYS.get(key, key): value for key, value in _named(options, _S3_PREFIXES, known).items()}
     config = {key: given[key] for key in _S3_PASSED if key in given}
     if given.get("multiobjectdelete_enable", "true").lower() == "false":
         config["disable_bulk_delete"] = "true"
@@ -110,16 +134,8 @@ def _s3_config(bucket: str, options: Mapping[str, str]) -> tuple[dict[str, str],
 
 
 def _gcs_config(options: Mapping[str, str]) -> dict[str, str]:
-    given = _named(options, ("fs.gs.", "gs."))
-    names = {
-        "auth_service_account_json_keyfile": "service_account",
-        "service_account": "service_account",
-        "service_account_key": "service_account_key",
-        "storage_root_url": "base_url",
-        "base_url": "base_url",
-        "skip_signature": "skip_signature",
-    }
-    return {name: given[key] for key, name in names.items() if key in given}
+    given = _named(options, ("fs.gs.", "gs."), _GCS_KEYS)
+    return {name: given[key] for key, name in _GCS_KEYS.items() if key in given}
 
 
 def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -133,26 +149,24 @@ def _azure_config(rest: str, options: Mapping[str, str]) -> dict[str, str]:
             config.setdefault("account_name", key.removeprefix("fs.azure.account.key.").split(".", 1)[0])
         elif key.startswith("fs.azure.sas.fixed.token."):
             config["sas_key"] = value
-    names = (
-        "account_name",
-        "account_key",
-        "sas_key",
-        "client_id",
-        "client_secret",
-        "tenant_id",
-        "endpoint",
-        "use_emulator",
-    )
-    given = _named(options, ("azure.",))
-    return {**config, **{name: given[name] for name in names if name in given}}
+    given = _named(options, ("azure.",), _AZURE_PASSED)
+    return {**config, **{name: given[name] for name in _AZURE_PASSED if name in given}}
 
 
-def _named(options: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Options below a prefix, with underscores between words; earlier prefixes win."""
+def _named(options: Mapping[str, str], prefixes: tuple[str, ...], known: Iterable[str]) -> dict[str, str]:
+    """Options below a prefix, with underscores between words; earlier prefixes win. A warning for one that is none of
+    the known, and nearly one."""
     found: dict[str, str] = {}
+    names = list(known)
     for prefix in prefixes:
         for key, value in options.items():
             if key.startswith(prefix):
                 name = key[len(prefix) :].lower().replace("-", "_").replace(".", "_")
                 found.setdefault(name, value)
+                near = [] if name in names else get_close_matches(name, names, 1, _NEAR)
+                if near:
+                    meant = prefix + near[0].replace("_", "-")
+                    warnings.warn(
+                        f"option '{key}' is not known and has no effect; did you mean '{meant}'?", stacklevel=2
+                    )
     return found

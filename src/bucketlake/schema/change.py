@@ -40,6 +40,12 @@ class RemoveOption:
     key: str
 
 
+def _require_type(kind: object) -> None:
+    if not isinstance(kind, DataType):
+        remedy = "parse_type_text('INT') of bucketlake.types makes one of text"
+        raise InvalidError("not a type of a column", given=kind, remedy=remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class AddColumn:
     """Add a nullable column at the end, first, or after another one."""
@@ -49,6 +55,9 @@ class AddColumn:
     comment: str | None = None
     first: bool = False
     after: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_type(self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,9 @@ class UpdateColumnType:
     column: ColumnPath
     type: DataType
     keep_nullability: bool = True
+
+    def __post_init__(self) -> None:
+        _require_type(self.type)
 
 
 @dataclass(frozen=True, slots=True)

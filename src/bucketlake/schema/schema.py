@@ -17,7 +17,7 @@ from typing import Any
 
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, refuse_of_calls, validate
-from bucketlake.redaction import repr_of
+from bucketlake.redaction import redact_options
 from bucketlake.schema.blobs import COLUMN_KEYS, declared, in_blob_files
 from bucketlake.schema.change import (
     AddColumn,
@@ -39,7 +39,7 @@ from bucketlake.schema.evolution import ReadColumn, cast_allowed, read_mapping
 from bucketlake.schema.validation import refuse_shape, refuse_undelivered, validate_schema
 from bucketlake.traces import warn
 from bucketlake.types.ids import highest_id, with_fresh_ids
-from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field
+from bucketlake.types.model import MOST_DEPTH, DataField, DataType, Root, format_field, parse_field, type_text
 from bucketlake.values import dataclass
 
 __all__ = [
@@ -117,8 +117,11 @@ class TableSchema:
         object.__setattr__(self, "options", dict(self.options or {}))
 
     def __repr__(self) -> str:
-        """Without the secrets that options may hold."""
-        return repr_of(self)
+        """What people look for, without the secrets that options may hold; `dataclasses.asdict` has all fields."""
+        columns = ", ".join(f"{item.name} {type_text(item.type)}" for item in self.fields)
+        told: dict[str, Any] = {"partition_keys": [*self.partition_keys], "primary_keys": [*self.primary_keys]}
+        told |= {"options": redact_options(self.options), "comment": self.comment}
+        return f"TableSchema(id={self.id}, [{columns}]{''.join(f', {k}={v!r}' for k, v in told.items() if v)})"
 
     def __hash__(self) -> int:
         return hash((self.id, self.fields, self.partition_keys, self.primary_keys, self.time_millis))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from bucketlake.catalog import DEFAULT_DATABASE, Catalog, open_catalog, parse_name
-from bucketlake.errors import BucketlakeError, InvalidError, UnsupportedError, no_attribute
+from bucketlake.errors import InvalidError, UnsupportedError, no_attribute
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.maintenance.rules import Event, Rule
 from bucketlake.ops.progress import OnProgress
@@ -103,13 +103,8 @@ class Lake:
         DataFrames, columns and values."""
         if not isinstance(text, str):
             raise InvalidError("a statement is text", type=type(text).__name__)
-        try:
-            return self._fronted.sql(self, text, args, given)
-        except BucketlakeError:
-            raise
-        except Exception:
-            require_running(self.spark)
-            raise
+        require_running(self.spark)
+        return self._fronted.sql(self, text, args, given)
 
     def sql_script(self, text: str) -> DataFrame | None:
         """Run the statements of a script, in order, each ended by `;`, up to the first that fails: its error says

@@ -19,7 +19,7 @@ from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
 from bucketlake.sql.query.given import Braces, read_braces, with_identifiers, with_values
 from bucketlake.sql.query.retold import retold, with_condition
-from bucketlake.sql.rows import copy_into, delete, insert_forms, merge, update
+from bucketlake.sql.rows import copy_into, delete, insert_forms, merge_forms, update
 from bucketlake.sql.tables import alter, analyze, ddl, describe, foreign, show, views
 from bucketlake.sql.text import names
 from bucketlake.sql.text.parsed import Parse, Statement, execute
@@ -135,7 +135,7 @@ def _with(cursor: Cursor) -> Statement | None:
             depth += (token.value == "(") - (token.value == ")")
         elif depth == 0 and token.is_word("MERGE") and cursor.tokens[at - 1].value == ")":
             cursor.at = at
-            return merge.parse_after_with(cursor)
+            return merge_forms.parse_after_with(cursor)
     return insert_forms.parse_led(cursor)
 
 
@@ -157,7 +157,7 @@ ROOMS: dict[str, Parse] = {
     "CALL": call.parse,
     "DELETE": delete.parse,
     "UPDATE": update.parse,
-    "MERGE": merge.parse,
+    "MERGE": merge_forms.parse,
     "SET": _set,
     "RESET": _set,
     "SHOW": show.show,

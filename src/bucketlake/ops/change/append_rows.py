@@ -216,7 +216,11 @@ def _scalar(value: Any, field: pa.Field) -> pa.Scalar:
         return value.cast(field.type) if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(
-            "value does not fit its column", column=field.name, type=str(field.type), reason=str(error)
+            "value does not fit its column",
+            column=field.name,
+            type=str(field.type),
+            reason=str(error),
+            remedy="give a value of Python's; SQL expressions need Spark: lake.table(…).update",
         ) from error
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
@@ -57,6 +58,12 @@ class Limits:
     retain_min: int | None = None
     older_than: int | None = None
     max_deletes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("retain_max", "retain_min", "max_deletes"):
+            value: Any = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InvalidError(f"{name} must be a whole number", given=value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,12 @@ class Plan:
     splits: tuple[Split, ...]
     beside: tuple[tuple[Store, Plan], ...] = ()
 
+    def __repr__(self) -> str:
+        """What people look for: `entries` and `splits` may be millions."""
+        snapshot = None if self.snapshot is None else self.snapshot.id
+        parts = f"{len(self.entries)} files, {len(self.splits)} splits" + (", more beside" if self.beside else "")
+        return f"Plan(snapshot={snapshot}, {parts}, row_count={self.row_count}, size={self.size})"
+
     @property
     def row_count(self) -> int:
         """Rows stored in the files, superseded ones included."""

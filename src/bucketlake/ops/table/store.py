@@ -363,7 +363,7 @@ class Store:
     def require_table(self) -> None:
         """NotFoundError if the table, or branch, of this handle is not there any more."""
         if self.env.storage.info(self.paths.schema(self.schema.id)) is None:
-            raise NotFoundError("no such table", path=self.paths.root, remedy="it was dropped since it was opened")
+            raise NotFoundError("no such table", path=self.paths.root, remedy="it was dropped or renamed since")
 
     # ---- manifests
 

@@ -16,6 +16,11 @@ class TableFile:
     path: str
     file: DataFile
 
+    def __repr__(self) -> str:
+        """What people look for; `file` has the rest."""
+        facts = f"{self.path!r}, partition={self.partition}, bucket={self.bucket}, level={self.level}"
+        return f"TableFile({facts}, row_count={self.row_count}, file_size={self.file_size})"
+
     @property
     def level(self) -> int:
         """The file's level in its bucket, 0 for new ones and in append tables."""
