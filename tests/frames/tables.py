@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from bucketlake import Catalog, Table
-from bucketlake.ops.rows import read
+from bucketlake.ops.rows import one_file
 
 UTC = dt.timezone.utc
 EVERY = pa.schema(
@@ -84,14 +84,14 @@ def every(catalog: Catalog, rows: int = 400, **options: str) -> Table:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The data files that are opened meanwhile, and the columns read of each."""
     paths: list[str] = []
-    plain = read.read_recorded
+    plain = one_file.read_recorded
 
     def told(storage: Any, file: Any, stored: Any, names: Any, *more: Any) -> Any:
         paths.append(f"{file.path}: {','.join(names)}")
         return plain(storage, file, stored, names, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(read, "read_recorded", told)
+        patch.setattr(one_file, "read_recorded", told)
         yield paths
 
 

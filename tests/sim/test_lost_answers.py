@@ -14,7 +14,7 @@ from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_AFTER, FAIL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 
 from bucketlake.catalog import Catalog
-from bucketlake.env import env as environment
+from bucketlake.env import local
 from bucketlake.env.env import Env
 from bucketlake.env.local import LocalStorage
 from bucketlake.errors import InvalidError, NotFoundError, StorageError
@@ -116,13 +116,13 @@ def test_a_rollback_as_latest_that_cannot_read_leaves_no_tag() -> None:
 
 @pytest.mark.parametrize("error", [FileExistsError(17, "exists"), TimeoutError(110, "timed out")])
 def test_a_share_that_loses_its_own_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
-    link = environment.os.link
+    link = local.os.link
 
     def lost(source: str, target: str) -> None:
         link(source, target)
         raise error
 
-    monkeypatch.setattr(environment.os, "link", lost)
+    monkeypatch.setattr(local.os, "link", lost)
     assert LocalStorage().put_if_absent(str(tmp_path / "snapshot-1"), b"1")
     assert [path.name for path in tmp_path.iterdir()] == ["snapshot-1"]
 
