@@ -12,6 +12,8 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
 
 from bucketlake.errors import CorruptError
 from bucketlake.format.avro.container import encode_long
@@ -237,6 +239,53 @@ def _value_places(box: Any, key: Any, kind: int) -> list[tuple[Any, Any, int]]:
     return [(box, key, kind)]
 
 
+# ---- data files of other programs
+
+
+def _other(kind: pa.DataType, rng: random.Random) -> pa.DataType:
+    """Another type for a column: mostly of the same kind."""
+    return rng.choice(
+        [
+            *(pa.int8(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.date32()),
+            *(pa.timestamp("ms"), pa.decimal128(38, 10), pa.list_(pa.int64()), pa.struct([("x", pa.string())]), kind),
+        ]
+    )
+
+
+def _foreign(table: pa.Table, rng: random.Random) -> pa.Table:
+    """As many rows, under other names or of other types."""
+    way, rows = rng.randrange(5), table.num_rows
+    fields = [table.schema.field(number) for number in range(table.num_columns)]
+    if way == 0:
+        return pa.table({"another": pa.nulls(rows, pa.int64())})
+    if way == 1:
+        return table.rename_columns([name.upper() for name in table.schema.names])
+    if way == 2:
+        return table.select(rng.sample(table.schema.names, rng.randrange(1, len(fields) + 1)))
+    if way == 3:
+        return pa.table({f.name: pa.nulls(rows, _other(f.type, rng)) for f in fields})
+    kept = rng.randrange(len(fields))
+    values = [pa.array([None if k % 3 else k for k in range(rows)], pa.int64()) for _ in fields]
+    return pa.table({f.name: table.column(n) if n == kept else values[n] for n, f in enumerate(fields)})
+
+
+def foreign_parquet(data: bytes, rng: random.Random) -> bytes:
+    """A whole file with other columns."""
+    out = io.BytesIO()
+    pq.write_table(_foreign(pq.read_table(io.BytesIO(data)), rng), out)
+    return out.getvalue()
+
+
+def foreign_orc(data: bytes, rng: random.Random) -> bytes:
+    """As `foreign_parquet`."""
+    out = io.BytesIO()
+    try:
+        orc.write_table(_foreign(orc.read_table(io.BytesIO(data)), rng), out)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return b""
+    return out.getvalue()
+
+
 # ---- deletion vectors
 
 
@@ -260,8 +309,10 @@ FORGERIES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "avro_container": avro_container,
     "parquet_footer": parquet_footer,
     "deletion_vector": deletion_vector,
+    "foreign_parquet": foreign_parquet,
+    "foreign_orc": foreign_orc,
 }
-WRONG = (ValueError, KeyError, IndexError, struct.error, CorruptError, OverflowError, TypeError)
+WRONG = (ValueError, KeyError, IndexError, struct.error, CorruptError, OverflowError, TypeError, pa.ArrowException)
 
 
 def forgeries(name: str, kind: str) -> list[str]:
@@ -273,5 +324,7 @@ def forgeries(name: str, kind: str) -> list[str]:
     if kind == "avro data":
         return ["avro_container"]
     if kind == "parquet data":
-        return ["parquet_footer"]
+        return ["parquet_footer", "foreign_parquet"]
+    if kind == "orc data":
+        return ["foreign_orc"]
     return ["deletion_vector"] if kind == "deletion vectors" else []

@@ -26,6 +26,7 @@ from bucketlake.format.avro.container import (
     encode_long,
 )
 from bucketlake.format.data import thrift
+from bucketlake.format.data.file_format import BatchSize
 from bucketlake.format.data.parquet import ParquetSource
 from bucketlake.format.index.deletion_vector import decode_vector
 from bucketlake.format.index.index_manifest import DeletionVectorRange, decode_index_manifest
@@ -249,6 +250,15 @@ def test_panics_of_libraries_are_errors_of_ours() -> None:
     with pytest.raises(CorruptError, match="m-1"):
         decode_columns(data, "m-1") or decode_manifest(data, "m-1")
     assert pa is not None
+
+
+def test_a_file_that_has_none_of_the_columns() -> None:
+    """As files of other programs: to check no column at all ended the process."""
+    written = io.BytesIO()
+    pq.write_table(pa.table({"other": [1, 2, 3]}), written)
+    source = ParquetSource(written, [DataField(0, "k", BIGINT)])
+    with pytest.raises(InvalidError, match="column is missing"):
+        list(source.batches(BatchSize(10)))
 
 
 def test_a_column_chunk_of_another_type_than_its_column() -> None:

@@ -155,6 +155,17 @@ def test_an_existing_table_takes_more(catalog: Catalog, folder: Path, tmp_path: 
     assert ids(table) == [*range(30), *range(40, 45), 99]
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_a_check_asks_no_file_for_partition_columns(catalog: Catalog, tmp_path: Path, file_format: str) -> None:
+    """They are the partition's, whatever the files hold: what was migrated is whole."""
+    catalog.create_table("db.t", pa.schema([("pt", pa.int32()), ("name", pa.string()), ("id", pa.int64())]), ["pt"])
+    put(tmp_path / "src" / "pt=1" / f"a.{file_format}", rows(0, 3), file_format)
+    catalog.migrate_folder(str(tmp_path / "src"), "db.t", file_format)
+    table = catalog.table("db.t")
+    table.write_arrow(pa.table({"pt": pa.array([2], pa.int32()), "name": ["x"], "id": [9]}))
+    assert [(found.code, found.cause) for found in table.fsck("rows").findings] == []
+
+
 def test_partition_columns_of_many_types(catalog: Catalog, tmp_path: Path) -> None:
     folder = tmp_path / "src"
     put(folder / "d=2024-02-29" / "s=a%2Fb c" / "x.parquet", rows(0, 1))

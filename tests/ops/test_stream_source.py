@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.profile import seeds
+from tests.sim.storage import FaultStorage
 
 import bucketlake
 from bucketlake.env.env import Env
-from bucketlake.errors import CorruptError, InvalidError, NotFoundError, UnsupportedError
+from bucketlake.errors import ConflictError, CorruptError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.ops.scan.system_tables import RowView, read_view
 from bucketlake.ops.stream.journal import Journal
 from bucketlake.ops.stream.limits import Limits
@@ -493,3 +494,17 @@ def test_a_checkpoint_of_which_a_part_is_missing_does_not_begin_anew(tmp_path: P
     (folder / lost).unlink()
     with pytest.raises(CorruptError, match=f"missing.*{lost}"):
         Journal(Env(), str(folder), "/t")
+
+
+def test_a_checkpoint_that_another_process_goes_on_with_is_not_taken_for_broken(tmp_path: Path) -> None:
+    """It begins and ends a batch between any two looks of who opens it."""
+    env, folder, here = Env(), str(tmp_path / "checkpoint"), Position(1)
+    other = Journal(env, folder, "/t")
+    other.finish(other.begin(here, here))
+
+    def go_on(k: int, operation: str, path: str) -> None:
+        other.finish(other.begin(here, here))
+
+    opened = Journal(Env(FaultStorage(env.storage, go_on), env.clock), folder, "/t")
+    with pytest.raises(ConflictError, match="another process"):
+        opened.begin(here, here)

@@ -1,9 +1,11 @@
-"""What a death, or a delete beside, leaves behind: commits into a branch that is deleted, tags whose maker died while
-their snapshot expired. It costs nothing that lives, and maintenance gets past it or says by name what is in its way."""
+"""What a death, or a delete beside, leaves behind: commits into a branch or a table that is deleted, tags whose maker
+died while their snapshot expired. It costs nothing that lives, and maintenance gets past it or says by name what is in its way."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.sim.clock import FakeClock
@@ -22,9 +24,12 @@ from tests.sim.tables import (
 from bucketlake.errors import BucketlakeError, NotFoundError
 from bucketlake.ops.clean.expire import ExpireConfig, Limits, expire_snapshots
 from bucketlake.ops.clean.orphans import remove_orphans
+from bucketlake.ops.commit.alter import Alter
 from bucketlake.ops.refs.branches import create_branch, delete_branch
 from bucketlake.ops.refs.tags import create_tag, delete_tag
 from bucketlake.ops.table.store import Store, clear_cache
+from bucketlake.schema.change import AddColumn
+from bucketlake.types.model import BIGINT
 
 SCHEMA = table_schema(options={"commit.max-retries": "4"})
 
@@ -75,6 +80,54 @@ def test_a_commit_does_not_bring_a_deleted_branch_back(tag: bool) -> None:
         assert store.branches() == [] and live_names(store) == {"base"}
         check_table(store)
     assert refused
+
+
+def write(store: Store) -> None:
+    put(store, "new", 20)
+
+
+def widen(store: Store) -> None:
+    Alter(store, "t", lambda _: [AddColumn("w", BIGINT)]).publish()
+
+
+def fork(store: Store) -> None:
+    create_branch(store, "b")
+
+
+@pytest.mark.parametrize("action", [write, widen, fork])
+@pytest.mark.parametrize("again", [True, False])
+def test_what_comes_for_a_table_that_was_dropped_is_not_put_into_its_place(
+    action: Callable[[Store], None], again: bool
+) -> None:
+    """Dropped before each call, and made anew under its name or not: the new one is as it was made, nothing brings the
+    old one back, and who wrote is told."""
+    counted = FaultStorage(branched(False)[0])
+    delete_branch(make_store(counted.inner, FakeClock(), SCHEMA), "b")
+    action(make_store(counted, FakeClock(1), SCHEMA))
+    looked = max(k for k, (called, path) in enumerate(counted.calls) if called == "read" and "/schema-0" in path)
+    refused, first = 0, 2 if action is widen else 0  # a change is of the schema that it finds
+    for place in range(first, len(counted.calls)):
+        storage, store = branched(False)
+        delete_branch(store, "b")
+        other = replace(SCHEMA, time_millis=1_800_000_000_000)
+
+        def plan(k: int, operation: str, path: str, at: int = place, files: MapStorage = storage) -> None:
+            if k == at:
+                files.files.clear()
+                if again:
+                    create_table(files, FakeClock(), other)
+
+        clear_cache()
+        try:
+            action(make_store(FaultStorage(storage, plan), FakeClock(1), SCHEMA))
+        except BucketlakeError:
+            refused += 1
+        else:
+            assert place > looked, f"at call {place}"
+        names = ("/snapshot-", "/schema-")
+        left = {path: data for path, data in storage.files.items() if any(name in path for name in names)}
+        assert left == ({store.paths.schema(0): other.encode()} if again else {}), f"at call {place}"
+    assert refused > looked - first
 
 
 @pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER])

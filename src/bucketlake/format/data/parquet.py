@@ -380,7 +380,10 @@ class ParquetSource:
 
     def _check(self, number: int, leaves: Sequence[int]) -> None:
         """Raise where the footer's description of column chunks is damaged: to look at one through `RowGroupMetaData`
-        ends the process then, whereas opening it for reading, here for batches of no rows, raises."""
+        ends the process then, whereas opening it for reading, here for batches of no rows, raises. To ask for no column
+        in batches of no rows ends it, too: what a file of another program lacks is told where its rows are read."""
+        if not leaves:
+            return
         for _ in self._checker.reader.iter_batches(0, [number], column_indices=list(leaves), use_threads=False):
             pass
         group, schema = self.metadata.row_group(number), self._file.schema

@@ -27,8 +27,9 @@ FULL = StatsMode("full")
 
 
 def check_rows(store: Store, unit: CheckUnit, file: DataFile, recorded: dict[str, ColumnStats], add: Add) -> None:
-    """Read all columns of all rows, and compare their bounds and nulls with those recorded."""
-    found = attempted(lambda: _read(store, unit, file))
+    """Read all columns of all rows, and compare their bounds and nulls with those recorded; partition columns only
+    where something is recorded of them: files of other programs lack them."""
+    found = attempted(lambda: _read(store, unit, file, recorded))
     if isinstance(found, BucketlakeError):
         if not isinstance(found, NotFoundError):
             add(code_of(found), shown(found), 1)
@@ -40,9 +41,12 @@ def check_rows(store: Store, unit: CheckUnit, file: DataFile, recorded: dict[str
             add(fault[0], f"column {item.name}: {fault[1]}", 1)
 
 
-def _read(store: Store, unit: CheckUnit, file: DataFile) -> list[tuple[DataField, ColumnStats]]:
+def _read(
+    store: Store, unit: CheckUnit, file: DataFile, recorded: dict[str, ColumnStats]
+) -> list[tuple[DataField, ColumnStats]]:
     written = store.with_schema(replace(store.schema_of(file.schema_id), options=store.schema.options))
-    fields = written.schema.fields
+    parted = {*written.schema.partition_keys} - {*recorded}
+    fields = [item for item in written.schema.fields if item.name not in parted]
     layout = replace(file_layout(written, file, fields), row_count=None, size=None)
     path = store.paths.file_path(store.paths.bucket_dir(unit.partition, unit.bucket), file)
     collector = StatsCollector(fields, [FULL] * len(fields))

@@ -183,22 +183,24 @@ class _Look:
         if kind == BLOB:
             return len(read_lengths(self.store.env.storage, path, None, None))
         fields = stored_fields(written, file)
+        first = [item for item in fields if item.name not in written.partition_keys][:1] or fields[:1]
         with decoding(BROKEN, path), self.store.env.storage.open_input(path) as opened:
             if kind == "parquet":
                 source = ParquetSource(opened, ())
                 names = set(source.metadata.schema.to_arrow_schema().names)
-                self._columns(names, fields, add)
+                self._columns(names, [item for item in fields if item.name not in written.partition_keys], add)
                 there = [item for item in fields if item.name in names]
                 self._footer_stats(path, file, there, written, add)
                 return int(source.metadata.num_rows)
             if kind == "orc":
-                return int(OrcSource(opened, fields[:1]).rows)
-            avro = AvroSource(opened, fields[:1])
+                return int(OrcSource(opened, first).rows)
+            avro = AvroSource(opened, first)
             for _ in avro.batches(DEFAULT_BATCH):
                 pass
             return avro.rows
 
     def _columns(self, names: set[str], fields: Sequence[DataField], add: Callable[[str, str, int], None]) -> None:
+        """Partition columns are the partition's, whatever the files hold: they are not asked for."""
         missing = [item.name for item in fields if item.name not in names]
         if missing:
             add("column-missing", f"no {', '.join(missing[:5])}", len(missing))

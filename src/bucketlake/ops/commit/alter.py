@@ -11,9 +11,10 @@ Spec: docs/spec/schema.md#evolution
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from bucketlake.errors import ConflictError, InvalidError, already_done
+from bucketlake.errors import ConflictError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan import fallback, key_types
 from bucketlake.ops.table.newest import newest_schema
@@ -61,6 +62,7 @@ class Alter:
                     table=self.name,
                     schema=following.id,
                 ):
+                    self._stay_in_table(base, following)
                     self._check_meanwhile(base, changes, following, snapshot)
                 return
         raise ConflictError("the schema keeps changing", table=self.name, remedy="try again")
@@ -84,6 +86,26 @@ class Alter:
                 table=self.name,
                 remedy="CALL sys.compact on the table first",
             )
+
+    def _stay_in_table(self, base: TableSchema, following: TableSchema) -> None:
+        """A table that was dropped or renamed meanwhile is not brought back, and one of its name that was made anew
+        keeps its columns: the schema is taken away."""
+        try:
+            replace(self.store, schema=base).check_same()
+        except (NotFoundError, ConflictError) as error:
+            storage, path = self.store.env.storage, self.store.paths.schema(following.id)
+            with suppress(NotFoundError):
+                if storage.read(path) == following.encode():
+                    storage.delete(path)
+            for folder in (self.store.paths.schema_dir, self.store.paths.root):
+                storage.delete_empty(folder)
+            raise ConflictError(
+                "the table was dropped, renamed or made anew while its schema was changed",
+                table=self.name,
+                path=self.store.paths.root,
+                remedy="look where it is, and for a schema with this change; else try again",
+                schema=following.id,
+            ) from error
 
     def _check_meanwhile(
         self, base: TableSchema, changes: Sequence[SchemaChange], following: TableSchema, seen: Snapshot | None

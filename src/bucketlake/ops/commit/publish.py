@@ -155,7 +155,7 @@ class Publisher:
                 if not is_managed(self._store):
                     self._confirm(base, snapshot, scratch.changes or Changes(), request.name)
                     self._hint(snapshot)
-                    self._stay_on_branch(snapshot, request.name)
+                    self._stay_in_table(snapshot, request.name)
                 self._delete(scratch.stale)
                 tell_committed(self._store, snapshot, scratch.changes or Changes(), started, retries)
                 return snapshot
@@ -448,6 +448,7 @@ class Publisher:
             try:
                 if base is None or self._is_there(base):
                     return
+                self._stay_in_table(snapshot, name)
                 found = standing(self._store, snapshot, changes.table)
             except NotFoundError:
                 continue  # something expired while it was looked at
@@ -463,9 +464,9 @@ class Publisher:
             break
         raise _unknown(snapshot, name)
 
-    def _stay_on_branch(self, snapshot: Snapshot, name: CommitName) -> None:
-        """A branch that was deleted meanwhile is not brought back: what was put there is taken away. Its schemas go
-        first: where there are some, what deletes them comes by the snapshot, too. Raises CommitUnknownError alone."""
+    def _stay_in_table(self, snapshot: Snapshot, name: CommitName) -> None:
+        """A table that was dropped or renamed meanwhile, or a branch, is not brought back, and one of its name that was
+        made anew gets nothing: what was put there is taken away. Raises CommitUnknownError alone."""
         for tried in range(self._store.options.get("commit.max-retries") + 1):
             try:
                 if is_open(self._store):
@@ -473,14 +474,19 @@ class Publisher:
             except StorageError:
                 self._pause(tried)
                 continue
+            except CorruptError as error:
+                raise _unknown(snapshot, name) from error
             remove_from_gone(self._store, snapshot)
             break
+        else:
+            raise _unknown(snapshot, name)
         raise CommitUnknownError(
-            "the branch was deleted while the snapshot was published",
+            "the table (or branch) was dropped, renamed or made anew while the snapshot was published",
             commit=replace(name, snapshot=snapshot.id),
             uuid=snapshot.uuid,
+            path=self._store.paths.root,
             branch=branch_of(self._store),
-            remedy="look whether the branch is there, made anew, before committing again; no file was removed",
+            remedy="look where it is, and for a snapshot with this uuid, before committing again; no file was removed",
         )
 
     def _is_there(self, base: Snapshot) -> bool:

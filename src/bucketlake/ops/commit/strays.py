@@ -9,8 +9,8 @@ its beginning without anything standing on it. No reader of the newest snapshot 
     strays(store, ids)                     ids below the history
     unsettled(store)                       where writers are about to take back what they put above a rollback
     remove_stray(store, snapshot)          take one's name away, if it is still that one
-    is_open(store)                         whether the branch of a store was not deleted
-    remove_from_gone(store, snapshot)      take what was put into a branch that was deleted away
+    is_open(store)                         whether the table (or branch) that was opened is still in its place
+    remove_from_gone(store, snapshot)      take what was put into the place of one that is not away
 
 Spec: docs/spec/expiry.md#strays
 """
@@ -22,14 +22,13 @@ from contextlib import suppress
 from enum import Enum
 from itertools import pairwise
 
-from bucketlake.errors import BucketlakeError, CorruptError
+from bucketlake.errors import BucketlakeError, ConflictError, CorruptError, NotFoundError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.scan.line import file_place, live_places
 from bucketlake.ops.scan.scan import EntryFilter
 from bucketlake.ops.table.entries import fold
-from bucketlake.ops.table.publishing import branch_of
-from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, MAIN, Store
+from bucketlake.ops.table.store import FIRST_SNAPSHOT_ID, Store
 
 _LOOKED_AT = 8  # pairs of snapshots below a gap
 SETTLED = 3_600_000  # milliseconds after which nobody takes a snapshot back
@@ -146,12 +145,17 @@ def remove_stray(store: Store, snapshot: Snapshot) -> None:
 
 
 def is_open(store: Store) -> bool:
-    """Whether a branch has schemas, which are the first to go with it; of the main one nothing is asked."""
-    return branch_of(store) == MAIN or bool(store.env.storage.list(store.paths.schema_dir))
+    """Whether the table, or branch, that was opened is still in its place: neither dropped nor renamed, nor another one
+    of its name. Errors: StorageError, CorruptError."""
+    try:
+        store.check_same()
+    except (NotFoundError, ConflictError):
+        return False
+    return True
 
 
 def remove_from_gone(store: Store, snapshot: Snapshot) -> None:
-    """Take a snapshot's name and its hints away from a branch that was deleted, and the folders if nothing else is in
+    """Take a snapshot's name and its hints away from where a table or branch was, and the folders if nothing else is in
     them; best effort. Its files are orphans."""
     remove_stray(store, snapshot)
     paths, storage = store.paths, store.env.storage

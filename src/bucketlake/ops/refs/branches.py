@@ -81,6 +81,7 @@ def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -
             raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was deleted")
     for number in [number for number in schema_ids(store) if number <= newest]:
         storage.write(branch.paths.schema(number), storage.read(store.paths.schema(number)))
+    store.check_same()
 
 
 def schema_ids(store: Store) -> list[int]:

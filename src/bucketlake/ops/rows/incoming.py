@@ -119,10 +119,12 @@ class Incoming:
                 column = canonical_batch(batch, [self._nullable(name)]).column(0)
                 batch = batch.set_column(place, target, pc.if_else(column.is_null(), value, column))
         given = set(batch.schema.names)
-        for field in self._schema.fields:
-            if field.name not in given and field.type.nullable:
-                batch = batch.append_column(field.name, pa.nulls(batch.num_rows, arrow_type(field.type)))
-        return batch
+        absent = [field for field in self._schema.fields if field.name not in given and field.type.nullable]
+        if not absent:
+            return batch
+        added = pa.schema([pa.field(field.name, arrow_type(field.type)) for field in absent])
+        columns = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in added)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*batch.schema, *added], batch.schema.metadata))
 
     def _value(self, name: str) -> pa.Scalar:
         """A column's default, read when a row first needs it: of a table that others made it may be no value."""

@@ -63,7 +63,7 @@ def select_snapshot(store: Store, options: TableOptions | None = None) -> Select
     """
     found = _selected(store, store.options if options is None else options)
     if found.snapshot is None and (store.env.keeper is None or not store.env.keeper.manages):
-        store.require_table()  # a table that was dropped is no empty one
+        store.check_same()  # a table that was dropped is no empty one
     return found
 
 

@@ -41,7 +41,8 @@ class Journal:
         """Open it, or make it for the table in the folder `table`. InvalidError where it is another table's,
         CorruptError where a part of it is missing: what was read would be read again."""
         self._env, self._folder = env, folder.rstrip("/")
-        begun, self._done = self._newest("offsets"), self._newest("commits")
+        self._done = self._newest("commits")  # first: a process that still runs begins batches before it ends them
+        begun = self._newest("offsets")
         self.id = self._opened(table, new=max(begun, self._done) < 0)
         if self._done > begun:
             raise self._lacks(self._path("offsets", self._done))

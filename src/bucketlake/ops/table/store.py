@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from bucketlake.env.env import Env
 from bucketlake.env.storage import FileInfo
-from bucketlake.errors import CorruptError, NotFoundError, StorageError, did_you_mean
+from bucketlake.errors import ConflictError, CorruptError, NotFoundError, StorageError, did_you_mean
 from bucketlake.file_names import check_names, fault_of_path, number_of
 from bucketlake.format.guard import check_size, decoding, integer, json_object
 from bucketlake.format.index.index_manifest import IndexEntry, decode_index_manifest
@@ -352,18 +352,27 @@ class Store:
         return TableSchema.decode(self.env.storage.read(path), path)
 
     def latest_schema(self) -> TableSchema:
-        """The newest schema, NotFoundError if the folder holds no table."""
+        """The newest schema of the table that was opened. Errors as `check_same`."""
         newest = self.schema.id
         while self.env.storage.info(self.paths.schema(newest + 1)) is not None:
             newest += 1
-        if newest == self.schema.id:
-            self.require_table()
+        self.check_same()
         return self.schema_of(newest)
 
-    def require_table(self) -> None:
-        """NotFoundError if the table, or branch, of this handle is not there any more."""
-        if self.env.storage.info(self.paths.schema(self.schema.id)) is None:
-            raise NotFoundError("no such table", path=self.paths.root, remedy="it was dropped or renamed since")
+    def check_same(self) -> None:
+        """NotFoundError if the folder holds no table, ConflictError if it holds another one than was opened: its schema
+        of the same number was made at another time. CorruptError."""
+        path = self.paths.schema(self.schema.id)
+        try:
+            data = self.env.storage.read(path)
+        except NotFoundError as error:
+            remedy = "it was dropped or renamed since"
+            raise NotFoundError("no such table", path=self.paths.root, remedy=remedy) from error
+        with decoding("not a schema file", path):
+            made = json_object(data).get("timeMillis") or 0
+        if made != self.schema.time_millis:
+            remedy = "open it again, and write anew"
+            raise ConflictError("the table was dropped and made anew", table=self.paths.root, remedy=remedy)
 
     # ---- manifests
 
