@@ -18,6 +18,7 @@ _COLUMN_LISTS = (
     "rowkind.field",
     "sequence.field",
 )
+_HOW_MERGED = ("changelog-producer", "deletion-vectors.enabled")
 _MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
 
 
@@ -65,8 +66,8 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
 
 def options_under(options: Mapping[str, str], stored: Mapping[str, str]) -> dict[str, str]:
     """Options of a table under another of its schemas, whose own are `stored`. What names columns is that schema's,
-    since columns have been renamed, dropped and added in between, and so is whether files of level 0 and overlapping
-    ones are rows of their own."""
+    since columns have been renamed, dropped and added in between, and so is how files of several levels were
+    written: which of their rows count."""
     kept = {key: value for key, value in options.items() if not _is_of_schema(key)}
     return {**kept, **{key: value for key, value in stored.items() if _is_of_schema(key)}}
 
@@ -75,4 +76,4 @@ def _is_of_schema(key: str) -> bool:
     head, _, rest = key.partition(".")
     if head == "file-index":
         return rest.endswith(".columns") or rest.count(".") > 1
-    return head == "fields" or key in _COLUMN_LISTS or key in COLUMN_KEYS or key == "deletion-vectors.enabled"
+    return head == "fields" or key in _COLUMN_LISTS or key in COLUMN_KEYS or key in _HOW_MERGED

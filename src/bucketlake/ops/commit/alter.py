@@ -1,9 +1,9 @@
 """ALTER: the next schema of a table, and whether rows that came meanwhile may have it.
 
 Some changes are allowed by what a table holds: where it has no rows, where no key is below zero, where nothing is
-pending. A commit may come between that look and the schema. So it is looked at again once the schema is there: a commit
-that comes later sees the schema, and checks its files by it (`publish.py`); one that came before is seen here, and the
-schema is taken back where its rows do not allow the change.
+pending, where no bucket has files in several levels. A commit may come between that look and the schema. So it is
+looked at again once the schema is there: a commit that comes later sees the schema, and checks its files by it
+(`publish.py`); one that came before is seen here, and the schema is taken back where its rows do not allow the change.
 
 Spec: docs/spec/schema.md#evolution
 """
@@ -15,7 +15,10 @@ from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.commit import schemas
 from bucketlake.ops.scan import fallback, key_types
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
@@ -73,6 +76,7 @@ class Alter:
         used = snapshot is not None
         following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
         self._refuse_leaving_pending(base, following, snapshot)
+        self._refuse_other_merges(base, following, snapshot)
         return following
 
     def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
@@ -81,6 +85,23 @@ class Alter:
         if leaves and snapshot is not None and pending_rows(self.store, snapshot):
             raise InvalidError(
                 "Cannot change bucket while rows are pending in the postpone bucket.",
+                table=self.name,
+                remedy="CALL sys.compact on the table first",
+            )
+
+    def _refuse_other_merges(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
+        """Rows of a key in several levels above 0 would mean something else: what holds all that was before it would be
+        merged with that again, or what does not would count alone."""
+        if snapshot is None or not schemas.merges_otherwise(base, following):
+            return
+        levels: dict[BucketKey, set[int]] = {}
+        for entry in live_entries(self.store, snapshot):
+            levels.setdefault(bucket_key(entry), set()).add(entry.file.level)
+        if any(len(found - {0}) > 1 for found in levels.values()):
+            changed = [key for key in schemas.DECIDE_MERGES if base.options.get(key) != following.options.get(key)]
+            raise InvalidError(
+                f"Cannot change '{', '.join(changed)}' while buckets have files in several levels, whose rows would be "
+                "merged otherwise than they were written.",
                 table=self.name,
                 remedy="CALL sys.compact on the table first",
             )
