@@ -163,6 +163,9 @@ def test_a_lookup_is_begun_and_ended_where_every_bucket_has_one_level(
     new = table.alter(SetOption("changelog-producer", after))
     assert then is not None
     assert sorted(tuple(row.values()) for row in new.to_arrow(scan_snapshot_id=then.id).to_pylist()) == expected
+    for back in (new.rollback_to, new.rollback_to_as_latest):
+        with pytest.raises(InvalidError, match="files in several levels"):
+            back(then.id)
     for handle in (table, new) * 4:  # the older one compacts by the rules that were
         with suppress(CommitError):  # rows are committed; who looks up must compact, and cannot
             handle.write_arrow(batch({1: "c"}))

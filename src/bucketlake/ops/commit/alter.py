@@ -15,10 +15,8 @@ from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
-from bucketlake.ops.commit import schemas
+from bucketlake.ops.commit.schemas import refuse_other_merges
 from bucketlake.ops.scan import fallback, key_types
-from bucketlake.ops.scan.scan import live_entries
-from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
 from bucketlake.ops.table.store import Store
@@ -76,7 +74,8 @@ class Alter:
         used = snapshot is not None
         following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
         self._refuse_leaving_pending(base, following, snapshot)
-        self._refuse_other_merges(base, following, snapshot)
+        if snapshot is not None:
+            refuse_other_merges(self.store, snapshot, (base, following), "CALL sys.compact on the table first")
         return following
 
     def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
@@ -85,23 +84,6 @@ class Alter:
         if leaves and snapshot is not None and pending_rows(self.store, snapshot):
             raise InvalidError(
                 "Cannot change bucket while rows are pending in the postpone bucket.",
-                table=self.name,
-                remedy="CALL sys.compact on the table first",
-            )
-
-    def _refuse_other_merges(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:
-        """Rows of a key in several levels above 0 would mean something else: what holds all that was before it would be
-        merged with that again, or what does not would count alone."""
-        if snapshot is None or not schemas.merges_otherwise(base, following):
-            return
-        levels: dict[BucketKey, set[int]] = {}
-        for entry in live_entries(self.store, snapshot):
-            levels.setdefault(bucket_key(entry), set()).add(entry.file.level)
-        if any(len(found - {0}) > 1 for found in levels.values()):
-            changed = [key for key in schemas.DECIDE_MERGES if base.options.get(key) != following.options.get(key)]
-            raise InvalidError(
-                f"Cannot change '{', '.join(changed)}' while buckets have files in several levels, whose rows would be "
-                "merged otherwise than they were written.",
                 table=self.name,
                 remedy="CALL sys.compact on the table first",
             )

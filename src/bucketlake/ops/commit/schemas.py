@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bucketlake.errors import ConflictError
+from bucketlake.errors import ConflictError, InvalidError
 from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.lsm.changelog import settles
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.scan.key_types import check_added
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.change import relaid
 from bucketlake.schema.schema import TableSchema, is_replaced
@@ -68,3 +71,25 @@ def merges_otherwise(past: TableSchema, current: TableSchema) -> bool:
     if after.get("deletion-vectors.enabled") and not before.get("deletion-vectors.enabled"):
         return True
     return after.get("merge-engine") in COMPUTING and settles(before) != settles(after)
+
+
+def refuse_other_merges(
+    store: Store, snapshot: Snapshot, schemas: tuple[TableSchema, TableSchema], remedy: str
+) -> None:
+    """InvalidError where a snapshot, of the first schema, has buckets with files in several levels above 0 whose rows
+    the second would merge otherwise: what holds all that was before it once more with that, or in part only."""
+    past, current = schemas
+    if not merges_otherwise(past, current):
+        return
+    levels: dict[BucketKey, set[int]] = {}
+    for entry in live_entries(store, snapshot):
+        levels.setdefault(bucket_key(entry), set()).add(entry.file.level)
+    if any(len(found - {0}) > 1 for found in levels.values()):
+        changed = [key for key in DECIDE_MERGES if past.options.get(key) != current.options.get(key)]
+        raise InvalidError(
+            f"Cannot change '{', '.join(changed)}' where buckets have files in several levels: their rows would be "
+            "merged otherwise than they were written.",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            remedy=remedy,
+        )
