@@ -17,6 +17,7 @@ _COLUMN_LISTS = (
     "record-level.time-field",
     "rowkind.field",
     "sequence.field",
+    "upsert-key",
 )
 _HOW_MERGED = ("changelog-producer", "deletion-vectors.enabled")
 _MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
