@@ -122,6 +122,7 @@ def test_a_rename_reaches_every_option_that_names_the_column():
         "file-index.bloom-filter.m[v].items": "9", "fields.default-aggregate-function": "last_value",
     }  # fmt: skip
     assert renamed_in_options({"sequence.field": "v,k"}, {"v": "k", "k": "v"}) == {"sequence.field": "k,v"}
+    assert renamed_in_options({"upsert-key": "v"}, {"v": "w"}) == {"upsert-key": "w"}
     assert renamed_in_options(changed, {"l": "ll"})["fields.ll.count-limit"] == "5"
     assert renamed_in_options(changed, {"m": "n"})["file-index.bloom-filter.columns"] == "w,n[v]"
     assert renamed_in_options(changed, {"m": "n"})["file-index.bloom-filter.n[v].items"] == "9"

@@ -4,6 +4,7 @@ that was begun before: the one or the other is told to try again, and every key 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import bucketlake
-from bucketlake import ConflictError, InvalidError, Table
+from bucketlake import CommitError, ConflictError, InvalidError, Table
 from bucketlake.env.local import LocalStorage
 from bucketlake.ops.write.prepare import new_commit_user, prepare_write
 from bucketlake.ops.write.write import write_batches
@@ -130,3 +131,42 @@ def test_what_is_no_change_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidError, match="not a change of a schema"):
             table.alter(given)  # type: ignore[arg-type]
     assert table.refresh().schema == table.schema
+
+
+SEVERAL_LEVELS = {
+    "bucket": "1",
+    "merge-engine": "aggregation",
+    "fields.v.aggregate-function": "listagg",
+    "num-sorted-run.compaction-trigger": "3",
+    "compaction.size-ratio": "0",
+    "compaction.max-size-amplification-percent": "100000",
+}
+
+
+@pytest.mark.parametrize("producers", [("none", "lookup"), ("lookup", "none")])
+def test_a_lookup_is_begun_and_ended_where_every_bucket_has_one_level(
+    tmp_path: Path, producers: tuple[str, str]
+) -> None:
+    """A row above level 0 holds all that was before it, or does not: sums would count twice, or only in part."""
+    before, after = producers
+    table = made(tmp_path, {**SEVERAL_LEVELS, "changelog-producer": before}, ["k"])
+    table.write_arrow(batch(dict.fromkeys(range(3000), "a")))
+    table.compact()
+    for _ in range(6):
+        table.write_arrow(batch({1: "b"}))
+    expected = rows(table)
+    assert expected[1] == (1, "a,b,b,b,b,b,b")
+    with pytest.raises(InvalidError, match="files in several levels"):
+        table.alter(SetOption("changelog-producer", after))
+    then = table.latest_snapshot()
+    table.compact()
+    new = table.alter(SetOption("changelog-producer", after))
+    assert then is not None
+    assert sorted(tuple(row.values()) for row in new.to_arrow(scan_snapshot_id=then.id).to_pylist()) == expected
+    for back in (new.rollback_to, new.rollback_to_as_latest):
+        with pytest.raises(InvalidError, match="files in several levels"):
+            back(then.id)
+    for handle in (table, new) * 4:  # the older one compacts by the rules that were
+        with suppress(CommitError):  # rows are committed; who looks up must compact, and cannot
+            handle.write_arrow(batch({1: "c"}))
+    assert rows(new)[1] == (1, "a,b,b,b,b,b,b,c,c,c,c,c,c,c,c")

@@ -22,7 +22,9 @@ _COLUMN_LISTS = (
     "record-level.time-field",
     "rowkind.field",
     "sequence.field",
+    "upsert-key",
 )
+_HOW_MERGED = ("changelog-producer", "deletion-vectors.enabled")
 _MEMBER_LISTS = ("nested-key", "nested-sequence-field", "ts-field")
 
 
@@ -69,13 +71,14 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
 
 
 def under_options(past: TableSchema, current: TableSchema) -> TableSchema:
-    """Another schema of a table with the options of today's, but its own deletion vectors: they say which files are
-    rows. Where a column of it is gone or has another name, options that name columns are its own, too."""
+    """Another schema of a table with the options of today's, but its own for what says how files of several levels were
+    written: which of their rows count. Where a column of it is gone or has another name, options that name columns are
+    its own, too."""
     names = {item.id: item.name for item in current.fields}
     renamed = any(names.get(item.id) != item.name for item in past.fields)
 
     def is_own(key: str) -> bool:
-        return key == "deletion-vectors.enabled" or (renamed and _names_columns(key))
+        return key in _HOW_MERGED or (renamed and _names_columns(key))
 
     kept = {key: value for key, value in current.options.items() if not is_own(key)}
     return replace(past, options={**kept, **{key: value for key, value in past.options.items() if is_own(key)}})

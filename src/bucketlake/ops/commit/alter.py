@@ -1,9 +1,9 @@
 """ALTER: the next schema of a table, and whether rows that came meanwhile may have it.
 
 Some changes are allowed by what a table holds: where it has no rows, where no key is below zero, where nothing is
-pending. A commit may come between that look and the schema. So it is looked at again once the schema is there: a commit
-that comes later sees the schema, and checks its files by it (`publish.py`); one that came before is seen here, and the
-schema is taken back where its rows do not allow the change.
+pending, where no bucket has files in several levels. A commit may come between that look and the schema. So it is
+looked at again once the schema is there: a commit that comes later sees the schema, and checks its files by it
+(`publish.py`); one that came before is seen here, and the schema is taken back where its rows do not allow the change.
 
 Spec: docs/spec/schema.md#evolution
 """
@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from bucketlake.errors import ConflictError, InvalidError, NotFoundError, already_done
 from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.ops.commit.schemas import refuse_other_merges
 from bucketlake.ops.scan import fallback, key_types
 from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.publishing import alter_managed, publish_schema
@@ -75,6 +76,8 @@ class Alter:
         used = snapshot is not None
         following = apply(base, changes, has_snapshots=used, time_millis=now, table=self.name, retypable=free)
         self._refuse_leaving_pending(base, following, snapshot)
+        if snapshot is not None:
+            refuse_other_merges(self.store, snapshot, (base, following), "CALL sys.compact on the table first")
         return following
 
     def _refuse_leaving_pending(self, base: TableSchema, following: TableSchema, snapshot: Snapshot | None) -> None:

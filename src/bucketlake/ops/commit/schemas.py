@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bucketlake.errors import ConflictError
-from bucketlake.format.metadata.manifest import ManifestEntry
+from bucketlake.errors import ConflictError, InvalidError
+from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.changelog import settles
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.scan.key_types import check_added
+from bucketlake.ops.scan.scan import live_entries
+from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.change import relaid
 from bucketlake.schema.schema import TableSchema, is_replaced
+
+COMPUTING = ("aggregation", "partial-update")
+DECIDE_MERGES = ("changelog-producer", "deletion-vectors.enabled", "force-lookup")
+"""Options that say whether compaction looks up what was before a row."""
 
 
 def newest_for(store: Store, name: CommitName, entries: Sequence[ManifestEntry]) -> TableSchema:
@@ -28,7 +36,8 @@ def newest_for(store: Store, name: CommitName, entries: Sequence[ManifestEntry])
             schema=newest.id,
             remedy="open it again, and write anew",
         )
-    changed = relaid(store.stored_schema(), newest)
+    stored = store.stored_schema()
+    changed = relaid(stored, newest)
     if changed is not None:
         raise ConflictError(
             "the table was altered meanwhile, and these files do not lie as it wants now",
@@ -37,5 +46,50 @@ def newest_for(store: Store, name: CommitName, entries: Sequence[ManifestEntry])
             changed=changed,
             remedy="open it again, and write anew",
         )
+    compacted = any(one.kind is FileKind.ADD and one.file.level > 0 for one in entries)
+    if compacted and merges_otherwise(stored, newest):
+        raise ConflictError(
+            "the table was altered meanwhile, and rows of compacted files are merged otherwise now",
+            commit=name,
+            schema=newest.id,
+            remedy="open it again, and compact anew",
+        )
     check_added(store, newest, entries)
     return newest
+
+
+def merges_otherwise(past: TableSchema, current: TableSchema) -> bool:
+    """Whether rows of several levels above 0 mean something else under another schema of a table: engines that compute
+    count those of the lowest level alone where compaction looks up what was before, and where deletion vectors are
+    switched on, every row there counts.
+
+    Spec: docs/spec/changelog.md#settled-rows
+    """
+    if not current.primary_keys:
+        return False
+    before, after = past.table_options, current.table_options
+    if after.get("deletion-vectors.enabled") and not before.get("deletion-vectors.enabled"):
+        return True
+    return after.get("merge-engine") in COMPUTING and settles(before) != settles(after)
+
+
+def refuse_other_merges(
+    store: Store, snapshot: Snapshot, schemas: tuple[TableSchema, TableSchema], remedy: str
+) -> None:
+    """InvalidError where a snapshot, of the first schema, has buckets with files in several levels above 0 whose rows
+    the second would merge otherwise: what holds all that was before it once more with that, or in part only."""
+    past, current = schemas
+    if not merges_otherwise(past, current):
+        return
+    levels: dict[BucketKey, set[int]] = {}
+    for entry in live_entries(store, snapshot):
+        levels.setdefault(bucket_key(entry), set()).add(entry.file.level)
+    if any(len(found - {0}) > 1 for found in levels.values()):
+        changed = [key for key in DECIDE_MERGES if past.options.get(key) != current.options.get(key)]
+        raise InvalidError(
+            f"Cannot change '{', '.join(changed)}' where buckets have files in several levels: their rows would be "
+            "merged otherwise than they were written.",
+            table=store.paths.root,
+            snapshot=snapshot.id,
+            remedy=remedy,
+        )

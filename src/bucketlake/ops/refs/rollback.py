@@ -26,6 +26,7 @@ from bucketlake.ops.buckets.postpone import in_commit_order
 from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
+from bucketlake.ops.commit.schemas import refuse_other_merges
 from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
@@ -84,6 +85,7 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
     Errors: ConflictError where writers commit faster than they can be taken back; StorageError. A rollback that died
     is finished by another one to the same snapshot.
     """
+    _refuse_other_merges(store, target)
     if by_catalog(store, "rollback", snapshot=target.id, tag=tag):
         return
     with guarded(store, f"{GUARD}{target.id}-", target):
@@ -95,6 +97,14 @@ def rollback(store: Store, target: Snapshot, tag: str | None = None) -> None:
         drop_tags_after(store, target.id)
         if max(store.snapshot_ids(), default=0) < target.id:
             _restore_expired(store, target)  # by an expiry that began before; its files are tagged still
+
+
+def _refuse_other_merges(store: Store, target: Snapshot) -> None:
+    """The schema stays the newest one, by which the target's rows must mean what they meant."""
+    newest = store.latest_schema()
+    if target.schema_id != newest.id:
+        back = "SET these options as they were then, roll back, CALL sys.compact and SET them again"
+        refuse_other_merges(store, target, (store.schema_of(target.schema_id), newest), back)
 
 
 @contextmanager
@@ -198,6 +208,7 @@ def rollback_as_latest(store: Store, target: Snapshot, tagged: bool = False) -> 
 
     Errors: those of a commit; NotFoundError if the target is gone.
     """
+    _refuse_other_merges(store, target)
     name = f"{AS_LATEST}{target.id}-{store.env.clock.new_uuid()}"
     if not tagged:
         create_tag_of(store, name, target)

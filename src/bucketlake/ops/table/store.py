@@ -369,8 +369,8 @@ class Store:
             remedy = "it was dropped or renamed since"
             raise NotFoundError("no such table", path=self.paths.root, remedy=remedy) from error
         with decoding("not a schema file", path):
-            made = json_object(data).get("timeMillis") or 0
-        if made != self.schema.time_millis:
+            made = json_object(data).get("timeMillis")
+        if made and self.schema.time_millis and made != self.schema.time_millis:  # 0: a catalog did not say
             remedy = "open it again, and write anew"
             raise ConflictError("the table was dropped and made anew", table=self.paths.root, remedy=remedy)
 
