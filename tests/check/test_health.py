@@ -35,6 +35,7 @@ from bucketlake.ops.check.advise import Advice, advise_table
 from bucketlake.ops.check.faults import FAULTS
 from bucketlake.ops.check.findings import MOST, Findings
 from bucketlake.ops.commit.commit import Commit
+from bucketlake.ops.commit.loads import SourceFile, record_loaded
 from bucketlake.ops.progress import Progress
 from bucketlake.ops.table.store import clear_cache
 from bucketlake.sql.procedures import call
@@ -64,6 +65,19 @@ def test_our_tables_are_whole_and_their_bytes_counted(tables: Path) -> None:
         assert report.findings == (), name
         assert report.files == len(table.files()) and steps[-1].units == steps[-1].total_units and steps[-1].done
         assert table.usage().total == folder_bytes(table)
+
+
+def test_what_a_table_keeps_beside_its_rows_is_its_own(tmp_path: Path) -> None:
+    """Notes of COPY INTO and of streams, the claim of a branch that is being made."""
+    table = table_of(tmp_path, bucket="1")
+    table.write_arrow(rows(("x", 1, "a")))
+    table.create_branch("b")
+    record_loaded(table.store, [(SourceFile("/from/a.csv", 7, 1), 1)], 1)
+    for place in (table.store.paths.stream("q"), f"{table.store.paths.branch('b')}/.creating"):
+        table.store.env.storage.write(place, b"{}")
+    assert table.fsck().findings == ()
+    assert table.usage().total == folder_bytes(table)
+    assert all(held.kind != "foreign" for held in table.usage().held)
 
 
 def test_paimons_tables_are_whole(tmp_path: Path) -> None:

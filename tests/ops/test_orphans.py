@@ -66,6 +66,10 @@ OURS = (
     "branch/branch-b/snapshot/.snapshot-2.tmp",
     "branch/branch-b/tag/.tag-x.0123456789abcdef0123456789abcdef.tmp",
     "schema/.schema-1.0123456789abcdef0123456789abcdef.tmp",
+    "copy-into/history/.load-x.0123456789abcdef0123456789abcdef.tmp",
+    "branch/branch-b/stream/.stream-x.0123456789abcdef0123456789abcdef.tmp",
+    "p=1/._SUCCESS.0123456789abcdef0123456789abcdef.tmp",
+    "p=1/bucket-0/.data-x-0.parquet.0123456789abcdef0123456789abcdef.tmp",
     ".staging-x/p=1/part-0.parquet",
 )
 OTHERS = (
@@ -78,6 +82,8 @@ OTHERS = (
     "bucket-0/x",
     "tag/notes",
     "consumer/consumer-x",
+    "copy-into/history/load-x",
+    "stream/stream-x",
     "cache/keys",
 )
 

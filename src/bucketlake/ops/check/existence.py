@@ -31,10 +31,11 @@ from bucketlake.ops.check.reach import Reach, partition_text
 from bucketlake.ops.check.roots import CHANGELOG, SNAPSHOT, TAG, Root, attempted
 from bucketlake.ops.clean.orphans import DAY
 from bucketlake.ops.clean.removal import MAIN
+from bucketlake.ops.refs.branches import CLAIM
 from bucketlake.ops.table.store import Store
 from bucketlake.values import dataclass
 
-_KEPT = {name: f"{name}-" for name in ("snapshot", "changelog", "schema", "tag", "consumer")}
+_KEPT = {name: f"{name}-" for name in ("snapshot", "changelog", "schema", "tag", "consumer", "stream")}
 _REFERRED = ("manifest", "index", "statistics")
 _HINTS = ("EARLIEST", "LATEST")
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp|\.probe-[0-9a-f]{32}|\.staging-.*")
@@ -206,11 +207,15 @@ def index_paths(store: Store, reach: Reach) -> Iterable[str]:
 
 def is_kept(parts: Sequence[str]) -> bool:
     """Whether a path below the table's root, in no bucket, is of a file that the table has without naming it: roots,
-    schemas, hints, progress, marks of partitions that are done."""
+    schemas, hints, progress, marks of partitions that are done, notes of loads and streams, claims of branches."""
+    if len(parts) == 3 and parts[0] == "branch" and parts[2] == CLAIM:
+        return True
     if len(parts) == 4 and parts[0] == "branch" and parts[1].startswith("branch-"):
         parts = parts[2:]
     if "key-index" in parts[:3] or parts[-1] == "_SUCCESS" or parts[-2:-1] == ["tag-success-file"]:
         return True
+    if parts[:2] in (["copy-into", "history"], ["copy-into", "intents"]):
+        return len(parts) == 3 and parts[2].startswith("load-")
     prefix = _KEPT.get(parts[0]) if len(parts) == 2 else None
     return prefix is not None and (parts[1].startswith(prefix) or parts[1] in _HINTS)
 

@@ -257,15 +257,17 @@ def _metadata(info: FileInfo, root: str) -> _Candidate | None:
     parts = info.path[len(root) + 1 :].split("/")
     if parts[0].startswith(STAGING):
         return _Candidate(info, sure=True, staging=f"{root}/{parts[0]}")
+    if _TEMPORARY.fullmatch(parts[-1]):  # wherever a write was cut short
+        return _Candidate(info, sure=True, in_bucket=parts[-2:-1] != [] and parts[-2].startswith("bucket-"))
     if len(parts) == 2 and parts[0] in _FOLDERS:
-        return _Candidate(info, sure=_TEMPORARY.fullmatch(parts[1]) is not None)
+        return _Candidate(info)
     if len(parts) == 4 and parts[0] == "branch" and parts[1].startswith("branch-"):
         parts = parts[2:]
     prefix = _NAMED.get(parts[0]) if len(parts) == 2 else None
     if prefix is None:
         return None
     name = parts[1]
-    if _TEMPORARY.fullmatch(name) or (prefix and not name.startswith(prefix) and name not in _HINTS):
+    if prefix and not name.startswith(prefix) and name not in _HINTS:
         return _Candidate(info, sure=True)
     return None
 
