@@ -31,7 +31,7 @@ from bucketlake.ops.table.store import Store, clear_cache
 from bucketlake.schema.change import AddColumn
 from bucketlake.types.model import BIGINT
 
-SCHEMA = table_schema(options={"commit.max-retries": "4"})
+SCHEMA = replace(table_schema(options={"commit.max-retries": "4"}), time_millis=1_700_000_000_000)
 
 
 def branched(tag: bool) -> tuple[MapStorage, Store]:
