@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from bucketlake.catalogs.files import FileSystem
-from bucketlake.catalogs.model import DialectChange, Found, Metastore, View
+from bucketlake.catalogs.model import DialectChange, Found, Metastore, View, not_empty
 from bucketlake.catalogs.names import (
     DATABASE_SUFFIX,
     DEFAULT_DATABASE,
@@ -141,7 +141,8 @@ class Catalog:
         self.metastore.alter_database(name, properties)
 
     def drop_database(self, name: str, cascade: bool = False, ignore_if_missing: bool = False) -> None:
-        """Remove a database, with its tables if `cascade`; InvalidError if it has some and not."""
+        """Remove a database, with its tables and all that lies in its folder if `cascade`; InvalidError if it has any
+        and not."""
         _refuse_system_database(name)
         if not self.database_exists(name):
             if ignore_if_missing:
@@ -149,10 +150,8 @@ class Catalog:
             raise self._no_database(name)
         tables = [*self.list_tables(name), *self.list_views(name)]
         if tables and not cascade:
-            raise InvalidError(
-                "database is not empty", database=name, tables=len(tables), remedy="drop its tables, or use CASCADE"
-            )
-        self.metastore.drop_database(name)
+            raise not_empty(name, tables=len(tables))
+        self.metastore.drop_database(name, cascade)
 
     def database_path(self, name: str) -> str:
         """The folder of a database."""

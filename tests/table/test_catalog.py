@@ -48,6 +48,31 @@ def test_databases_are_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.drop_database("sales", ignore_if_missing=True)
 
 
+def test_a_database_is_dropped_with_what_it_has_only_if_that_is_said(catalog: Catalog, tmp_path: Path) -> None:
+    """Files of a table that another job is about to publish, or of nobody; a table that came since it was looked."""
+    catalog.create_database("sales")
+    folder = tmp_path / "warehouse" / "sales.db"
+    written = folder / "t" / "bucket-0" / "data-1.parquet"
+    written.parent.mkdir(parents=True)
+    written.write_bytes(b"rows")
+    with pytest.raises(InvalidError, match=r"not empty.*data-1\.parquet"):
+        catalog.drop_database("sales")
+    assert written.exists()
+    written.unlink()
+    catalog.create_table("sales.t", SCHEMA)
+    with pytest.raises(InvalidError, match=r"not empty.*schema-0"):
+        catalog.metastore.drop_database("sales", cascade=False)
+    assert catalog.list_tables("sales") == ["t"]
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "empty").mkdir(parents=True)
+    (folder / "link").symlink_to(elsewhere)
+    catalog.drop_table("sales.t")
+    with pytest.raises(InvalidError, match="not empty"):
+        catalog.metastore.drop_database("sales", cascade=False)
+    catalog.drop_database("sales", cascade=True)
+    assert not folder.exists() and (elsewhere / "empty").exists()
+
+
 def test_filesystem_catalog_stores_no_database_properties(catalog: Catalog) -> None:
     with pytest.warns(UserWarning, match="stores no properties"):
         catalog.create_database("d", properties={"owner": "me"})

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from bucketlake.catalogs.model import Found, NoViews
+from bucketlake.catalogs.model import Found, NoViews, not_empty
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
-from bucketlake.env.env import Env
+from bucketlake.env.env import Env, Storage
 from bucketlake.env.new_file import put_new
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
 from bucketlake.file_names import lies_in
@@ -73,9 +73,21 @@ class FileSystem(NoViews):
         """Refused: there is no place for properties."""
         raise UnsupportedError("Alter database is not supported.", database=name, properties=sorted(changes))
 
-    def drop_database(self, name: str) -> None:
-        """See Metastore."""
+    def drop_database(self, name: str, cascade: bool) -> None:
+        """See Metastore. Without `cascade` no file goes: what a job writes for a table that is not published yet, or
+        what another program keeps there."""
         path = self.database_path(name)
+        within = self.env.of_table(path).storage
+        if cascade:
+            for info in within.list(path):
+                if info.is_dir:
+                    remove_table(self.env, info.path)
+        else:
+            _remove_folders(within, path)
+            links = (info for info in within.list(path) if info.is_link)
+            found = next(chain(within.walk(path), links), None)
+            if found is not None:
+                raise not_empty(name, file=found.path)
         self.env.storage.delete_tree(path)
         if self.env.storage.info(path) is not None:
             raise StorageError(
@@ -145,6 +157,14 @@ class FileSystem(NoViews):
         """Where folders exist by what lies in them alone, let a database outlive its last table."""
         if name != DEFAULT_DATABASE:
             self.env.storage.make_dir(self.database_path(name))
+
+
+def _remove_folders(within: Storage, path: str) -> None:
+    """Remove the folders that are empty below a path, and its own. `within`: shows links as such."""
+    for info in within.list(path):
+        if info.is_dir:
+            _remove_folders(within, info.path)
+    within.delete_empty(path)
 
 
 def has_schema(env: Env, path: str) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bucketlake.catalogs.names import Identifier
 from bucketlake.env.env import Env
-from bucketlake.errors import AlreadyExistsError, NotFoundError, UnsupportedError
+from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, UnsupportedError
 from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
@@ -101,8 +101,9 @@ class Metastore(Protocol):
     def alter_database(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set properties, remove those that are None; UnsupportedError where none are stored."""
 
-    def drop_database(self, name: str) -> None:
-        """Remove one with all that it has."""
+    def drop_database(self, name: str, cascade: bool) -> None:
+        """Remove one, with all that it has if `cascade`; else InvalidError where it has anything, come meanwhile or
+        no table's."""
 
     def database_path(self, name: str) -> str:
         """Its folder; UnsupportedError where the server knows it alone."""
@@ -179,3 +180,9 @@ class NoViews:
     def drop_view(self, name: Identifier) -> bool:
         """See Metastore."""
         return False
+
+
+def not_empty(database: str, **found: object) -> InvalidError:
+    """The error for a database that is to be removed without what it has."""
+    remedy = "drop its tables, remove what else lies there, or use CASCADE"
+    return InvalidError("database is not empty", database=database, **found, remedy=remedy)

@@ -106,7 +106,7 @@ class RestMetastore:
         updates = {key: value for key, value in changes.items() if value is not None}
         self.client.post("databases", name, body={"removals": removals, "updates": updates})
 
-    def drop_database(self, name: str) -> None:
+    def drop_database(self, name: str, cascade: bool) -> None:
         """See Metastore."""
         self.client.delete("databases", name)
 

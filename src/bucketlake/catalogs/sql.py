@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.files import FileSystem, has_schema, remove_table
-from bucketlake.catalogs.model import DialectChange, Found, View
+from bucketlake.catalogs.model import DialectChange, Found, View, not_empty
 from bucketlake.catalogs.names import Identifier
 from bucketlake.catalogs.sql_lock import Locks, SqlKeeper, told
 from bucketlake.catalogs.sql_rows import Rows
@@ -89,9 +89,12 @@ class SqlMetastore:
             raise UnsupportedError("a SQL catalog does not support altering database location", database=name)
         self.rows.change_database(name, changes)
 
-    def drop_database(self, name: str) -> None:
+    def drop_database(self, name: str, cascade: bool) -> None:
         """See Metastore: tables one after the other, then the rest of its rows, then its folder."""
-        for table in self.rows.tables(name):
+        tables = self.rows.tables(name)
+        if tables and not cascade:
+            raise not_empty(name, tables=len(tables))
+        for table in tables:
             self.drop_table(Identifier(name, table))
         self.rows.remove_database(name)
         left = [info.name for info in self._env.storage.list(self.database_path(name))]
