@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from bucketlake.catalogs.model import Found, NoViews, not_empty
 from bucketlake.catalogs.names import DATABASE_SUFFIX, DEFAULT_DATABASE, Identifier
-from bucketlake.env.env import Env, Storage
+from bucketlake.env.env import Env
 from bucketlake.env.new_file import put_new
+from bucketlake.env.storage import Storage
 from bucketlake.errors import InvalidError, StorageError, UnsupportedError
 from bucketlake.file_names import lies_in
 from bucketlake.paths import TablePaths
