@@ -60,9 +60,10 @@ class BucketlakeError(Exception):
 
 
 def is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error comes of Ctrl-C: before Python 3.12 one that arrives while a class is made is a RuntimeError."""
+    """Whether an error comes of Ctrl-C: before Python 3.12 one that arrives while a class is made is a RuntimeError;
+    while PySpark collects it gives way to what became of the job, which was cancelled."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     return error is not None
 
 

@@ -107,12 +107,18 @@ def test_what_fails_stops_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("place", ["a job", "between jobs"])
-def test_ctrl_c_while_a_class_is_made_ends_it(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize("told", ["as a class is made", "by PySpark"])
+def test_ctrl_c_that_another_error_replaces_ends_it(monkeypatch: pytest.MonkeyPatch, place: str, told: str) -> None:
     catalog = catalog_on(MapStorage(), FakeClock(1))
     filled(catalog, "a")
 
     def interrupted(*given: Any) -> None:
-        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+        if told == "as a class is made":
+            raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("Exception thrown in awaitResult: the job was cancelled")
 
     if place == "a job":
         monkeypatch.setattr(service, "run_job", interrupted)

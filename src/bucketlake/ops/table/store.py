@@ -371,8 +371,8 @@ class Store:
         with decoding("not a schema file", path):
             made = json_object(data).get("timeMillis")
         if made and self.schema.time_millis and made != self.schema.time_millis:  # 0: a catalog did not say
-            remedy = "open it again, and write anew"
-            raise ConflictError("the table was dropped and made anew", table=self.paths.root, remedy=remedy)
+            remedy = "it was dropped and made anew, or became a branch: open it again, and write anew"
+            raise ConflictError("another table lies here than was opened", table=self.paths.root, remedy=remedy)
 
     # ---- manifests
 
