@@ -153,7 +153,6 @@ def test_near_misses_are_warned_of():
         ("blob-view-field", "b"),
         ("blob-descriptor-field", "b"),
         ("vector-field", "v"),
-        ("fields.m.map.storage-layout", "shared-shredding"),
         ("file.format", "lance"),
         ("file.format.per.level", "0:csv"),
         ("manifest.format", "orc"),
@@ -186,7 +185,6 @@ def test_what_only_writers_must_do_is_refused_for_writing(key, value):
         ("row-tracking.enabled", "false"),
         ("type", "TABLE"),
         ("file.format", "ORC"),
-        ("fields.m.map.storage-layout", "default"),
     ],
 )
 def test_refused_options_at_rest_are_fine(key, value):

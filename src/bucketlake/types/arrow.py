@@ -181,6 +181,11 @@ def list_offsets(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
+def entries_of(array: pa.MapArray) -> pa.ListArray:
+    """The maps as lists of pairs (key, value)."""
+    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+
+
 def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
@@ -199,7 +204,7 @@ def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa
     if not pa.types.is_map(array.type) and not _is_entries(array.type):
         raise _misfit(array, target, column, None)
     if pa.types.is_map(array.type):
-        array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+        array = entries_of(array)
     entries = array.flatten()
     keys = canonical_array(entries.field(0), target.key_field, f"{column}.key", trusted=trusted)
     items = canonical_array(entries.field(1), target.item_field, f"{column}.value", trusted=trusted)
@@ -228,7 +233,7 @@ def filled(array: pa.Array) -> pa.Array:
     if pa.types.is_list(kind) and has_required(kind):
         return pa.ListArray.from_arrays(list_offsets(array), filled(array.flatten()), type=kind, mask=missing)
     if pa.types.is_map(kind) and has_required(kind.item_type):
-        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        entries = entries_of(array)
         flat = entries.flatten()
         offsets = list_offsets(entries)
         return pa.MapArray.from_arrays(offsets, flat.field(0), filled(flat.field(1)), type=kind, mask=missing)
