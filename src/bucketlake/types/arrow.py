@@ -182,8 +182,13 @@ def list_offsets(array: pa.Array) -> pa.Array:
 
 
 def entries_of(array: pa.MapArray) -> pa.ListArray:
-    """The maps as lists of pairs (key, value)."""
-    return array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    """The maps as lists of pairs (key, value), over the same memory. A cast would refuse values that are null rows with
+    NOT NULL members, whose members hold nulls that nobody sees."""
+    kind = array.type
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
+    return pa.ListArray.from_buffers(
+        pa.list_(pairs.type), len(array), array.buffers()[:2], -1, array.offset, children=[pairs]
+    )
 
 
 def _nulls(array: pa.Array) -> pa.Array | None:
