@@ -181,7 +181,7 @@ def list_offsets(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
-def entries_of(array: pa.MapArray) -> pa.ListArray:
+def pairs_of(array: pa.MapArray) -> pa.ListArray:
     """The maps as lists of pairs (key, value), over the same memory. A cast would refuse values that are null rows with
     NOT NULL members, whose members hold nulls that nobody sees."""
     kind = array.type
@@ -209,7 +209,7 @@ def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa
     if not pa.types.is_map(array.type) and not _is_entries(array.type):
         raise _misfit(array, target, column, None)
     if pa.types.is_map(array.type):
-        array = entries_of(array)
+        array = pairs_of(array)
     entries = array.flatten()
     keys = canonical_array(entries.field(0), target.key_field, f"{column}.key", trusted=trusted)
     items = canonical_array(entries.field(1), target.item_field, f"{column}.value", trusted=trusted)
@@ -238,7 +238,7 @@ def filled(array: pa.Array) -> pa.Array:
     if pa.types.is_list(kind) and has_required(kind):
         return pa.ListArray.from_arrays(list_offsets(array), filled(array.flatten()), type=kind, mask=missing)
     if pa.types.is_map(kind) and has_required(kind.item_type):
-        entries = entries_of(array)
+        entries = pairs_of(array)
         flat = entries.flatten()
         offsets = list_offsets(entries)
         return pa.MapArray.from_arrays(offsets, flat.field(0), filled(flat.field(1)), type=kind, mask=missing)

@@ -17,7 +17,7 @@ from bucketlake.errors import CorruptError
 from bucketlake.format.data.map_metadata import FileMap, maps_of, shredded_field
 from bucketlake.format.data.map_placement import Ints, ranks
 from bucketlake.lazy import pc
-from bucketlake.types.arrow import entries_of, list_offsets
+from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import DataField, arrow_field
 
 CELLS = 1 << 22
@@ -63,7 +63,7 @@ def rebuilt(array: pa.StructArray, told: FileMap, target: pa.Field) -> pa.MapArr
     if not target.nullable and not valid.all():
         raise CorruptError("a shredded map is null in a column that is NOT NULL", column=target.name)
     rows, slots, numbers = _placed(mapping, valid, told.columns, target.name)
-    overflow = entries_of(overflow)
+    overflow = pairs_of(overflow)
     left = list_offsets(overflow).to_numpy()
     counts = np.bincount(rows, minlength=len(array)) + np.diff(left)
     ends = np.cumsum(counts)

@@ -21,7 +21,7 @@ from bucketlake.format.data.map_metadata import NOTHING, FileMap, is_shreddable,
 from bucketlake.format.data.map_placement import OVERFLOWS, Ints, Placer
 from bucketlake.lazy import pc
 from bucketlake.options.map_layout import MapLayout
-from bucketlake.types.arrow import entries_of, list_offsets
+from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import DataField, arrow_field, arrow_type
 
 CELLS = 1 << 24
@@ -140,7 +140,7 @@ class _Column:
     def shredded(self, array: pa.MapArray) -> pa.StructArray:
         """The column's rows as the file has them."""
         count, missing = len(array), array.is_null()
-        lists = entries_of(array)
+        lists = pairs_of(array)
         entries = lists.flatten()
         lengths = np.diff(list_offsets(lists).to_numpy())
         rows = np.repeat(np.arange(count), lengths)
