@@ -79,6 +79,8 @@ def metadata(path: str, column: str = "m") -> dict[str, Any]:
     packed = found["field-dict"].encode("latin-1")
     if found["field-dict-compression"] == "zstd":
         packed = pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read()
+    if found["field-dict-compression"] == "lz4":
+        packed = pa.decompress(packed[8:], int(found["field-dict-original-size"]), "lz4_raw", asbytes=True)
     assert len(packed) == int(found["field-dict-original-size"])
     return {**found, "names": json.loads(packed), "places": json.loads(found["field-columns"])}
 
