@@ -247,10 +247,11 @@ _FIELD_KEYS = (
     *("sequence-group", "nested-sequence-field", "nested-key-null-strategy", "ts-field", "stats-mode"),
 )
 _MAP_KEYS = tuple(suffix.rsplit(".", 1)[-1] for suffix in SUFFIXES)
+_MAPS = "|".join(SUFFIXES).replace(".", r"\.")
 FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(r"metadata\.iceberg\..+"), WRITES),
     (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
-    (re.compile(rf"fields\..+\.({'|'.join(SUFFIXES)})"), HONOURED),
+    (re.compile(rf"fields\..+\.({_MAPS})"), HONOURED),
     (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
     (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
     (re.compile(r"file-index\..+"), HONOURED),
