@@ -237,8 +237,8 @@ class OrcSource:
         for number in range(self._file.nstripes):
             stripe = self._stripe(number, names)
             for item in self._fields:
-                if _has_root(item.type, Root.CHAR, Root.VARCHAR):
-                    stripe.column(item.name).validate(full=True)  # the library takes texts as they come
+                if _has_root(item.type, Root.CHAR, Root.VARCHAR, Root.ARRAY, Root.MAP):
+                    stripe.column(item.name).validate(full=True)  # the library takes texts and lengths as they come
             rows = max(1024, min(size.rows, int(size.bytes * stripe.num_rows / max(stripe.nbytes, 1))))
             rows = self._shredded.most(rows)
             for start in range(0, stripe.num_rows, rows):
