@@ -9,6 +9,7 @@ Spec: docs/spec/types.md#arrow
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -260,6 +261,8 @@ def _some(member: pa.Array, item: pa.Field) -> pa.Array:
         return member
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.fill_null(member, pa.scalar("" if pa.types.is_string(kind) else b"", kind))
+    if pa.types.is_decimal(kind):
+        return pc.fill_null(member, pa.scalar(Decimal(0), kind))
     zero = pa.scalar(0, pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
     return pc.fill_null(member, zero.cast(kind))
 
