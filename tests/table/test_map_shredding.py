@@ -291,6 +291,18 @@ def test_a_layout_that_changes(tmp_path: Path, keys: str, format: str) -> None:
     assert layouts(table) == [1]
 
 
+def test_files_of_another_layout_are_rewritten(tmp_path: Path) -> None:
+    table = new_table(bucketlake.open(tmp_path))
+    table.write_arrow(data({1: {"a": 1, "b": 2, "c": 3}}))
+    table = table.alter(SetOption(LAYOUT, "shared-shredding"), SetOption(COLUMNS, "2"))
+    table.write_arrow(data({2: None}))
+    kept = {file.path for file in table.files()}
+    table.rewrite()
+    assert layouts(table) == [2, 2]
+    assert len(kept & {file.path for file in table.refresh().files()}) == 1
+    assert maps_of(table) == {1: {"a": 1, "b": 2, "c": 3}, 2: None}
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_columns_that_change(tmp_path: Path, format: str) -> None:
     """Values of another type, and another name, in files of both layouts."""
