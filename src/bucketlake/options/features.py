@@ -260,7 +260,7 @@ ROWS = (
         "long",
         "10000000",
         HONOURED,
-        "Rows of a file of a sorted index; at most 4,194,304 here.",
+        "Rows of a file of a sorted index; at most 2,097,152 here.",
         fallback=("btree-index.records-per-range",),
         least=1,
     ),

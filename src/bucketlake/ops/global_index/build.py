@@ -41,7 +41,7 @@ from bucketlake.types.model import DataField
 from bucketlake.values import dataclass
 
 ROW_ID = ROW_ID_FIELD.name
-MOST_ROWS = 4 << 20  # of one file, whatever the option says: some hundred bytes a row are in memory while it is made
+MOST_ROWS = 2 << 20  # of one file, whatever the option says: some hundred bytes a row are in memory while it is made
 MOST_BYTES = 256 << 20  # of its values
 KINDS = ("bitmap", "full-text", "lumina", "lumina-vector-ann")  # that Paimon builds, and this engine does not
 
