@@ -350,3 +350,18 @@ def test_against_a_table_without_indexes(catalog: Catalog, seed: int, monkeypatc
             expected = [row for row in every if row[column] == value]
             found = table.to_arrow(text).to_pylist()
             assert sorted(map(repr, found)) == sorted(map(repr, expected)), (seed, text)
+
+
+def test_a_clone_reads_without_the_index(catalog: Catalog) -> None:
+    """Its snapshots are counted anew, so that nobody knows which of its changes came after the index."""
+    table = create(catalog)
+    scattered(table)
+    table.create_global_index("id")
+    catalog.clone_table(table.refresh(), "db.copy")
+    copy = catalog.table("db.copy")
+    assert len(indexes(copy)) == 1 and ids(copy, "id = 8") == [8]
+    copy.update({"id": 99}, "id = 8", **{ACTION: "IGNORE"})
+    assert ids(copy, "id = 99") == [99] and ids(copy, "id = 8") == []
+    assert copy.drop_global_index("id") == 1 and copy.create_global_index("id") == 1
+    assert ids(copy, "id = 99") == [99] and files(copy, "id = 7") == 1
+    assert not copy.refresh().fsck(level="rows").findings

@@ -277,6 +277,12 @@ class Recorded:
         return bool(place_of(self.first, kind) <= place <= place_of(self.last, kind))
 
 
+def of_no_snapshot(recorded: bytes) -> bytes:
+    """What is recorded of a file, with a snapshot before all: another table counts its snapshots anew."""
+    known = Recorded.of(recorded).snapshot is not None
+    return recorded[: -_SNAPSHOT.size] + _SNAPSHOT.pack(0) if known else recorded
+
+
 @dataclass(frozen=True, slots=True)
 class BTreeFile:
     """An index file that is read where it is asked. `size`: of the file; `count`: how many ids there may be."""
