@@ -1,4 +1,4 @@
-"""Columns of type BLOB: what makes a column one, which lie in blob files, and what a table with them must be.
+"""Columns of type BLOB, ARRAY<BLOB>, MAP<K, BLOB>: what makes a column one, and what a table with them must be.
 
     declared(fields, options)      columns of a new table as its options and comments declare them
     added(item, options)           the same of a column that is added
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.model import DataField, DataType, Root, in_blob_file, type_text
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
@@ -32,7 +32,7 @@ _SOURCES = (Root.BINARY, Root.VARBINARY, Root.BLOB)
 
 def in_blob_files(fields: Sequence[DataField]) -> tuple[DataField, ...]:
     """The columns whose values lie in blob files."""
-    return tuple(item for item in fields if item.type.root is Root.BLOB)
+    return tuple(item for item in fields if in_blob_file(item.type))
 
 
 def declared(fields: Sequence[DataField], options: Mapping[str, str]) -> tuple[tuple[DataField, ...], dict[str, str]]:
@@ -44,6 +44,10 @@ def declared(fields: Sequence[DataField], options: Mapping[str, str]) -> tuple[t
     """
     texts = dict(options)
     found = [added(item, texts) for item in fields]
+    for key in (DESCRIPTOR_FIELD, VIEW_FIELD):
+        for item in found:
+            if item.name in _names(texts, key):
+                _as_blob(item, key)
     named = _names(texts, FIELD)
     return tuple(replace(f, type=_as_blob(f, FIELD)) if f.name in named else f for f in found), texts
 
@@ -73,17 +77,19 @@ def added(item: DataField, options: dict[str, str]) -> DataField:
 
 def _as_blob(item: DataField, key: str) -> DataType:
     kind = item.type
-    if kind.root in (Root.ARRAY, Root.MAP) and kind.element is not None and kind.element.root in _SOURCES:
+    if kind.root in (Root.ARRAY, Root.MAP) and kind.element is not None:
+        shown = "ARRAY<BLOB>" if kind.root is Root.ARRAY else "MAP<X, BLOB>"
         if key != FIELD:
-            shown = "ARRAY<BLOB>" if kind.root is Root.ARRAY else "MAP<X, BLOB>"
             raise InvalidError(
                 f"Column {item.name} declared with '{key}' must be of BYTES, BINARY or BLOB type, but was "
                 f"{type_text(kind)}. {shown} is only supported by '{FIELD}'."
             )
-        return replace(kind, element=DataType(Root.BLOB, kind.element.nullable))
+        if kind.element.root in _SOURCES:
+            return replace(kind, element=DataType(Root.BLOB, kind.element.nullable))
     if kind.root not in _SOURCES:
         raise InvalidError(
-            f"Column {item.name} declared with a BLOB directive must be of BYTES, BINARY or BLOB type, but was "
+            f"Column {item.name} declared with a BLOB directive must be of BYTES, BINARY, BLOB, ARRAY<BYTES>, "
+            "ARRAY<BINARY> or ARRAY<BLOB> type, or a supported MAP<X, BYTES/BINARY/BLOB> type, but was "
             f"{type_text(kind)}."
         )
     return DataType(Root.BLOB, kind.nullable)
@@ -107,6 +113,12 @@ def _names(options: Mapping[str, str], key: str) -> list[str]:
 
 def check_blobs(schema: TableSchema) -> None:
     """InvalidError, in Paimon's words, where a table with such columns cannot be."""
+    for item in schema.fields:
+        if item.type.holds(Root.BLOB) and not in_blob_file(item.type):
+            raise InvalidError(
+                f"Field '{item.name}' has unsupported nested BLOB type {type_text(item.type)}. BLOB is only supported "
+                "as a top-level BLOB, ARRAY<BLOB>, or MAP<X, BLOB> field."
+            )
     blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
     for name in _names(schema.options, FIELD):
         if name not in blobs:

@@ -19,7 +19,7 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR
+from bucketlake.ops.rows.blob_columns import AS_DESCRIPTOR
 from bucketlake.ops.rows.column_files import anchor_of
 from bucketlake.ops.rows.column_roll import newest_schema_of
 from bucketlake.ops.rows.read import read_split

@@ -26,7 +26,7 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
-from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR, BlobColumn, in_parts
+from bucketlake.ops.rows.blob_columns import AS_DESCRIPTOR, BlobColumn, in_parts
 from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
@@ -209,8 +209,8 @@ class SplitReader:
         for part in in_parts(list(blobs.values()), positions, descriptors):
             rows = batch.slice(done, len(part))
             done += len(part)
-            for name, column in blobs.items():
-                rows = rows.append_column(pa.field(name, pa.binary()), column.take(part, descriptors))
+            for column in blobs.values():
+                rows = rows.append_column(column.arrow, column.take(part, descriptors))
             yield self._rows(rows)
 
     def _columns(self, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
