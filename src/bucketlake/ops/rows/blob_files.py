@@ -14,20 +14,18 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, BinaryIO
 
-from bucketlake.errors import InvalidError
-from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
 from bucketlake.format.data.blob import BLOB, NULL, PLACEHOLDER, Record, encoded, ending
 from bucketlake.format.data.blob_elements import Rows, refuse_keys
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import np, npt, pa
+from bucketlake.ops.rows.described import Sources
 from bucketlake.ops.rows.places import Place
 from bucketlake.ops.table.store import Store
 from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
 Positions = npt.NDArray["np.int64"]
-PIECE = 8 << 20
 LARGE = 256 << 10  # values of so many bytes are written one by one, without copies
 
 Described = Callable[[Store, str, int, int], DataFile]
@@ -50,9 +48,10 @@ class _Column:
     def __init__(self, store: Store, item: DataField, places: Callable[[], Place], describe: Described) -> None:
         options = store.options
         refuse_keys(item.type)
-        self._env, self._paths, self._places, self._describe = store.env, store.paths, places, describe
+        self._env, self._places, self._describe = store.env, places, describe
         self._store = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
         self._name, self._type = item.name, item.type
+        self._sources = Sources(store, item.name, (item.type.element or item.type).nullable)
         self._target = options.get("blob.target-file-size") or options.get("target-file-size") or 256 << 20
         self._open: _OpenFile | None = None
         self.files: list[DataFile] = []
@@ -103,8 +102,9 @@ class _Column:
             for place, uri, offset, length in zip(
                 range(start, end), uris.to_pylist(), *(part.tolist() for part in numbers), strict=True
             ):
-                lengths[place] = 0
-                for piece in self._pieces(self._reached(uri), offset, length):
+                pieces = self._sources.pieces(uri, offset, length)
+                lengths[place] = NULL if pieces is None else 0
+                for piece in pieces or ():
                     lengths[place] += len(piece)
                     yield piece
         yield rows.back(row, lengths)
@@ -135,7 +135,7 @@ class _Column:
         places = (part.tolist() for part in (*numbers, skipped))
         for uri, offset, length, before in zip(uris.to_pylist(), *places, strict=True):
             self.skip(before)
-            self._one(self._pieces(self._reached(uri), offset, length))
+            self._one(self._sources.pieces(uri, offset, length))
 
     def _one(self, pieces: Iterable[Any] | None) -> None:
         """Append a value in pieces, which are not held together; None: null."""
@@ -149,34 +149,6 @@ class _Column:
         current.lengths.append(np.array([length], np.int64))
         if current.size >= self._target:
             self.finish()
-
-    def _reached(self, uri: str) -> str:
-        """The path of a file that a descriptor may name: in the table's folder, or where the session allows files."""
-        path = local_path(uri)
-        roots = (self._paths.root, *self._env.external)
-        fault = fault_of_path(path)
-        if fault is not None or not lies_in_any(path, roots):
-            raise InvalidError(
-                "a blob descriptor names a file that this session does not let the table read",
-                column=self._name,
-                uri=uri,
-                reason=fault,
-                remedy="open with the option 'allowed-external-paths', a list of folders, or write the blob itself",
-            )
-        return path
-
-    def _pieces(self, path: str, offset: int, length: int) -> Iterator[bytes]:
-        info = self._env.storage.info(path)
-        there = 0 if info is None else info.size - offset
-        wanted = there if length == descriptor.TO_THE_END else length
-        if info is not None and not 0 <= wanted <= there:
-            raise InvalidError(
-                "a blob descriptor names bytes that its file does not have", uri=path, offset=offset, length=length
-            )
-        if info is None or wanted == 0:
-            yield self._env.storage.read(path, offset, 0)  # which says that a file is not there
-        for start in range(0, wanted, PIECE):
-            yield self._env.storage.read(path, offset + start, min(PIECE, wanted - start))
 
     def _current(self) -> _OpenFile:
         if self._open is None:
