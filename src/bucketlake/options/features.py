@@ -30,7 +30,7 @@ ROWS = (
         "blob-descriptor-field",
         "string",
         None,
-        READS,
+        HONOURED,
         "Columns stored as blob descriptors.",
         mutable=False,
         fallback=("blob.stored-descriptor-fields",),

@@ -27,6 +27,7 @@ from bucketlake.ops.compact.running import Work
 from bucketlake.ops.rows.column_files import row_groups, rows_files
 from bucketlake.ops.rows.column_roll import ColumnRoller, newest_schema_of
 from bucketlake.ops.rows.deletions import load_vectors, new_vector, write_vectors
+from bucketlake.ops.rows.described import as_stored
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of
 from bucketlake.ops.scan.scan import chosen_entries
@@ -153,7 +154,7 @@ def _merged(store: Store, unit: ColumnUnit, groups: Sequence[Group]) -> DataFile
     roller = ColumnRoller(store, unit.partition, None, FileSource.COMPACT)
     try:
         split = split_of(store, unit, files, {}, raw=False)
-        for batch in read_split(store, split, store.schema.without_blobs.field_names):
+        for batch in read_split(as_stored(store), split, store.schema.without_blobs.field_names):
             roller.write(batch)
         numbers = (min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files))
         first = files[0].first_row_id

@@ -19,9 +19,9 @@ from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
 from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.blob_columns import AS_DESCRIPTOR
 from bucketlake.ops.rows.column_files import anchor_of
 from bucketlake.ops.rows.column_roll import newest_schema_of
+from bucketlake.ops.rows.described import AS_DESCRIPTOR, as_stored
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of, vectors_of_others
@@ -70,7 +70,7 @@ def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
         for groups in unit.bins:
             rollers.append(Roller(store, unit.partition, unit.bucket, NEW_FILES))
             files = [file for group in groups for file in group]
-            for batch in read_split(store, split_of(store, unit, files, deletions, raw=False)):
+            for batch in read_split(as_stored(store), split_of(store, unit, files, deletions, raw=False)):
                 rollers[-1].write(batch)
             after += rollers[-1].close()
         vectors = vectors_of_others(store, unit)

@@ -2,6 +2,7 @@
 
     BlobColumn(store, item, folder, …)      one column of a group of rows
     in_parts(columns, positions, …)         positions of rows whose values go into memory together
+    filled(positions, sizes)                the same, where the sizes are known
 
 Spec: docs/spec/blob.md#reading
 """
@@ -39,7 +40,6 @@ AT_ONCE = 32 << 20  # bytes of values in memory
 ROWS_AT_ONCE = 1 << 10  # arrays and maps that are looked into for their descriptors
 _WINDOW = 256  # bytes of each end of a payload that are read to look into it
 _MOST = (1 << 31) - 1  # bytes of an Arrow array
-AS_DESCRIPTOR = "blob-as-descriptor"
 
 
 @dataclass
@@ -219,20 +219,20 @@ def _newest_first(files: Sequence[DataFile]) -> list[int]:
 def in_parts(columns: Sequence[BlobColumn], positions: Positions, descriptors: bool) -> Iterator[Positions]:
     """The positions in parts whose values go into memory; a large value is a part of its own."""
     if not descriptors:
-        yield from _filled(positions, sum(column.sizes(positions) for column in columns))
+        yield from filled(positions, sum(column.sizes(positions) for column in columns))
         return
     nested = [column for column in columns if column.nested]
     step = ROWS_AT_ONCE if nested else max(1, len(positions))
     for start in range(0, len(positions), step):
         chunk = positions[start : start + step]
         if nested:
-            yield from _filled(chunk, sum(column.described_sizes(chunk) for column in nested))
+            yield from filled(chunk, sum(column.described_sizes(chunk) for column in nested))
         else:
             yield chunk
 
 
-def _filled(positions: Positions, sizes: Positions | int) -> Iterator[Positions]:
-    """Parts of about `AT_ONCE` bytes."""
+def filled(positions: Positions, sizes: Positions | int) -> Iterator[Positions]:
+    """The positions in parts of about `AT_ONCE` bytes; `sizes`: of each."""
     filled = np.cumsum(sizes)
     start = 0
     while start < len(positions):

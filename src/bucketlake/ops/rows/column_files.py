@@ -27,7 +27,7 @@ from bucketlake.ops.rows.blob_columns import BlobColumn
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING, TableSchema
-from bucketlake.types.model import DataField, in_blob_file
+from bucketlake.types.model import DataField
 
 T = TypeVar("T")
 
@@ -126,9 +126,9 @@ def blob_columns(
         if is_blob(file.file_name):
             for item in held(store.schema_of(file.schema_id), file):
                 files.setdefault(item.id, []).append(file)
-    found = {}
+    found, apart = {}, {item.id for item in store.schema.blob_fields}
     for item in wanted:
-        if in_blob_file(item.type):
+        if item.id in apart:
             own = files.get(item.id, ())
             found[item.name] = BlobColumn(store, item, folder, own, group[0].first_row_id or 0)
     return found
