@@ -162,3 +162,39 @@ def test_columns_of_descriptors(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path
     assert [row[2] for row in found[:5]] == [b"0123456789", b"234", b"234", None, b"234"]
     flink.sql("CALL sys.compact(`table` => 'default.t')")
     assert ours(table) == flink.sql(ORDER).rows == found
+
+
+def test_compaction_of_blob_files(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    """`blob-compaction.enabled`: what one engine merged, the others read and merge again; each picks the same files."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    warehouse = bucketlake.open(tmp_path)
+    made = {**OPTIONS, "blob-compaction.enabled": "true", "compaction.min.file-num": "100"}
+    twins = [warehouse.create_table(name, SCHEMA, options=made) for name in ("t", "twin")]
+    for table in twins:
+        table.write_arrow(some(*range(1, 30)))
+        table.refresh().update({"pic": b"new"}, "id = 3 or id = 4")
+        table.refresh().write_arrow(some(*range(30, 40)))
+    before = ours(twins[0])
+    for name, table in zip(("t", "twin"), twins, strict=True):
+        flink.sql(f"ALTER TABLE {name} SET ('blob.target-file-size' = '1 mb')")
+        assert len(files(table)) > 4
+    flink.sql("CALL sys.compact(`table` => 'default.t')")
+    twins[1].refresh().compact()
+    assert files(twins[0]) == files(twins[1]) == [(0, 29), (29, 10)]
+    for name, table in zip(("t", "twin"), twins, strict=True):
+        assert ours(table) == before == flink.sql(ORDER.replace(" t ", f" {name} ")).rows
+        assert rows(pypaimon.read("default", name)) == before
+    twins[0].refresh().update({"pic": None}, "id = 5")
+    twins[0].refresh().compact()
+    twins[1].refresh().update({"pic": None}, "id = 5")
+    flink.sql("CALL sys.compact(`table` => 'default.twin')")
+    assert files(twins[0]) == files(twins[1]) == [(0, 29), (29, 10)]
+    assert ours(twins[0]) == ours(twins[1]) == flink.sql(ORDER).rows
+    assert not twins[1].refresh().fsck(level="rows").findings
+
+
+def files(table: Table) -> list[tuple[int | None, int]]:
+    """The rows of blob files."""
+    found = [file.file for file in table.refresh().files() if is_blob(file.path)]
+    return sorted((file.first_row_id, file.row_count) for file in found)

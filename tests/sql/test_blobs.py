@@ -149,6 +149,20 @@ def test_descriptors(made: Lake, tmp_path: Path) -> None:
     assert len(rows(made)) == 3
 
 
+def test_compaction_of_blob_files(made: Lake) -> None:
+    """Blob files become one, those of deleted rows too; descriptors follow."""
+    for number in range(4):
+        made.sql(f"INSERT INTO db.t VALUES ({number}, 'a', X'0{number}')")
+    made.sql("UPDATE db.t SET pic = X'FF' WHERE id = 2")
+    made.sql("DELETE FROM db.t WHERE id = 1")
+    made.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-compaction.enabled'='true')")
+    assert len(blobs(made)) == 5
+    made.sql("CALL sys.compact('db.t')")
+    made.sql("CALL sys.compact('db.t')")
+    assert len(blobs(made)) == 1
+    assert rows(made) == [(0, "a", b"\0"), (2, "a", b"\xff"), (3, "a", b"\3")]
+
+
 @pytest.mark.parametrize("where", ["driver", "tasks"])
 def test_columns_of_descriptors(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`blob-descriptor-field`: statements store descriptors, queries give what they name."""

@@ -122,8 +122,9 @@ def test_nobody_reads_a_file_that_is_not_asked_for(catalog: Catalog, images: Pat
     (images / "one").unlink()
     assert table.refresh().to_arrow(columns=["id", "name"]).num_rows == 20
     assert rows(table, where="id < 5") == expected(*range(5))
-    with pytest.raises(NotFoundError, match="one"):
-        rows(table)
+    for options in ({}, {"scan.ignore-lost-files": "true", "scan.ignore-corrupt-files": "true"}):
+        with pytest.raises(InvalidError, match="not there"):
+            table.refresh().with_options(options).to_arrow()
     assert table.with_options({"blob-as-descriptor": "true"}).to_arrow().num_rows == 20
     table.refresh().update({"name": "y"}, "id = 5")
     table.refresh().compact()

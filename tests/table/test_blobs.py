@@ -448,7 +448,6 @@ def test_columns_become_blobs_by_their_comment(catalog: Catalog) -> None:
         (INT, None, {"blob-descriptor-field": "x"}, InvalidError),
         (BYTES, None, {"blob-view-field": "x"}, UnsupportedError),
         (BYTES, None, {"blob-field": "x", "data-evolution.enabled": "false"}, InvalidError),
-        (BYTES, None, {"blob-field": "x", "blob-compaction.enabled": "true"}, UnsupportedError),
         (BYTES, None, {"blob-field": "x", "blob-descriptor.source-table": "db.s"}, UnsupportedError),
     ],
 )

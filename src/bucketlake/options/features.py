@@ -14,18 +14,11 @@ from bucketlake.options.model import (
     WRITES,
     Option,
     of,
-    upkeep,
 )
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", HONOURED, "Reads give descriptors in place of blobs."),
-    Option(
-        "blob-compaction.enabled",
-        "bool",
-        "false",
-        upkeep("leave it out: blob files stay as they are"),
-        "Compact blob files too.",
-    ),
+    Option("blob-compaction.enabled", "bool", "false", HONOURED, "Compact blob files too."),
     Option(
         "blob-descriptor-field",
         "string",

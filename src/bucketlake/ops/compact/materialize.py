@@ -17,7 +17,8 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
-from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
+from bucketlake.ops.compact.column_compact import ColumnPlan
+from bucketlake.ops.compact.column_units import Bins, ColumnUnit, Group, bins, column_units, groups_in
 from bucketlake.ops.compact.running import Work
 from bucketlake.ops.rows.column_files import anchor_of
 from bucketlake.ops.rows.column_roll import newest_schema_of
@@ -97,6 +98,5 @@ class MaterializePlan(ColumnPlan):
         def with_deleted(groups: list[Group], holders: Collection[str]) -> Bins:
             return bins([group for group in groups if anchor_of(group).file_name in holders], rule, fewest=1)
 
-        return column_units(
-            store, base, vectors, with_deleted, self.partitions, marked if only is None else marked & only
-        )
+        chosen = marked if only is None else marked & only
+        return column_units(groups_in(store, base, self.partitions, chosen), vectors, with_deleted)

@@ -143,6 +143,42 @@ class BlobColumn:
             data = memoryview(found[0] if len(found) == 1 else b"".join(found))
             return payloads(data, lengths, path, self.item.type)
 
+    def records(self, positions: Positions) -> tuple[Positions, Iterator[bytes]]:
+        """The records of values as they lie in the files, one after the other, and the length of each, `NULL` for
+        nulls. The pieces of more than one value go into memory together."""
+        files, offsets, lengths = self._places(positions)
+        return np.where(files < 0, NULL, lengths), self._copied(files, offsets, lengths)
+
+    def _copied(self, files: Positions, offsets: Positions, lengths: Positions) -> Iterator[bytes]:
+        held = np.flatnonzero(files >= 0)
+        files, offsets, lengths = files[held], offsets[held], lengths[held]
+        ends = offsets + lengths
+        begins = np.flatnonzero((np.diff(files, prepend=-1) != 0) | (offsets != np.append(-1, ends[:-1])))
+        last = np.append(begins[1:], len(files))[: len(begins)] - 1
+        owners, starts, sizes = files[begins], offsets[begins], ends[last] - offsets[begins]
+        if len(begins) == 1:
+            yield from self._pieces(int(owners[0]), int(starts[0]), int(sizes[0]))
+            return
+        found: list[bytes] = [b""] * len(begins)
+        for number in np.unique(owners).tolist():
+            own = np.flatnonzero(owners == number)
+            ranges = list(zip(starts[own].tolist(), sizes[own].tolist(), strict=True))
+            parts = self.store.env.storage.read_ranges(self._path(number), ranges)
+            for place, (_, size), part in zip(own.tolist(), ranges, parts, strict=True):
+                found[place] = self._whole(part, size, number)
+        yield from found
+
+    def _pieces(self, number: int, start: int, size: int) -> Iterator[bytes]:
+        for done in range(0, size, AT_ONCE):
+            wanted = min(AT_ONCE, size - done)
+            data = self.store.env.storage.read(self._path(number), start + done, wanted)
+            yield self._whole(data, wanted, number)
+
+    def _whole(self, data: bytes, size: int, number: int) -> bytes:
+        if len(data) != size:
+            raise CorruptError("a blob file is cut short", path=self._path(number), bytes=len(data))
+        return data
+
     def _described(self, path: str, offsets: Positions, lengths: Positions) -> pa.Array:
         if not self.nested:
             return descriptor.describe(_uri(path), offsets + HEAD, lengths - EXTRA)

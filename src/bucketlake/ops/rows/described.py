@@ -103,8 +103,8 @@ class Named:
     """What the descriptors of a binary array name. `sizes`: bytes of each value, 0 for nulls. Looks at every file, and
     reads none.
 
-    Raises InvalidError for what is no descriptor, names a file that may not be read, or bytes that it does not have;
-    UnsupportedError for a value of 2 GiB; NotFoundError, StorageError.
+    Raises InvalidError for what is no descriptor, names a file that may not be read or is not there, or bytes that it
+    does not have; UnsupportedError for a value of 2 GiB; StorageError.
     """
 
     def __init__(self, sources: Sources, values: pa.Array) -> None:
@@ -115,8 +115,13 @@ class Named:
         self._paths = [sources.reached(uri) for uri in names.dictionary.to_pylist()]
         infos = [self._storage.info(path) for path in self._paths]
         for path, info in zip(self._paths, infos, strict=True):
-            if info is None:
-                self._storage.read(path, 0, 0)  # which says so
+            if info is None:  # no NotFoundError: that is a lost file of the table, which may be passed over
+                raise InvalidError(
+                    "a blob descriptor names a file that is not there",
+                    column=sources.column,
+                    uri=path,
+                    remedy="bring it back, set the column to null, or read descriptors: 'blob-as-descriptor' = 'true'",
+                )
         spaces = np.array([0 if info is None else info.size for info in infos], np.int64)
         self._files = names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         there = spaces[self._files] - offsets
