@@ -37,7 +37,7 @@ from bucketlake.values import dataclass
 Positions = npt.NDArray["np.int64"]
 Bytes = npt.NDArray["np.uint8"]
 AT_ONCE = 32 << 20  # bytes of values in memory
-ROWS_AT_ONCE = 1 << 10  # arrays and maps that are looked into for their descriptors
+ROWS_AT_ONCE = 1 << 12  # arrays and maps that are looked into for their descriptors
 _WINDOW = 256  # bytes of each end of a payload that are read to look into it
 _MOST = (1 << 31) - 1  # bytes of an Arrow array
 
@@ -134,14 +134,18 @@ class BlobColumn:
         return pa.concat_arrays(parts or [pa.nulls(0, self.arrow.type)]).take(pa.array(order, mask=order < 0))
 
     def _read(self, path: str, offsets: Positions, lengths: Positions) -> pa.Array:
+        data = self._joined(path, offsets, lengths)
+        with decoding(BROKEN, path):
+            return payloads(data, lengths, path, self.item.type)
+
+    def _joined(self, path: str, offsets: Positions, lengths: Positions) -> memoryview:
+        """Records one after the other."""
         ends = offsets + lengths
         begins = np.flatnonzero(np.append(True, offsets[1:] != ends[:-1]))
         last = np.append(begins[1:], len(offsets)) - 1
         ranges = list(zip(offsets[begins].tolist(), (ends[last] - offsets[begins]).tolist(), strict=True))
         found = self.store.env.storage.read_ranges(path, ranges)
-        with decoding(BROKEN, path):
-            data = memoryview(found[0] if len(found) == 1 else b"".join(found))
-            return payloads(data, lengths, path, self.item.type)
+        return memoryview(found[0] if len(found) == 1 else b"".join(found))
 
     def records(self, positions: Positions) -> tuple[Positions, Iterator[bytes]]:
         """The records of values as they lie in the files, one after the other, and the length of each, `NULL` for
@@ -204,10 +208,17 @@ class BlobColumn:
         kind, last = self.item.type, back_size(self.item.type)
         starts, sizes = offsets + HEAD, lengths - EXTRA
         check_sizes(sizes, kind, path)
-        windows = np.minimum(sizes, _WINDOW)
-        ends = self._ranges(path, np.stack([starts, starts + sizes - windows]), np.stack([windows, windows]))
-        stops = np.cumsum(2 * windows)
-        begins = stops - 2 * windows
+        if int(sizes.sum()) <= 2 * _WINDOW * len(sizes):
+            ends, windows = np.frombuffer(self._joined(path, offsets, lengths), np.uint8), sizes
+            begins = np.cumsum(lengths) - lengths + HEAD
+            stops = begins + sizes
+            if len(ends) != int(lengths.sum()):
+                raise CorruptError("a blob file is cut short", path=path, bytes=len(ends))
+        else:
+            windows = np.minimum(sizes, _WINDOW)
+            ends = self._ranges(path, np.stack([starts, starts + sizes - windows]), np.stack([windows, windows]))
+            stops = np.cumsum(2 * windows)
+            begins = stops - 2 * windows
         with decoding(BROKEN, path):
             fronts = ends[begins[:, None] + np.arange(FRONT)]
             spans = index_sizes(fronts, ends[stops[:, None] + np.arange(-last, 0)], sizes, kind, path)

@@ -22,7 +22,7 @@ from bucketlake.errors import InvalidError, NotFoundError, StorageError, Unsuppo
 from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
 from bucketlake.lazy import np, npt, pa, pc
-from bucketlake.ops.table.store import Store
+from bucketlake.ops.table.store import Store, parallel
 from bucketlake.types.model import BYTES
 
 AS_DESCRIPTOR = "blob-as-descriptor"
@@ -113,7 +113,7 @@ class Named:
         uris, offsets, lengths = _read(sources, values.filter(pa.array(valid)))
         names = uris.dictionary_encode()
         self._paths = [sources.reached(uri) for uri in names.dictionary.to_pylist()]
-        infos = [self._storage.info(path) for path in self._paths]
+        infos = parallel(self._storage.info, self._paths)
         for path, info in zip(self._paths, infos, strict=True):
             if info is None:  # no NotFoundError: that is a lost file of the table, which may be passed over
                 raise InvalidError(
@@ -148,21 +148,23 @@ class Named:
         own = places[places >= 0]
         order = own[np.lexsort((self._offsets[own], self._files[own]))]
         cuts = np.flatnonzero(np.diff(self._files[order], prepend=-1)).tolist()
-        parts: list[bytes] = []
-        for first, last in pairwise([*cuts, len(order)]):
-            group = order[first:last]
-            ranges = list(zip(self._offsets[group].tolist(), self._lengths[group].tolist(), strict=True))
-            path = self._paths[int(self._files[group[0]])]
-            found = self._storage.read_ranges(path, ranges)
-            if [len(part) for part in found] != [length for _, length in ranges]:
-                raise StorageError("a file that a blob descriptor names became shorter", path=path)
-            parts += found
+        groups = [order[first:last] for first, last in pairwise([*cuts, len(order)])]
+        parts = list(chain.from_iterable(parallel(self._values, groups)))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._lengths[order])])
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
         values = pa.Array.from_buffers(pa.large_binary(), len(order), buffers)
         ranks = np.zeros(len(self._lengths) + 1, np.int64)  # the last stands for nulls
         ranks[order] = np.arange(len(order))
         return values.take(pa.array(ranks[places], mask=places < 0)).cast(pa.binary())
+
+    def _values(self, group: Numbers) -> list[bytes]:
+        """Values of one file, by ascending offset."""
+        ranges = list(zip(self._offsets[group].tolist(), self._lengths[group].tolist(), strict=True))
+        path = self._paths[int(self._files[group[0]])]
+        found = self._storage.read_ranges(path, ranges)
+        if [len(part) for part in found] != [length for _, length in ranges]:
+            raise StorageError("a file that a blob descriptor names became shorter", path=path)
+        return found
 
 
 def _read(sources: Sources, given: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:
