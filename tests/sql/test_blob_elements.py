@@ -274,3 +274,26 @@ def test_every_statement(classic: Lake, where: str, monkeypatch: pytest.MonkeyPa
         classic.sql("ALTER TABLE db.t RENAME COLUMN parts TO p")
     classic.sql("INSERT OVERWRITE db.t SELECT * FROM db.t WHERE id > 100")
     assert [row[0] for row in rows(classic)] == [103, 200]
+
+
+def test_other_ways_to_tables(classic: Lake) -> None:
+    """The data source, LIKE, CTAS, tags and ids: everywhere the columns are what they are here."""
+    made(classic, "ARRAY<BINARY>")
+    classic.sql("INSERT INTO db.t VALUES (1, 'a', array(X'01', NULL)), (2, 'b', NULL)")
+    whole = [(1, "a", [b"\1", None]), (2, "b", None)]
+    classic.sql("CREATE TABLE db.l LIKE db.t")
+    classic.sql("INSERT INTO db.l SELECT * FROM db.t")
+    classic.sql(f"CREATE TABLE db.c TBLPROPERTIES ({EVOLVING}, 'blob-field'='pictures') AS SELECT * FROM db.t")
+    for name in ("l", "c"):
+        assert rows(classic, f"SELECT * FROM db.{name} ORDER BY id") == whole
+        (blob,) = classic.table(f"db.{name}").table.schema.blob_fields
+        assert blob.name == "pictures"
+    path, spark = classic.table("db.t").table.path, classic.spark
+    frame = spark.read.format("bucketlake").load(path)
+    frame.selectExpr("id + 10 AS id", "name", "pictures").write.format("bucketlake").mode("append").save(path)
+    assert rows(classic) == [*whole, *[(row[0] + 10, *row[1:]) for row in whole]]
+    classic.sql("CALL sys.create_tag('db.t', 'x')")
+    classic.sql("DELETE FROM db.t WHERE true")
+    assert rows(classic, "SELECT * FROM db.t VERSION AS OF 'x' WHERE id < 10 ORDER BY id") == whole
+    tracked = "SELECT id, pictures, _ROW_ID FROM db.`t$row_tracking` VERSION AS OF 'x' WHERE id = 11"
+    assert rows(classic, tracked) == [(11, [b"\1", None], 2)]
