@@ -10,6 +10,7 @@ from bucketlake.options.model import (
     HONOURED,
     READS,
     SPEED,
+    UNINDEXED,
     VARIANTS,
     WRITES,
     Option,
@@ -130,6 +131,16 @@ ROWS = (
         "format-table.partition-path-only-value", "bool", "false", of("type"), "Partition folders without column names."
     ),
     Option("format-table.scan.list-parallelism", "int", "64", of("type"), "Threads that list a format table."),
+    Option("btree-index.block-size", "memory", "64 kb", HONOURED, "Bytes of a block of a btree index.", least=1),
+    Option("btree-index.cache-size", "memory", "128 mb", SPEED, "Cache of a btree index's blocks."),
+    Option(
+        "btree-index.compression", "string", "none", SPEED, "Codec of a btree index's blocks; they are written plain."
+    ),
+    Option("btree-index.compression-level", "int", "1", SPEED, "Level of that codec."),
+    Option(
+        "btree-index.fallback-scan-max-size", "memory", "256 mb", SPEED, "Most bytes of index files that a range reads."
+    ),
+    Option("btree-index.high-priority-pool-ratio", "float", "0.1", SPEED, "Share of the cache for what is read often."),
     Option(
         "full-text-index.search-mode",
         "enum",
@@ -154,7 +165,7 @@ ROWS = (
         "global-index.column-update-action",
         "enum",
         "THROW_ERROR",
-        GLOBAL_INDEX,
+        HONOURED,
         "What an update of an indexed column does.",
         values=(
             "THROW_ERROR",
@@ -162,7 +173,7 @@ ROWS = (
             "IGNORE",
         ),
     ),
-    Option("global-index.enabled", "bool", "true", GLOBAL_INDEX, "Use global indexes."),
+    Option("global-index.enabled", "bool", "true", HONOURED, "Reads leave out files by global indexes."),
     Option(
         "global-index.external-path",
         "string",
@@ -221,13 +232,30 @@ ROWS = (
         "scalar-index.search-mode",
         "enum",
         "fast",
-        GLOBAL_INDEX,
+        UNINDEXED,
         "Search of a scalar index.",
         values=(
             "fast",
             "full",
             "detail",
         ),
+    ),
+    Option(
+        "sorted-index.build.max-parallelism",
+        "int",
+        "4096",
+        SPEED,
+        "Most tasks that build a sorted index.",
+        fallback=("btree-index.build.max-parallelism",),
+    ),
+    Option(
+        "sorted-index.records-per-range",
+        "long",
+        "10000000",
+        HONOURED,
+        "Rows of a file of a sorted index; at most 2,097,152 here.",
+        fallback=("btree-index.records-per-range",),
+        least=1,
     ),
     Option(
         "upsert-key",

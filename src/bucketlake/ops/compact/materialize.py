@@ -50,14 +50,14 @@ def refuse_materializing(store: Store) -> None:
 
 
 def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
-    """UnsupportedError where others have built a global index: it finds rows by ids that would be others'."""
+    """UnsupportedError where there is a global index: it finds rows by ids that would be others'."""
     known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
     if known is not None:
         raise UnsupportedError(
             "new row ids in a table with a global index, which finds rows by the old ones",
             table=store.paths.root,
             index=known.file_name,
-            remedy="drop the index with the engine that built it",
+            remedy="CALL sys.drop_global_index first, and build the index anew",
         )
 
 
