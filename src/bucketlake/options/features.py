@@ -15,23 +15,16 @@ from bucketlake.options.model import (
     WRITES,
     Option,
     of,
-    upkeep,
 )
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", HONOURED, "Reads give descriptors in place of blobs."),
-    Option(
-        "blob-compaction.enabled",
-        "bool",
-        "false",
-        upkeep("leave it out: blob files stay as they are"),
-        "Compact blob files too.",
-    ),
+    Option("blob-compaction.enabled", "bool", "false", HONOURED, "Compact blob files too."),
     Option(
         "blob-descriptor-field",
         "string",
         None,
-        READS,
+        HONOURED,
         "Columns stored as blob descriptors.",
         mutable=False,
         fallback=("blob.stored-descriptor-fields",),
@@ -40,8 +33,8 @@ ROWS = (
     Option("blob-field", "string", None, HONOURED, "Columns stored as blobs.", mutable=False),
     Option("blob-view-field", "string", None, READS, "Columns that view other tables' blobs.", mutable=False),
     Option("blob-view.resolve.enabled", "bool", "true", of("blob-view-field"), "Resolve viewed blobs when reading."),
-    Option("blob-write-null-on-fetch-failure", "bool", "false", WRITES, "Write null where a blob cannot be fetched."),
-    Option("blob-write-null-on-missing-file", "bool", "false", WRITES, "Write null where a blob's file is missing."),
+    Option("blob-write-null-on-fetch-failure", "bool", "false", HONOURED, "Write null where a blob cannot be fetched."),
+    Option("blob-write-null-on-missing-file", "bool", "false", HONOURED, "Write null where a blob's file is missing."),
     Option("blob.copy-buffer-size", "memory", "4 kb", SPEED, "Buffer for copying blobs."),
     Option("blob.split-by-file-size", "bool", None, SPEED, "Blob files count when splits are cut."),
     Option("blob.target-file-size", "memory", None, HONOURED, "Size of blob files."),

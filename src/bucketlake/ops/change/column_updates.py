@@ -34,6 +34,7 @@ from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.column_files import anchor_of, held, rows_files
 from bucketlake.ops.rows.column_roll import BlobPatches, ColumnRoller, first_id, groups_of
 from bucketlake.ops.rows.deletions import load_deletions, new_vector
+from bucketlake.ops.rows.described import as_stored, keeping
 from bucketlake.ops.rows.global_index import stale_indexes
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
@@ -109,7 +110,7 @@ def write_columns(
     Raises InvalidError for an id that comes twice, is not the group's, or for a null where none may be.
     """
     end = first_id(group) + group.files[0].row_count
-    ahead = _Patches(patches, first_id(group), end)
+    ahead = _Patches(map(keeping(store), patches), first_id(group), end)
     if ahead.done:
         return None
     apart = [item.name for item in store.schema.blob_fields if item.name in names]
@@ -118,7 +119,7 @@ def write_columns(
     roller = ColumnRoller(store, group.partition, beside) if beside else None
     try:
         place = first_id(group)
-        for old in read_split(store, replace(group, raw=False, deletions={}), beside) if beside else ():
+        for old in read_split(as_stored(store), replace(group, raw=False, deletions={}), beside) if beside else ():
             rows = old
             for patch in ahead.below(place + old.num_rows):
                 rows = _patched(rows, patch, place)
@@ -430,7 +431,8 @@ def update_columns(store: Store, where: Predicate | None, assign: Assign, assign
     refuse_moves(store.schema, assigned)
     where = Constant(True) if where is None else where
     names = [name for name in store.schema.field_names if name in assigned]
-    rows, apart = tracked(store), {item.name for item in store.schema.blob_fields} - columns_of(where)
+    blobs = (*store.schema.blob_fields, *store.schema.described_fields)
+    rows, apart = tracked(store), {item.name for item in blobs} - columns_of(where)
     read = [name for name in store.schema.field_names if name not in apart]
 
     def patches(group: Split) -> Iterator[pa.RecordBatch]:
