@@ -39,6 +39,7 @@ from bucketlake.ops.table.newest import newest_schema
 from bucketlake.ops.table.partitions import spec_filter
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.table_file import TableFile
+from bucketlake.options.map_layout import refuse_other_layout
 from bucketlake.options.options import TableOptions, option_keys, warn_of_undone
 from bucketlake.paths import TablePaths
 from bucketlake.predicate.tree import Predicate
@@ -158,6 +159,7 @@ class Table(Streams, Frames):
         changes = [SetOption(key, value) for key, value in given.items() if value is not None]
         if not changes:
             return self
+        refuse_other_layout(self.options.raw, given)
         changed = apply(self.store.schema, changes, table=self.name)
         schema = replace(self.store.schema, options=changed.options)
         return replace(self, store=self.store.with_schema(schema))

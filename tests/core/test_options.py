@@ -152,7 +152,6 @@ def test_near_misses_are_warned_of():
         ("query-auth.enabled", "true"),
         ("blob-view-field", "b"),
         ("vector-field", "v"),
-        ("fields.m.map.storage-layout", "shared-shredding"),
         ("file.format", "lance"),
         ("file.format.per.level", "0:csv"),
         ("manifest.format", "orc"),
@@ -185,7 +184,6 @@ def test_what_only_writers_must_do_is_refused_for_writing(key, value):
         ("row-tracking.enabled", "false"),
         ("type", "TABLE"),
         ("file.format", "ORC"),
-        ("fields.m.map.storage-layout", "default"),
     ],
 )
 def test_refused_options_at_rest_are_fine(key, value):

@@ -274,6 +274,23 @@ def _append_tables() -> Iterator[Table]:
             insert("append_file_index", *(f"{row}, {at * -7}" for at, row in enumerate(rows_of(9, 18, "b")))),
         ],
     )
+    for name in ("parquet", "orc"):
+        table = f"map_shredded_{name}"
+        yield Table(
+            table,
+            f"maps shredded over two columns in {name}, among files of plain maps; keys that overflow, nulls, no keys",
+            [
+                create(table, "k INT, m MAP<STRING NOT NULL, BIGINT>", bucket="-1", file__format=name),
+                insert(table, "1, MAP['a', 1, 'b', 2, 'c', 3]"),
+                f"ALTER TABLE {table} SET ('fields.m.map.storage-layout' = 'shared-shredding', "
+                "'fields.m.map.shared-shredding.max-columns' = '2')",
+                insert(table, "2, MAP['a', 1, 'b', 2, 'ü日', CAST(NULL AS BIGINT)]", "3, MAP['z', 9, 'b', 8]"),
+                f"INSERT INTO {table} SELECT 4, CAST(NULL AS MAP<STRING NOT NULL, BIGINT>)",
+                f"ALTER TABLE {table} SET ('fields.m.map.storage-layout' = 'default')",
+                insert(table, "5, MAP['plain', 1]"),
+            ],
+            history=True,
+        )
     yield Table(
         "described",
         "comments of table and columns, NOT NULL columns, statistics by ANALYZE TABLE",

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.format.datafile_values import kind, tables
+from tests.format.datafile_values import ATOMIC, kind, tables
 from tests.profile import examples
 
 from bucketlake.env.local import LocalStorage
@@ -80,6 +80,22 @@ def round_trip(table: Table, name: str) -> None:
         assert found.to_pylist() == pa.Table.from_batches([batch]).to_pylist()
         column = fields[-1].name
         assert read(path, fields, [column]).to_pylist() == batch.select([column]).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc"])
+def test_null_rows_with_not_null_members_of_every_type(tmp_path: Path, name: str) -> None:
+    fields = named(**{f"r{at}": f"ROW<a {text} NOT NULL, b INT>" for at, text in enumerate(ATOMIC)})
+    schema = arrow_schema(fields)
+    rows = [
+        pa.StructArray.from_arrays(
+            [pa.nulls(1, part.type) for part in kind.type.fields], fields=list(kind.type.fields), mask=pa.array([True])
+        )
+        for kind in schema
+    ]
+    batch = pa.RecordBatch.from_arrays(rows, schema=schema)
+    path = tmp_path / f"data.{name}"
+    write(path, fields, batch)
+    assert read(path, fields).to_pylist() == batch.to_pylist()
 
 
 @settings(max_examples=examples(20, 480), deadline=None)

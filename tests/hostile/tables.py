@@ -96,6 +96,20 @@ def _appended(format: str, schema: pa.Schema) -> Callable[[Catalog], None]:
     return make
 
 
+def _shredded(format: str) -> Callable[[Catalog], None]:
+    """Maps of which a row has up to two keys, over one value column."""
+    layout = {"storage-layout": "shared-shredding", "shared-shredding.max-columns": "1"}
+    options = {"bucket": "-1", "file.format": format, **{f"fields.counts.map.{key}": v for key, v in layout.items()}}
+    schema = pa.schema([SCHEMA.field(name) for name in ("k", "counts")])
+
+    def make(catalog: Catalog) -> None:
+        table = catalog.create_table(f"shredded_{format}", schema, [], [], options)
+        for number, mark in enumerate("ab"):
+            table.write_arrow(rows(number * ROWS, number * ROWS + ROWS, mark, schema))
+
+    return make
+
+
 def _marked(name: str, more: dict[str, str]) -> Callable[[Catalog], None]:
     def make(catalog: Catalog) -> None:
         options = {"bucket": "-1", "deletion-vectors.enabled": "true", **more}
@@ -183,6 +197,8 @@ TABLES: dict[str, Callable[[Catalog], None]] = {
     "tagged": _tagged,
     "looked": _looked,
     "blobs": _blobs,
+    "shredded_parquet": _shredded("parquet"),
+    "shredded_orc": _shredded("orc"),
 }
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.file_names import check_path_options
-from bucketlake.options.model import ENGINE, READS, SPEED, WRITES, Effect, of
+from bucketlake.options.map_layout import SUFFIXES
+from bucketlake.options.model import ENGINE, SPEED, WRITES, Effect, of
 from bucketlake.options.table import HONOURED, KEPT, REFUSED, ROWS, Option
 from bucketlake.redaction import repr_of
 from bucketlake.traces import warn
@@ -245,10 +246,12 @@ _FIELD_KEYS = (
     *("aggregate-function", "ignore-retract", "distinct", "list-agg-delimiter", "nested-key", "count-limit"),
     *("sequence-group", "nested-sequence-field", "nested-key-null-strategy", "ts-field", "stats-mode"),
 )
+_MAP_KEYS = tuple(suffix.rsplit(".", 1)[-1] for suffix in SUFFIXES)
+_MAPS = "|".join(SUFFIXES).replace(".", r"\.")
 FAMILIES: tuple[tuple[re.Pattern[str], Effect], ...] = (
     (re.compile(r"metadata\.iceberg\..+"), WRITES),
     (re.compile(r"(commit|tag)\.callback\..+\.param"), WRITES),
-    (re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\..+)"), READS),
+    (re.compile(rf"fields\..+\.({_MAPS})"), HONOURED),
     (re.compile(r"fields\..+\.pk-[a-z-]+\.index\..+"), WRITES),
     (re.compile(rf"fields\..+\.({'|'.join(_FIELD_KEYS)})"), HONOURED),
     (re.compile(r"file-index\..+"), HONOURED),
@@ -312,7 +315,7 @@ def near_key(key: str) -> str | None:
     """The known key that an unknown one looks like, whatever its case and signs."""
     parts = _spelling(key).split(".")
     if parts[0] == "fields" and len(parts) > 2:
-        near = get_close_matches(parts[-1], _FIELD_KEYS, n=1, cutoff=0.75)
+        near = get_close_matches(parts[-1], (*_FIELD_KEYS, *_MAP_KEYS), n=1, cutoff=0.75)
         return ".".join((*key.split(".")[:-1], near[0])) if near else None
     near = get_close_matches(_spelling(key), _SPELLINGS, n=1, cutoff=0.8)
     return _SPELLINGS[near[0]] if near else None
@@ -438,8 +441,6 @@ def _refuse_marks(options: Mapping[str, str]) -> None:
 def _asks(option: Option, key: str, value: str) -> bool:
     """Whether a refused option is set to something other than what it is without being set."""
     text = value.strip().lower()
-    if key.endswith("map.storage-layout"):
-        return text == "shared-shredding"
     if option.default is None:
         return text not in ("", "false")
     try:

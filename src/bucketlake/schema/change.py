@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError, did_you_mean
+from bucketlake.options.map_layout import without_column
 from bucketlake.options.options import TableOptions, find_option, immutable, option_text
 from bucketlake.schema.blobs import COLUMN_KEYS, added, dropped
 from bucketlake.schema.column_options import member_renamed_in_options, renamed_in_options
@@ -289,6 +290,8 @@ class _Draft:
         self.refuse_key(path, keys, f"Cannot drop partition key or primary key: [{path[0]}]")
         if len(path) == 1 and self.is_blob(path):
             self.options = dropped(path[0], self.options)
+        if len(path) == 1:
+            self.options = without_column(self.options, path[0])
 
         def remove(members: list[DataField]) -> None:
             del members[_index(members, path[-1], self.table)]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bucketlake.options.map_layout import is_of_layout
 from bucketlake.schema.blobs import COLUMN_KEYS
 
 if TYPE_CHECKING:
@@ -72,13 +73,13 @@ def member_renamed_in_options(options: Mapping[str, str], path: Sequence[str], n
 
 def under_options(past: TableSchema, current: TableSchema) -> TableSchema:
     """Another schema of a table with the options of today's, but its own for what says how files of several levels were
-    written: which of their rows count. Where a column of it is gone or has another name, options that name columns are
-    its own, too."""
+    written: which of their rows count, and how maps lie in them. Where a column of it is gone or has another name,
+    options that name columns are its own, too."""
     names = {item.id: item.name for item in current.fields}
     renamed = any(names.get(item.id) != item.name for item in past.fields)
 
     def is_own(key: str) -> bool:
-        return key in _HOW_MERGED or (renamed and _names_columns(key))
+        return key in _HOW_MERGED or is_of_layout(key) or (renamed and _names_columns(key))
 
     kept = {key: value for key, value in current.options.items() if not is_own(key)}
     return replace(past, options={**kept, **{key: value for key, value in past.options.items() if is_own(key)}})

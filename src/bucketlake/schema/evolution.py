@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pa, pc
-from bucketlake.types.arrow import canonical_array, list_offsets
+from bucketlake.types.arrow import canonical_array, list_offsets, pairs_of
 from bucketlake.types.model import MAX_LENGTH, DataField, DataType, Root, arrow_field, arrow_type, type_text
 from bucketlake.types.wall_clock import wall_clock
 from bucketlake.values import dataclass
@@ -203,7 +203,7 @@ def _cast_nested(array: pa.Array, source: DataType, target: DataType) -> pa.Arra
         values = cast_array(array.flatten(), source.element, target.element)
         values = canonical_array(values, kind.value_field, "element", trusted=True)
         return pa.ListArray.from_arrays(list_offsets(array), values, type=kind, mask=nulls)
-    entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+    entries = pairs_of(array)
     flat = entries.flatten()
     items = canonical_array(
         cast_array(flat.field(1), source.element, target.element), kind.item_field, "value", trusted=True

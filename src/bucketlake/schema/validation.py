@@ -13,6 +13,7 @@ from bucketlake.options.options import TableOptions, refuse_options, written_for
 from bucketlake.schema.blobs import check_blobs, refuse_blobs
 from bucketlake.schema.external_folders import external_folders
 from bucketlake.schema.file_indexes import validate_file_indexes
+from bucketlake.schema.map_layouts import check_map_layouts
 from bucketlake.types.model import DataType, Root, refuse_type
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def validate_schema(schema: TableSchema) -> None:
     _check_formats(schema, options)
     _check_manifest_sort(schema, options)
     external_folders(options)
+    check_map_layouts(schema)
     validate_file_indexes(schema.options, schema.fields)
 
 

@@ -9,6 +9,7 @@ Spec: docs/spec/types.md#arrow
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import cache
 
 from bucketlake.errors import InvalidError, UnsupportedError
@@ -181,6 +182,16 @@ def list_offsets(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
+def pairs_of(array: pa.MapArray) -> pa.ListArray:
+    """The maps as lists of pairs (key, value), over the same memory. A cast would refuse values that are null rows with
+    NOT NULL members, whose members hold nulls that nobody sees."""
+    kind = array.type
+    pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=[kind.key_field, kind.item_field])
+    return pa.ListArray.from_buffers(
+        pa.list_(pairs.type), len(array), array.buffers()[:2], -1, array.offset, children=[pairs]
+    )
+
+
 def _nulls(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
@@ -199,7 +210,7 @@ def _map(array: pa.Array, target: pa.DataType, column: str, trusted: bool) -> pa
     if not pa.types.is_map(array.type) and not _is_entries(array.type):
         raise _misfit(array, target, column, None)
     if pa.types.is_map(array.type):
-        array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+        array = pairs_of(array)
     entries = array.flatten()
     keys = canonical_array(entries.field(0), target.key_field, f"{column}.key", trusted=trusted)
     items = canonical_array(entries.field(1), target.item_field, f"{column}.value", trusted=trusted)
@@ -228,7 +239,7 @@ def filled(array: pa.Array) -> pa.Array:
     if pa.types.is_list(kind) and has_required(kind):
         return pa.ListArray.from_arrays(list_offsets(array), filled(array.flatten()), type=kind, mask=missing)
     if pa.types.is_map(kind) and has_required(kind.item_type):
-        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        entries = pairs_of(array)
         flat = entries.flatten()
         offsets = list_offsets(entries)
         return pa.MapArray.from_arrays(offsets, flat.field(0), filled(flat.field(1)), type=kind, mask=missing)
@@ -250,6 +261,8 @@ def _some(member: pa.Array, item: pa.Field) -> pa.Array:
         return member
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.fill_null(member, pa.scalar("" if pa.types.is_string(kind) else b"", kind))
+    if pa.types.is_decimal(kind):
+        return pc.fill_null(member, pa.scalar(Decimal(0), kind))
     zero = pa.scalar(0, pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
     return pc.fill_null(member, zero.cast(kind))
 

@@ -240,7 +240,8 @@ def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
 
     Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in "flink";
-    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink". "spark legacy": Spark's words where its
+    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink"; keys of maps are NOT NULL in "spark", and in
+    "flink" where they say so. "spark legacy": Spark's words where its
     TIMESTAMP is zoneless, TIMESTAMP_LTZ too, which is the same to Spark. ROW members get ids in order.
     Raises: InvalidError with the position; UnsupportedError for INTERVAL and the like.
     Spec: docs/spec/types.md#sql-text
@@ -398,7 +399,8 @@ class _TypeText:
         element = self.nullable_type()
         if root is Root.MAP:
             self.expect(",")
-            parsed = DataType(root, key=element, element=self.nullable_type())
+            key = element if self.dialect == "flink" else element.with_nullable(False)  # as keys of Spark are
+            parsed = DataType(root, key=key, element=self.nullable_type())
         elif root is Root.VECTOR:
             self.expect(",")
             parsed = DataType(root, length=self.number(), element=element)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.lazy import pc
-from bucketlake.types.arrow import list_offsets
+from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
 
 _NULL, _SOME, _END = b"\x00", b"\x02", b"\x00"
@@ -74,7 +74,7 @@ def _known(array: pa.Array, t: DataType) -> list[_Part]:
         items = array.flatten()
         return _list(array, _joined(_value(items, t.element), len(items)))
     if t.root is Root.MAP and t.key is not None and t.element is not None:
-        listed = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+        listed = pairs_of(array)
         entries = listed.flatten()
         keys = entries.field(0)
         key = _text(keys) if t.key.root in _TEXTS else _value(keys, t.key)

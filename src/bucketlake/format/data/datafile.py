@@ -19,6 +19,8 @@ from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
 from bucketlake.format.data.avro import AvroSink, AvroSource
 from bucketlake.format.data.blob import BLOB, read_values
 from bucketlake.format.data.file_format import BatchSize, FileFormat, file_format, format_of
+from bucketlake.format.data.map_metadata import ARROW_SCHEMA, described
+from bucketlake.format.data.map_writing import ShreddingColumns
 from bucketlake.format.data.orc import OrcSink, OrcSource
 from bucketlake.format.data.parquet import Mask, ParquetSink, ParquetSource, footer_stats
 from bucketlake.format.guard import check_size, decoding
@@ -140,7 +142,8 @@ class DataFileWriter:
         self._raw = storage.open_output(path)
         self._out = _Counted(self._raw)
         try:
-            self._sink: _Sink = _SINKS[form.name](self._out, self._fields, form)
+            self._maps = ShreddingColumns(fields, form.maps)
+            self._sink: _Sink = _SINKS[form.name](self._out, self._maps.physical, form)
         except BaseException:
             self.abort()
             raise
@@ -186,13 +189,16 @@ class DataFileWriter:
         if self._form.name == "orc":  # in small steps, to see what a stripe took
             rows = max(1, int(rows * ORC_STEP_BYTES / max(self._pending_bytes, 1)))
         self._pending, self._pending_bytes = [], 0
-        for start in range(0, table.num_rows, rows):
-            self._encode(table.slice(start, rows))
+        row_bytes = table.nbytes / table.num_rows
+        for piece in self._maps.pieces(table):
+            for start in range(0, piece.num_rows, rows):
+                self._encode(piece.slice(start, rows), row_bytes)
 
-    def _encode(self, table: pa.Table) -> None:
+    def _encode(self, table: pa.Table, row_bytes: float) -> None:
+        """`row_bytes`: of a row as it was given."""
         before = self._out.size
         self._sink.write(table)
-        self._inside_bytes += table.nbytes
+        self._inside_bytes += int(table.num_rows * row_bytes)
         written = self._out.size - before
         if written > HEADER_BYTES:
             self.ratio = written / max(self._inside_bytes, 1)
@@ -203,7 +209,7 @@ class DataFileWriter:
 
         An empty file takes at least one row. May encode what is gathered, to know its size.
         """
-        if batch.num_rows == 0:
+        if batch.num_rows == 0 or (self.rows and self._maps.is_full):
             return 0
         step = max(target // (GROUPS_A_FILE if self.ratio else FIRST_GROUP_SHARE), 1)
         gathered = self._pending_bytes * (self.ratio or 1.0)
@@ -220,7 +226,11 @@ class DataFileWriter:
     def close(self) -> WrittenFile:
         """Finish the file."""
         self.flush()
-        self._sink.close()
+        if self._maps and isinstance(self._sink, (ParquetSink, OrcSink)):
+            told = described(self._sink.schema, self._maps.maps(), self._form.compression)
+            self._sink.close({ARROW_SCHEMA: told})
+        else:
+            self._sink.close()
         self._raw.close()
         if self._inside_bytes:
             self.ratio = self._out.size / self._bytes
@@ -230,6 +240,11 @@ class DataFileWriter:
             for known, mode in zip(self._footer_stats(), self._modes, strict=True)
         ]
         return WrittenFile(self.path, self._out.size, self.rows, tuple(stats))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """By shredded MAP column the most keys that a row of the file has."""
+        return self._maps.widths
 
     def _footer_stats(self) -> list[ColumnStats | None]:
         """By column what the format's writer has found, None for those that are collected here."""

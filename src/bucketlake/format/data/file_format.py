@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from bucketlake.errors import CorruptError, InvalidError, UnsupportedError
+from bucketlake.options.map_layout import SHREDDING, MapLayout, map_layouts
 from bucketlake.options.options import DATA_FORMATS, TableOptions, parse_memory_size
 from bucketlake.values import dataclass
 
@@ -20,7 +21,8 @@ _COMPRESSED_SUFFIXES = ("gz", "bz2", "deflate", "snappy", "lz4", "zst")
 class FileFormat:
     """`compression` lower-case, "none" for none. `settings`: options that start with the format's name.
 
-    `group_bytes`: the most Arrow bytes that make one row group, stripe or run of blocks.
+    `group_bytes`: the most Arrow bytes that make one row group, stripe or run of blocks. `maps`: the MAP columns to
+    shred, by name.
     """
 
     name: str = "parquet"
@@ -28,6 +30,7 @@ class FileFormat:
     zstd_level: int = 1
     group_bytes: int = GROUP_BYTES
     settings: Mapping[str, str] = field(default_factory=dict)
+    maps: Mapping[str, MapLayout] = field(default_factory=dict)
 
     def setting(self, key: str, default: str | None = None) -> str | None:
         """The text of a setting, by its full key."""
@@ -77,6 +80,7 @@ def file_format(options: TableOptions, level: int = 0, *, changelog: bool = Fals
         options.get("file.compression.zstd-level"),
         max(1, min(limit, GROUP_BYTES)),
         settings,
+        map_layouts(options.raw) if name in SHREDDING else {},
     )
 
 

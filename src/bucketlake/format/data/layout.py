@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.types.arrow import list_offsets
+from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import DataField, DataType, Root, arrow_type
 
 _BASE = 536_870_911  # a quarter of the largest int
@@ -84,7 +84,7 @@ def map_leaves(array: pa.Array, t: DataType, change: Callable[[pa.Array, DataTyp
         return pa.ListArray.from_arrays(list_offsets(array), values, mask=missing)
     if t.root is Root.MAP:
         if pa.types.is_map(array.type):
-            array = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
+            array = pairs_of(array)
         entries = array.flatten()
         keys, values = (map_leaves(entries.field(i), _part(part), change) for i, part in enumerate((t.key, t.element)))
         return pa.MapArray.from_arrays(list_offsets(array), keys, values, mask=missing)

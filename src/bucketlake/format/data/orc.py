@@ -6,7 +6,7 @@ Spec: docs/spec/datafile.md#orc
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import ORC_ID, map_leaves, stored_schema
+from bucketlake.format.data.map_reading import ShreddedColumns
 from bucketlake.format.data.orc_instants import (
     INSTANTS,
     UTC,
@@ -26,7 +27,7 @@ from bucketlake.format.data.orc_instants import (
     oldest,
     read_far,
 )
-from bucketlake.format.data.orc_tail import Tail, read_stripe, read_tail
+from bucketlake.format.data.orc_tail import Tail, noted, read_stripe, read_tail
 from bucketlake.lazy import pa_orc, pc
 from bucketlake.types.model import DataField, DataType, Root, canonical_batch
 
@@ -130,14 +131,25 @@ class OrcSink:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
 
-    def close(self) -> None:
-        """Write what is buffered and the footer."""
-        if self._continued is None:
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's columns, with their ids."""
+        return stored_schema(self._fields, ORC_ID, all_nullable=True)
+
+    def close(self, notes: Mapping[str, str] | None = None) -> None:
+        """Write what is buffered and the footer, with `notes` by key, of which pyarrow writes none."""
+        if self._continued is not None:
+            if self._pending:
+                self._flush(self._continued)
+            self._continued.close(notes or {})
+            return
+        if not notes:
             self._finish()
             return
-        if self._pending:
-            self._flush(self._continued)
-        self._continued.close()
+        held = self._out.hold()
+        self._finish()
+        tail = read_tail(held)
+        self._out.release(held.getvalue()[: tail.body] + tail.closed(noted(tail.footer, notes), tail.metadata))
 
 
 class _Tap(io.RawIOBase):
@@ -211,7 +223,8 @@ class OrcSource:
         self._opened = file
         self._file = pa_orc.ORCFile(file)
         self._tail: Tail | None = None
-        self._fields = tuple(fields)
+        self._shredded = ShreddedColumns(self._file.metadata, self._file.schema, fields)
+        self._wanted, self._fields = tuple(fields), self._shredded.physical
 
     @property
     def rows(self) -> int:
@@ -224,9 +237,10 @@ class OrcSource:
         for number in range(self._file.nstripes):
             stripe = self._stripe(number, names)
             for item in self._fields:
-                if _has_root(item.type, Root.CHAR, Root.VARCHAR):
-                    stripe.column(item.name).validate(full=True)  # the library takes texts as they come
+                if _has_root(item.type, Root.CHAR, Root.VARCHAR, Root.ARRAY, Root.MAP):
+                    stripe.column(item.name).validate(full=True)  # the library takes texts and lengths as they come
             rows = max(1024, min(size.rows, int(size.bytes * stripe.num_rows / max(stripe.nbytes, 1))))
+            rows = self._shredded.most(rows)
             for start in range(0, stripe.num_rows, rows):
                 yield self._canonical(stripe.slice(start, rows))
 
@@ -269,7 +283,8 @@ class OrcSource:
             else batch.column(item.name)
             for item in self._fields
         }
-        return canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)
+        batch = canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)
+        return self._shredded.logical(batch, self._wanted)
 
 
 def _has_root(t: DataType, *roots: Root) -> bool:

@@ -12,7 +12,7 @@ Spec: docs/spec/datafile.md#orc
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import BinaryIO
 
@@ -35,6 +35,7 @@ from bucketlake.format.data.orc_tail import (
     Stripe,
     Tail,
     encode,
+    noted,
     number_of,
     numbers,
     packed,
@@ -176,10 +177,12 @@ class Continued:
         self._bounds.append(encode([[1, 2, one] for one in kept]))
         self._counts.append(found)
 
-    def close(self) -> None:
-        """Write the file's end. Its statistics are those of the stripes; of all rows only counts are told."""
+    def close(self, notes: Mapping[str, str]) -> None:
+        """Write the file's end, with `notes` by key. Its statistics are those of the stripes; of all rows only counts
+        are told."""
         counts = [encode(_summed(column)) for column in zip(*self._counts, strict=True)]
         footer = replaced(self._begun.footer, {2: self._at, 3: self._stripes, 6: self._rows, 7: counts})
+        footer = noted(footer, notes)
         self._out.write(self._begun.closed(footer, replaced(self._begun.metadata, {1: self._bounds})))
 
 

@@ -33,6 +33,7 @@ NONE, ZLIB, SNAPPY, LZ4, ZSTD = 0, 1, 2, 4, 5
 LONG, TIMESTAMP, TIMESTAMP_INSTANT = 4, 9, 18
 PRESENT, DATA, SECONDARY, ROW_INDEX, FIRST_INDEX = 0, 1, 5, 6, 6
 LAST_INDEX = 8
+_NOTES = 5
 
 Message = list[list[Any]]
 
@@ -111,6 +112,12 @@ def replaced(message: Message, values: Mapping[int, int | bytes | list[bytes]]) 
         else:
             kept.extend([number, BYTES, one] for one in ([value] if isinstance(value, bytes) else value))
     return sorted(kept, key=lambda item: item[0])
+
+
+def noted(footer: Message, notes: Mapping[str, str]) -> Message:
+    """A file's footer with texts of its user by key."""
+    told = [encode([[1, BYTES, key.encode()], [2, BYTES, value.encode()]]) for key, value in notes.items()]
+    return replaced(footer, {_NOTES: [*parts_of(footer, _NOTES), *told]})
 
 
 def packed(values: Iterable[int]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from decimal import Context, Decimal
 from functools import cache
 from typing import Any, BinaryIO
@@ -19,6 +19,7 @@ import pyarrow as pa
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.file_format import BatchSize, FileFormat
 from bucketlake.format.data.layout import PARQUET_ID, map_leaves, stored_schema
+from bucketlake.format.data.map_reading import ShreddedColumns
 from bucketlake.format.data.parquet_encoding import NESTED, dictionary_columns
 from bucketlake.format.data.parquet_footer import annotate_timestamps, int96_as_bytes, int96_to_timestamps
 from bucketlake.format.metadata.stats import ColumnStats
@@ -107,9 +108,16 @@ class ParquetSink:
         # A column chunk has one dictionary: with a second the rest of it would be stored plainly.
         writer.write_table(table.unify_dictionaries(), row_group_size=max(1, table.num_rows))
 
-    def close(self) -> None:
-        """Write the footer."""
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's columns, with their ids."""
+        return stored_schema(self._fields, PARQUET_ID)
+
+    def close(self, notes: Mapping[str, str] | None = None) -> None:
+        """Write the footer, with `notes` by key."""
         writer = self._opened(self._plain.empty_table())
+        if notes:
+            writer.add_key_value_metadata(dict(notes))
         if isinstance(self._out, _TailHolder):
             self._out.hold()
             writer.close()
@@ -258,6 +266,7 @@ class ParquetSource:
         options = {"pre_buffer": True} if remote else streamed
         self._file = pq.ParquetFile(file, **options)
         self.fields = tuple(fields)
+        self._shredded = ShreddedColumns(self._file.metadata.metadata, self._file.schema_arrow, fields)
         tops = self._tops = _tops(self._file.schema_arrow)
         self._leaves = self._leaves_of(fields)
         schema = self._file.schema
@@ -358,6 +367,7 @@ class ParquetSource:
         self._check(number, leaves)
         group, wide = self.metadata.row_group(number), self._width(number, leaves)
         rows = max(1024, min(size.rows, int(size.bytes * group.num_rows / max(wide, 1))))
+        rows = self._shredded.most(rows)
         names = [item.name for item in fields]
         found = 0
         threads = wide >= _THREADED  # else to start them takes longer than to decode
@@ -392,17 +402,18 @@ class ParquetSource:
                 raise CorruptError("a column chunk is of another type than its column", column=schema.column(leaf).path)
 
     def _canonical(self, batch: pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
+        physical = self._shredded.of(fields)
         if self._int96:
             columns = {name: batch.column(name) for name in batch.schema.names}
-            for item in fields:
+            for item in physical:
                 if item.name in self._int96:
                     columns[item.name] = map_leaves(columns[item.name], item.type, _from_int96)
             batch = pa.RecordBatch.from_pydict(columns)
         if not self._kept:
-            return canonical_batch(batch, fields, trusted=True)
-        arrays = [_taken(batch.column(item.name), item, item.name in self._kept) for item in fields]
-        targets = pa.schema([arrow_field(item.name, item.type) for item in fields])
-        return pa.RecordBatch.from_arrays(arrays, schema=fitting(targets, arrays))
+            return self._shredded.logical(canonical_batch(batch, physical, trusted=True), fields)
+        arrays = [_taken(batch.column(item.name), item, item.name in self._kept) for item in physical]
+        targets = pa.schema([arrow_field(item.name, item.type) for item in physical])
+        return self._shredded.logical(pa.RecordBatch.from_arrays(arrays, schema=fitting(targets, arrays)), fields)
 
 
 def _taken(array: pa.Array, item: DataField, keep: bool) -> pa.Array:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from bucketlake.lazy import pc
 from bucketlake.lsm.aggregates.rows import Indices, Mask, Rows, valid
 from bucketlake.lsm.words import integers_of, words_of
+from bucketlake.types.arrow import pairs_of
 from bucketlake.values import dataclass
 
 __all__ = ["Entries", "codes", "entries_of", "grouped", "pair_codes", "ranks", "rebuilt"]
@@ -90,14 +91,12 @@ def _map_codes(array: pa.Array) -> Indices:
 
 
 def _map_content(array: pa.Array) -> pa.StructArray:
-    kind = array.type
-    return array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))).flatten()
+    return pairs_of(array).flatten()
 
 
 def _lengths(array: pa.Array) -> Indices:
     if pa.types.is_map(array.type):
-        kind = array.type
-        array = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        array = pairs_of(array)
     lengths: Indices = pc.list_value_length(array).fill_null(0).to_numpy().astype(np.int64)
     return lengths
 

@@ -37,6 +37,7 @@ from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
+from bucketlake.options.map_layout import map_layouts
 from bucketlake.paths import EXTERNAL, INDEXES_EXTERNAL, POSTPONE_BUCKET
 from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
@@ -103,7 +104,7 @@ def clone_into(source: Store, target: Store, request: CloneRequest, run: Run = c
 
 
 def _mapped(source: Store, target: Store) -> dict[int, int]:
-    """By schema of the source: the target's schema with the same columns."""
+    """By schema of the source: the target's schema with the same columns, which files have in the same way."""
     ours, theirs = source.schema, target.schema
     differ = [
         what
@@ -129,7 +130,8 @@ def _mapped(source: Store, target: Store) -> dict[int, int]:
 
 
 def _columns(schema: TableSchema) -> str:
-    return repr([(item.id, item.name, item.type) for item in schema.fields])
+    shredded = sorted(map_layouts(schema.options))
+    return repr([(item.id, item.name, item.type, item.name in shredded) for item in schema.fields])
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from bucketlake.ops.clone.clone import Cloned, CloneRequest, clone_into, clone_n
 from bucketlake.ops.clone.files import copy_here
 from bucketlake.ops.scan.partition_choice import chosen_partitions
 from bucketlake.ops.table.store import Store
+from bucketlake.options.map_layout import is_of_layout
 from bucketlake.predicate.tree import Predicate
 from bucketlake.schema.validation import refuse_undelivered
 from bucketlake.values import dataclass
@@ -45,7 +46,8 @@ def clone_table(
     if source.view is not None:
         raise InvalidError("a system table has no files to clone", table=source.name)
     refuse_undelivered(source.store.schema)
-    if how.options and (wrong := sorted(set(how.options) & {"primary-key", "partition", "bucket", "bucket-key"})):
+    lies = {"primary-key", "partition", "bucket", "bucket-key"}
+    if wrong := sorted(key for key in how.options or () if key in lies or is_of_layout(key)):
         raise InvalidError("options that say how files lie cannot be others than the source's", options=wrong)
     _, selection = source.as_of(dict(how.scan or {}))
     predicate = source.predicate(how.where) if isinstance(how.where, str) else how.where

@@ -40,6 +40,8 @@ from bucketlake.ops.table.messages import CommitMessage, Split
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.ops.write.prepare import new_commit_user
+from bucketlake.options.map_layout import map_layouts
+from bucketlake.schema.schema import TableSchema
 from bucketlake.values import dataclass
 
 BATCH_BYTES = 4 << 30  # of one commit
@@ -200,9 +202,12 @@ def _units(group: list[ManifestEntry], indexes: list[IndexEntry]) -> list[Reform
 
 
 def _is_as_asked(store: Store, entry: ManifestEntry) -> bool:
-    """Whether a file has the format and the compression that the options ask for at its level."""
+    """Whether a file has the format and the compression that the options ask for at its level, and the layout of maps,
+    by the schema that it was written under."""
     form = file_format(store.options, entry.file.level)
     if format_of(entry.file.file_name) != form.name:
+        return False
+    if _shredded(store.schema_of(entry.file.schema_id)) != _shredded(store.schema):
         return False
     folder = store.paths.bucket_dir(entry.partition, entry.bucket)
     path = store.paths.file_path(folder, entry.file)
@@ -220,6 +225,12 @@ def _is_as_asked(store: Store, entry: ManifestEntry) -> bool:
             for column in range(metadata.num_columns)
         }
         return codecs <= {asked.replace("none", "uncompressed")}
+
+
+def _shredded(schema: TableSchema) -> set[int]:
+    """The MAP columns, by field id, that files of a schema hold shredded."""
+    names = map_layouts(schema.options)
+    return {item.id for item in schema.fields if item.name in names}
 
 
 # ---------------------------------------------------------------------------------------------- rewriting

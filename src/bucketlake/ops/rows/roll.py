@@ -17,6 +17,7 @@ import pyarrow as pa
 from bucketlake.errors import UnsupportedError
 from bucketlake.file_names import own_uuid
 from bucketlake.format.data.datafile import DataFileWriter, WrittenFile, file_format
+from bucketlake.format.data.map_writing import Widths
 from bucketlake.format.file_index.container import FileIndexBuilder
 from bucketlake.format.metadata.manifest import DataFile, FileSource, SimpleStats
 from bucketlake.format.metadata.stats import EMPTY_STATS, ColumnStats, StatsMode, encode_dense, encode_stats
@@ -99,6 +100,7 @@ class Roller:
                 "rewriting rows of tables with data-evolution.enabled", remedy="CALL sys.compact merges their files"
             )
         self._form = file_format(options, rolling.level, changelog=rolling.changelog)
+        self._widths = Widths(self._form.maps)
         self._fields = schema.file_fields
         self._modes = stats_modes(schema, options, rolling)
         self._target = options.get("target-file-size") or (TARGET_KEYED if self._keyed else TARGET_APPEND)
@@ -167,9 +169,8 @@ class Roller:
     def _current(self) -> _Open:
         if self._open is None:
             place = self._place(self._form.name, self._form.compression)
-            writer = DataFileWriter(
-                self._store.env.storage, place.path, self._fields, self._form, self._modes, self._ratio
-            )
+            form = replace(self._form, maps=self._widths.layouts()) if self._form.maps else self._form
+            writer = DataFileWriter(self._store.env.storage, place.path, self._fields, form, self._modes, self._ratio)
             index = FileIndexBuilder(self._specs, self._schema.fields) if self._specs else None
             self._open = _Open(writer, index, place.external)
         return self._open
@@ -214,6 +215,7 @@ class Roller:
         self._open = None
         self._paths.append(written.path)
         self._ratio = current.writer.ratio
+        self._widths.met(current.writer.widths)
         file = replace(self._described(current, written), external_path=current.external)
         if self._blobs is not None:
             file = replace(file, write_cols=self._schema.field_names)

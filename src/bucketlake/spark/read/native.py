@@ -23,6 +23,7 @@ from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.ops.scan.pruning import dates_from, free_of_zeros_and_nan
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
+from bucketlake.options.map_layout import map_layouts
 from bucketlake.schema.evolution import ReadColumn, read_mapping
 from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD
 from bucketlake.spark.settings import LISTED, setting_of
@@ -95,12 +96,16 @@ def is_native(store: Store, found: FileAt, fields: Sequence[DataField]) -> bool:
         return False
     if any(item.id == ROW_ID_FIELD.id or item.id == SEQUENCE_FIELD.id for item in fields):
         return False
-    stored = store.schema_of(found.file.schema_id).fields
+    written = store.schema_of(found.file.schema_id)
+    stored = written.fields
     # Before 4.2, Spark opens no ORC file that has such a column, whichever is asked for.
     if found.format == "orc" and any(item.type.holds(Root.TIMESTAMP_LTZ) for item in stored):
         return False
     columns = read_mapping(stored, fields)
     if not all(_column_is_native(column, found.format) for column in columns):
+        return False
+    shredded = map_layouts(written.options)
+    if any(column.source is not None and column.source.name in shredded for column in columns):
         return False
     dates = [c.source.id for c in columns if c.source is not None and c.source.type.root is Root.DATE]
     return found.format == "parquet" or all(dates_from(store, found.file, number, _GREGORIAN) for number in dates)
