@@ -443,7 +443,7 @@ def in_blob_file(t: DataType) -> bool:
 
 
 def refuse_type(t: DataType) -> None:
-    """UnsupportedError for what has no values: MULTISET, VECTOR, BLOB deeper than in an ARRAY or the values of a MAP."""
+    """UnsupportedError for what has no values: MULTISET, VECTOR, BLOB deeper than in an ARRAY or the values of MAP."""
     if t.root in _UNDELIVERED or (t.holds(Root.BLOB) and not in_blob_file(t)):
         raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
     for part in t.parts:
