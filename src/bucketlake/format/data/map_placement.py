@@ -29,21 +29,21 @@ class Placer:
         self._seen = np.zeros(0, np.int64)  # by number of a key: the last row that has it
         self._rows = 0
 
-    def placed(self, rows: Ints, numbers: Ints, count: int) -> tuple[Ints, Ints]:
-        """The order in which entries are to lie, and the column of each in that order.
+    @property
+    def by_number(self) -> bool:
+        """Whether a row's entries are to come by the number of their key, not in the order of the map."""
+        return self._layout.placement != "plain"
 
-        `rows`: of each entry, ascending, below `count`; `numbers`: of its key, of which a row has each once."""
-        order = np.arange(len(rows))
-        if self._layout.placement != "plain":
-            order = np.lexsort((numbers, rows))
+    def placed(self, rows: Ints, numbers: Ints, count: int) -> Ints:
+        """The column of each entry. `rows`: of each entry, ascending, below `count`; `numbers`: of its key, of which a
+        row has each once, ascending in a row if they are to come so."""
         if self._layout.placement != "lru":
             slots = ranks(rows, count)
-            return order, np.where(slots < self._layout.columns, slots, OVERFLOWS)
-        numbers = numbers[order]
+            return np.where(slots < self._layout.columns, slots, OVERFLOWS)
         self._grow(int(numbers.max()) + 1 if len(numbers) else 0)
         slots = self._recent(rows, numbers, count)
         self._rows += count
-        return order, slots
+        return slots
 
     def _grow(self, known: int) -> None:
         more = max(known - len(self._seen), 0)
@@ -62,7 +62,7 @@ class Placer:
         for first in range(0, count, block):
             start, end = np.searchsorted(rows, (first, first + block)).tolist()
             own = numbers[start:end]
-            self._assign(np.unique(own))
+            self._assign(distinct(own, len(self._seen)))
             slots[start:end] = _filled(rows[start:end] - first, self._column[own], block, self._layout.columns)
             self._seen[own] = self._rows + rows[start:end]
         return slots
@@ -88,7 +88,7 @@ def _filled(rows: Ints, slots: Ints, count: int, columns: int) -> Ints:
     left = np.flatnonzero(slots == OVERFLOWS)
     if not len(left):
         return slots
-    crowded = np.unique(rows[left])
+    crowded = distinct(rows[left], count)
     place = np.full(count, -1, np.int64)
     place[crowded] = np.arange(len(crowded))
     used = np.zeros((len(crowded), columns), np.bool_)
@@ -101,6 +101,16 @@ def _filled(rows: Ints, slots: Ints, count: int, columns: int) -> Ints:
     fits = nth < room[at]
     slots[left[fits]] = free[at[fits], nth[fits]]
     return slots
+
+
+def distinct(values: Ints, bound: int) -> Ints:
+    """Each value once, ascending; all are from 0 up to `bound`. NumPy's own hashes them, which takes far longer."""
+    if bound <= 4 * len(values):
+        found = np.zeros(bound, np.bool_)
+        found[values] = True
+        return np.flatnonzero(found)
+    ordered = np.sort(values)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
 
 
 def ranks(rows: Ints, count: int) -> Ints:

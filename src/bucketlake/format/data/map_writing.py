@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.data.map_metadata import NOTHING, FileMap, is_shreddable, shredded_field
-from bucketlake.format.data.map_placement import OVERFLOWS, Ints, Placer
+from bucketlake.format.data.map_placement import OVERFLOWS, Ints, Placer, distinct
 from bucketlake.lazy import pc
 from bucketlake.options.map_layout import MapLayout
 from bucketlake.types.arrow import list_offsets, pairs_of
@@ -145,14 +145,12 @@ class _Column:
         lengths = np.diff(list_offsets(lists).to_numpy())
         rows = np.repeat(np.arange(count), lengths)
         numbers = self._numbered(entries.field(0))
-        self._refuse_twice(rows, numbers)
         self.width = max(self.width, int(lengths.max(initial=0)))
-        order, slots = self._placer.placed(rows, numbers, count)
+        order = self._ordered(rows, numbers)
         numbers = numbers[order]
+        slots = self._placer.placed(rows, numbers, count)
         inside, outside = np.flatnonzero(slots != OVERFLOWS), np.flatnonzero(slots == OVERFLOWS)
-        told = np.unique(numbers[inside] * self.layout.columns + slots[inside])
-        self._places = np.union1d(self._places, told)
-        self._overflowing = np.union1d(self._overflowing, numbers[outside])
+        self._tell(numbers[inside] * self.layout.columns + slots[inside], numbers[outside])
         values = entries.field(1)
         parts = [
             self._mapping(np.asarray(array.is_valid()), rows[inside], slots[inside], numbers[inside]),
@@ -173,14 +171,25 @@ class _Column:
         placed: Ints = numbers[met.indices.to_numpy()]
         return placed
 
-    def _refuse_twice(self, rows: Ints, numbers: Ints) -> None:
+    def _ordered(self, rows: Ints, numbers: Ints) -> Ints:
+        """The order in which entries are placed. Raises: InvalidError for a row with a key twice."""
         pairs = rows * len(self._names) + numbers
-        if len(np.unique(pairs)) < len(pairs):
+        order = np.argsort(pairs, kind="stable")
+        pairs = pairs[order]
+        if (pairs[1:] == pairs[:-1]).any():
             raise InvalidError(
                 "a map has a key twice, and a shredded map holds each once",
                 column=self._name,
                 remedy=f"leave one, or set 'fields.{self._name}.map.storage-layout' to default",
             )
+        return order if self._placer.by_number else np.arange(len(rows))
+
+    def _tell(self, places: Ints, overflowing: Ints) -> None:
+        """Keep what the footer will say of some entries."""
+        known, columns = len(self._names), self.layout.columns
+        fresh = distinct(places, known * columns)
+        self._places = distinct(np.concatenate([self._places, fresh]), known * columns)
+        self._overflowing = distinct(np.concatenate([self._overflowing, distinct(overflowing, known)]), known)
 
     def _mapping(self, valid: np.ndarray, rows: Ints, slots: Ints, numbers: Ints) -> pa.ListArray:
         width = self.layout.columns
