@@ -34,9 +34,9 @@ class Fold:
     """A slice with at least one key that is merged. Positions count rows in (key, sequence) order.
 
     `order`: row number at each position; `starts`, `lasts`: positions of each group's first and last row; `sizes`: rows
-    of each group; `many`: which groups are merged, those of more than one row or all. `kinds`, `retract`: by position;
-    None for `retract` where no row is -U or -D. `kept`: position of the row that gives key, sequence number and what is
-    not computed.
+    of each group; `many`: which groups are merged, those of more than one row and others. `kinds`, `retract`: by
+    position; None for `retract` where no row is -U or -D. `kept`: position of the row that gives key, sequence number
+    and what is not computed.
     """
 
     order: Indices
@@ -51,16 +51,18 @@ class Fold:
     @classmethod
     def of(cls, groups: Groups) -> Fold | None:
         """The groups of a slice; None where each has one row, which stays as it is."""
-        starts = np.arange(groups.rows) if groups.starts is None and groups.alone else groups.starts
+        starts = groups.starts
         if starts is None:
-            return None
+            if groups.alone is None or not groups.alone.any():
+                return None
+            starts = np.arange(groups.rows)
         order = groups.places()
         sizes = np.diff(starts, append=groups.rows)
         stored = groups.kinds()
         retract = is_retract(stored)
         lasts = starts + sizes - 1
         back = retract[order] if retract.any() else None
-        many = np.ones(len(sizes), np.bool_) if groups.alone else sizes > 1
+        many = sizes > 1 if groups.alone is None else (sizes > 1) | groups.alone
         return cls(order, starts, lasts, sizes, many, stored[order], back, lasts)
 
     @property
