@@ -170,7 +170,7 @@ class Rewrite:
             drop_deletes,
             changelog=self._tells,
             settles=looks,
-            alone=looks,
+            alone=looks and rows is not None,  # a file that is only moved keeps its rows, and is told as it is
             first_wins=self._first_wins,
             compared=self._compared(),
         )
