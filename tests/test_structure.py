@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = (
     *("lazy", "values"),
     *("redaction", "traces", "errors", "file_names", "types", "options", "schema", "env", "events"),
-    *("format.guard", "format.roaring", "format.row", "format.avro", "format.metadata"),
+    *("format.guard", "format.roaring", "format.varints", "format.row", "format.avro", "format.metadata"),
     "predicate",
     *("format.file_index", "format.index", "format.data"),
     "paths",

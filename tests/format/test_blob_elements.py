@@ -14,7 +14,8 @@ import pytest
 from tests.format.test_blob import STORAGE, by_hand, put, varint
 
 from bucketlake.errors import BucketlakeError, CorruptError, UnsupportedError
-from bucketlake.format.data import blob, varints
+from bucketlake.format import varints
+from bucketlake.format.data import blob
 from bucketlake.format.data.blob_elements import Rows, refuse_keys
 from bucketlake.types.model import DataType, Root, arrow_type
 

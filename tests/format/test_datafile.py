@@ -167,6 +167,30 @@ optional binary field_id=536892417 element (String);
 optional group field_id=22 r {"""
 
 
+@pytest.mark.parametrize("torn", [False, True])
+def test_avro_rows_may_be_a_union_with_null(tmp_path: Path, torn: bool) -> None:
+    """As Paimon writes them where the row's type is nullable; a row that is null there is refused."""
+    fields = named(a="INT", s="STRING", m="MAP<STRING, DECIMAL(5, 2)>", r="ROW<x BIGINT, y ARRAY<DATE>>")
+    batch = rows_of(
+        fields,
+        a=[1, None, 3],
+        s=["x", "", None],
+        m=[[("k", Decimal("1.50"))], [], None],
+        r=[{"x": 1, "y": [dt.date(2024, 1, 1), None]}, None, {"x": None, "y": None}],
+    )
+    path = tmp_path / "union.avro"
+    plain = batch.to_pylist()
+    held: list[dict[str, object] | None] = [{**row, "m": None if row["m"] is None else dict(row["m"])} for row in plain]
+    with path.open("wb") as file:
+        fastavro.writer(file, ["null", avro_schema(fields)], [*held, None] if torn else held, codec="deflate")
+    if torn:
+        with pytest.raises(CorruptError, match="null"):
+            read(path, fields)
+        return
+    assert read(path, fields).to_pylist() == plain
+    assert read(path, fields, ["s"]).to_pylist() == [{"s": "x"}, {"s": ""}, {"s": None}]
+
+
 def physical(path: str | Path) -> list[str]:
     return [line.strip() for line in str(pq.ParquetFile(path).schema).splitlines()]
 

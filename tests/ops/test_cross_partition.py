@@ -296,3 +296,17 @@ def test_an_overwrite_of_a_partition_mends_keys_of_the_others(tmp_path: Path, en
     check_index(table, state_of(table))
     table.write_arrow(pa.Table.from_batches([rows]), mode="overwrite", **{"dynamic-partition-overwrite": "false"})
     assert state_of(table) == {1: (2, 10), 2: (2, 20)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_overwrite_may_hold_a_key_in_two_partitions(tmp_path: Path, engine: str, whole: bool) -> None:
+    """Its rows are merged with each other alone: nobody took away what they go to."""
+    table = create(tmp_path, engine)
+    put(table, [(1, 3, 7, 0), (4, 4, 4, 0)])
+    given = [(5, 1, 1, 0), (5, 2, 10, 0), (6, 3, 6, 0)]
+    options = {"dynamic-partition-overwrite": "false"} if whole else {}
+    rows = pa.Table.from_batches([batch(given).select(["k", "pt", "v"])])
+    table.write_arrow(rows, mode="overwrite", **options)
+    assert state_of(table) == model({} if whole else {4: (4, 4)}, engine, given)
+    check_index(table, state_of(table))

@@ -104,6 +104,10 @@ class FlinkPaimon:
         mode = "streaming" if streaming else "batch"
         return [self._one(text, mode, timeout) for text in statements]
 
+    def api(self, operation: str, timeout: float = 120, **args: Any) -> Any:
+        """What a method of tests.peers.paimon_api.PaimonApi returns: Paimon without a Flink job."""
+        return self._driver.call("api", {"method": operation, "args": args}, timeout)
+
     def sql(self, text: str, *, streaming: bool = False, timeout: float = 300) -> Result:
         """Run one statement to its end."""
         return self._one(text, "streaming" if streaming else "batch", timeout)

@@ -20,6 +20,7 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 from pyflink import java_gateway
+from tests.peers.paimon_api import PaimonApi
 from tests.peers.rpc import Failure, serve
 
 LOG4J = """\
@@ -84,6 +85,7 @@ class Flink:
         self._send_procedures_to_cluster()
         self._environments = {mode: self._new_environment(mode) for mode in ("batch", "streaming")}
         self._catalogs: dict[str, str] = {}
+        self._api = PaimonApi(self._jvm)
 
     def _new_mapper(self) -> Any:
         jackson = self._jvm.org.apache.flink.shaded.jackson2.com.fasterxml.jackson
@@ -174,6 +176,13 @@ class Flink:
     def zone(self, name: str) -> None:
         """The JVM's default time zone."""
         self._jvm.java.util.TimeZone.setDefault(self._jvm.java.util.TimeZone.getTimeZone(name))
+
+    def api(self, method: str, args: dict[str, Any]) -> Any:
+        """What a method of PaimonApi returns."""
+        try:
+            return getattr(self._api, method)(**args)
+        except Py4JJavaError as error:
+            raise Failure(_chain(error)) from error
 
     def run(self, statements: list[str], mode: str) -> list[dict[str, Any]]:
         """Every statement's whole result; stops at the first failure."""
@@ -268,6 +277,7 @@ def start() -> dict[str, Callable[..., Any]]:
         "collect": flink.collect,
         "configure": flink.configure,
         "zone": flink.zone,
+        "api": flink.api,
     }
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.peers.flink import FlinkPaimon
 from tests.peers.python_peers import PaimonRust, PyPaimon
@@ -111,3 +112,29 @@ def test_procedures_and_streaming_reads(flink: FlinkPaimon, tmp_path: Path) -> N
     assert sorted(zip(changes.kinds, changes.rows, strict=True)) == [("+I", (1, 3)), ("+I", (2, 2))]
     assert set(flink.collect("SELECT * FROM s", 10, timeout=2).rows) <= {(1, 3), (2, 2)}  # as many as came by then
     assert flink.sql("SELECT COUNT(*) FROM s").scalar() == 2
+
+
+def test_paimons_api_writes_and_reads_without_a_job(flink: FlinkPaimon, tmp_path: Path) -> None:
+    """Rows of one table into another, with their kinds; compaction, an ALTER, a tag."""
+    place = {"warehouse": str(tmp_path)}
+    flink.use(tmp_path).run(
+        [
+            "CREATE DATABASE db",
+            "CREATE TABLE db.t (k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('bucket' = '2')",
+            "CREATE TABLE db.staged (k INT, v STRING, kind INT)",
+            "INSERT INTO db.staged VALUES (1, 'a', 0), (2, 'b', 0), (1, 'a', 3)",
+        ]
+    )
+    flink.api("write", **place, name="db.t", staged="db.staged", options={}, overwrite=None, kinds=True)
+    flink.api("compact", **place, name="db.t", options={}, full=True)
+    flink.api("alter", **place, name="db.t", changes=[["addColumn", "w", 'type:"BIGINT"']])
+    flink.api("call", **place, name="db.t", method="createTag", arguments=["one"])
+    path = tmp_path / "read.parquet"
+    assert flink.api("read", **place, name="db.t", path=str(path), options={}) == [
+        ["k", "INT NOT NULL"],
+        ["v", "STRING"],
+        ["w", "BIGINT"],
+    ]
+    assert pq.read_table(path).to_pylist() == [{"k": 2, "v": "b", "w": None}]
+    with pytest.raises(PeerError, match="no_such"):
+        flink.api("read", **place, name="db.no_such", path=str(path), options={})

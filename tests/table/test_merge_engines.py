@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.histories.changes import changes_of, replay
 from tests.profile import examples
 
 import bucketlake
@@ -428,3 +429,54 @@ def everything(table: Table) -> list[tuple[Any, ...]]:
     folder = store.paths.bucket_dir(entries[0].partition, 0)
     split = Split(1, entries[0].partition, 0, 1, folder, files, raw=False)
     return sorted(tuple(found.values()) for batch in read_split(store, split) for found in batch.to_pylist())
+
+
+# What compaction that looks up (changelog-producer lookup, deletion vectors) makes of a key's only row: it is merged with
+# nothing. Options; the first row, what is there after it; the second row, what is there after it.
+ALONE: dict[str, tuple[dict[str, str], Row, list[tuple[Any, ...]], Row, list[tuple[Any, ...]]]] = {
+    "a sum that begins with a retraction": (
+        {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+        row(1, 5, kind=1),
+        [(1, -5, None, None, None)],
+        row(1, 7, kind=0),
+        [(1, 2, None, None, None)],
+    ),
+    "a group without its sequence": (
+        {"merge-engine": "partial-update", "fields.s.sequence-group": "v,w"},
+        row(1, 5, 6, t="a", kind=0),
+        [(1, None, None, None, "a")],
+        row(1, s=1, w=2, kind=0),
+        [(1, None, 2, 1, "a")],
+    ),
+}
+LOOKS_UP = ({"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}, {"force-lookup": "true"})
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("looks", LOOKS_UP, ids=["lookup", "vectors", "forced"])
+def test_looking_up_merges_a_row_that_is_alone(tmp_path: Path, looks: Mapping[str, str], name: str) -> None:
+    options, first, between, second, after = ALONE[name]
+    table = create(tmp_path, {**options, **looks, "write-only": False})
+    write(table, [row(2, 1, s=1, kind=0)])
+    table.compact()
+    other = read(table, where="k = 2")
+    write(table, [first])
+    table.compact(full=False)
+    assert read(table) == sorted([*between, *other])
+    write(table, [second])
+    table.compact(full=False)
+    assert read(table) == sorted([*after, *other])
+
+
+def test_changelog_of_a_row_that_is_alone(tmp_path: Path) -> None:
+    """Told is what is read: a file that is moved to the top as it is hides its retraction, one that is rewritten does
+    not."""
+    options, *_ = ALONE["a sum that begins with a retraction"]
+    table = create(tmp_path, {**options, "changelog-producer": "lookup", "write-only": False}, "kv")
+    held: dict[Any, dict[str, Any]] = {}
+    for rows in [[row(1, 5, kind=1)], [row(1, 7, kind=0)], [row(2, 3, kind=1), row(1, 1, kind=1)], [row(2, 9, kind=0)]]:
+        write(table, rows)
+        newest = table.refresh().snapshots()[-2:]
+        replay(held, [change for at in newest for change in changes_of(table, at)], True, keys=["k"])
+        assert sorted(tuple(each.values()) for each in held.values()) == read(table)
+    assert read(table) == [(1, 1), (2, 6)]

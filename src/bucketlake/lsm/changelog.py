@@ -73,13 +73,15 @@ class Tracking:
     """How previous states count. Spec: docs/spec/changelog.md#rules
 
     `drop_deletes`: results of kind -U and -D are not written. `changelog`: changes are told. `settles`: a previous
-    state holds all that was before it, older ones are left out of the merge. `first_wins`: keys that have a previous
-    state do not change. `compared`: value columns; a change of none of them is not told (None: all are told).
+    state holds all that was before it, older ones are left out of the merge. `alone`: a new row that is alone is
+    merged, too, with nothing. `first_wins`: keys that have a previous state do not change. `compared`: value columns; a
+    change of none of them is not told (None: all are told).
     """
 
     drop_deletes: bool = False
     changelog: bool = True
     settles: bool = True
+    alone: bool = False
     first_wins: bool = False
     compared: tuple[str, ...] | None = None
 
@@ -215,7 +217,8 @@ def _changed(state: _State, order: KeyOrder, engine: MergeEngine, tracking: Trac
     settled = state.before != NONE
     if lookup is not None:
         _look_up(state, order, lookup, tracking)
-    merged = engine.merge(Groups(state.order, state.starts, len(state.order), state.rows.column))
+    alone = state.fresh if tracking.alone else None
+    merged = engine.merge(Groups(state.order, state.starts, len(state.order), state.rows.column, alone))
     picks = np.arange(state.rows.num_rows) if merged.rows is None else merged.rows
     computed = merged.columns.get(KIND_FIELD.name)
     kinds = state.rows.column(KIND_FIELD.name).to_numpy()

@@ -239,10 +239,11 @@ def quote_text(value: str) -> str:
 def parse_type_text(sql: str, dialect: Dialect = "spark") -> DataType:
     """The type that an SQL text names, e.g. "DECIMAL(10,2) NOT NULL", "ARRAY<INT>", "STRUCT<a: INT, b STRING>".
 
-    Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark" and zoneless in "flink";
-    BINARY without a length is BYTES in "spark" and BINARY(1) in "flink"; keys of maps are NOT NULL in "spark". "spark
-    legacy": Spark's words where its TIMESTAMP is zoneless, TIMESTAMP_LTZ too. ROW members get ids in order. Raises:
-    InvalidError with the position; UnsupportedError for INTERVAL and the like. Spec: docs/spec/types.md#sql-text
+    Dialects differ as engines do: bare TIMESTAMP and TIMESTAMP(n) are local-zoned in "spark", zoneless in "flink";
+    BINARY without a length is BYTES or BINARY(1); keys of maps are NOT NULL, or where they say so. "spark legacy": as
+    Spark where its TIMESTAMP is zoneless, and TIMESTAMP_LTZ the same to it. ROW members get ids in order.
+    Raises: InvalidError with the position; UnsupportedError for INTERVAL and the like.
+    Spec: docs/spec/types.md#sql-text
     """
     return _TypeText(sql, dialect).parse()
 
@@ -395,12 +396,12 @@ class _TypeText:
                 members.append(self.member())
             return DataType(root, fields=tuple(members))
         element = self.nullable_type()
-        if root in (Root.MAP, Root.VECTOR):
-            self.expect(",")
         if root is Root.MAP:
-            key = element.with_nullable(element.nullable and self.dialect == "flink")
+            self.expect(",")
+            key = element if self.dialect == "flink" else element.with_nullable(False)  # as keys of Spark are
             parsed = DataType(root, key=key, element=self.nullable_type())
         elif root is Root.VECTOR:
+            self.expect(",")
             parsed = DataType(root, length=self.number(), element=element)
         else:
             parsed = DataType(root, element=element)
@@ -442,8 +443,7 @@ def in_blob_file(t: DataType) -> bool:
 
 
 def refuse_type(t: DataType) -> None:
-    """Raise UnsupportedError if a column's type, or a part of it, has no values here yet: MULTISET, VECTOR, a BLOB
-    deeper than in an ARRAY or the values of a MAP."""
+    """UnsupportedError for what has no values: MULTISET, VECTOR, BLOB deeper than in an ARRAY or the values of MAP."""
     if t.root in _UNDELIVERED or (t.holds(Root.BLOB) and not in_blob_file(t)):
         raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
     for part in t.parts:

@@ -34,6 +34,7 @@ from bucketlake.format.data.layout import map_leaves
 from bucketlake.lazy import pl
 from bucketlake.types.model import DataField, DataType, Root, arrow_type, canonical_batch, type_text
 
+WHOLE = "row"
 RECORD = "org.apache.paimon.avro.generated.record"
 BLOCK_ROWS = 16_384
 BLOCK_BYTES = 1 << 20
@@ -187,13 +188,18 @@ class AvroSource:
         self._file = file
         self._fields = tuple(fields)
         self._header = read_header(file)
-        if not isinstance(self._header.schema, dict) or self._header.schema.get("type") != "record":
+        schema = self._header.schema
+        self._nullable = isinstance(schema, list) and len(schema) == 2 and schema[0] == "null"
+        record = schema[1] if self._nullable else schema
+        if not isinstance(record, dict) or record.get("type") != "record":
             raise CorruptError("avro file does not hold records")
-        found = {member["name"]: member["type"] for member in self._header.schema["fields"]}
+        found = {member["name"]: member["type"] for member in record["fields"]}
         for item in self._fields:
             if item.name not in found:
                 raise CorruptError("avro file lacks a column", column=item.name)
-        self._plain = encode_header(Header(_bare(self._header.schema, itertools.count()), "null", bytes(16)))
+        # A record of one member is encoded as that alone.
+        whole = {"type": "record", "fields": [{"name": WHOLE, "type": schema}]} if self._nullable else schema
+        self._plain = encode_header(Header(_bare(whole, itertools.count()), "null", bytes(16)))
 
     def batches(self, size: BatchSize) -> Iterator[pa.RecordBatch]:
         """Rows in file order, canonical."""
@@ -213,10 +219,21 @@ class AvroSource:
             return
         plain = Header(None, "null", bytes(16))
         data = self._plain + b"".join(encode_block(block, plain, 0) for block in blocks)
-        frame = pl.read_avro(io.BytesIO(data), columns=[item.name for item in self._fields])
-        for batch in frame.to_arrow().combine_chunks().to_batches(max_chunksize=size.rows):
+        wanted = [WHOLE] if self._nullable else [item.name for item in self._fields]
+        rows = pl.read_avro(io.BytesIO(data), columns=wanted).to_arrow().combine_chunks()
+        for batch in rows.to_batches(max_chunksize=size.rows):
+            if self._nullable:
+                batch = _members(batch)
             columns = {item.name: map_leaves(batch.column(item.name), item.type, _from_bare) for item in self._fields}
             yield canonical_batch(pa.RecordBatch.from_pydict(columns), self._fields, trusted=True)
+
+
+def _members(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are the values of a column. Raises: CorruptError if one is null."""
+    column = batch.column(WHOLE)
+    if column.null_count:
+        raise CorruptError("avro file holds a row that is null")
+    return pa.RecordBatch.from_struct_array(column)
 
 
 def _from_bare(array: pa.Array, t: DataType) -> pa.Array:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bucketlake.errors import InvalidError, UnsupportedError
+from bucketlake.format.varints import encoded, zigzag
 from bucketlake.lazy import pc
 from bucketlake.types.arrow import list_offsets, pairs_of
 from bucketlake.types.model import DataField, DataType, Root, type_text
@@ -138,23 +139,7 @@ def _fixed(array: pa.Array, kind: np.dtype[np.generic]) -> pa.Array:
 
 
 def _ints(array: pa.Array) -> pa.Array:
-    values = array.fill_null(0).to_numpy(zero_copy_only=False)
-    rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    top = int(rest.max(initial=0))
-    most = max(1, -(-top.bit_length() // 7))
-    if most == 1:
-        return _strings(np.arange(len(array) + 1, dtype=np.int64), rest.astype(np.uint8), array)
-    lengths = np.ones(len(array), np.int64)
-    for place in range(1, most):
-        lengths += rest >= np.uint64(1 << 7 * place)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    at = np.arange(len(array))
-    for place in range(most):
-        if place:
-            at = at[lengths[at] > place]
-        limbs = (rest[at] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
-        data[offsets[at] + place] = limbs | np.where(lengths[at] > place + 1, 0x80, 0).astype(np.uint8)
+    data, offsets = encoded(zigzag(array.fill_null(0).to_numpy(zero_copy_only=False)))
     return _strings(offsets, data, array)
 
 

@@ -29,8 +29,8 @@ from typing import Any, BinaryIO
 from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.blob_elements import fixed, opened
-from bucketlake.format.data.varints import packed, unpacked
 from bucketlake.format.guard import check_size, decoding
+from bucketlake.format.varints import packed, unpacked
 from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.types.model import DataType, Root
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from bucketlake.errors import CorruptError, UnsupportedError
-from bucketlake.format.data.varints import packed, unpacked
+from bucketlake.format.varints import packed, unpacked
 from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.types.arrow import list_offsets
 from bucketlake.types.model import DataType, Root, arrow_type, type_text

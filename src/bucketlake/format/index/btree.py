@@ -33,6 +33,7 @@ from pyroaring import BitMap64
 from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.file_index.keys import FLOATS, STAMPS, TEXTS, float_bits, whole_numbers
 from bucketlake.format.roaring import read_bitmap
+from bucketlake.format.varints import decoded, encoded
 from bucketlake.lazy import np, npt, pa, pc
 from bucketlake.types.model import DataType, Root, type_text
 from bucketlake.values import dataclass
@@ -121,18 +122,7 @@ def _fixed(values: npt.NDArray[Any], width: int) -> pa.Array:
 
 def varints(values: Ints) -> pa.Array:
     """Numbers from 0 on as large binaries of seven bits a byte, the lowest first."""
-    sizes = np.ones(len(values), np.int64)
-    for more in range(7, 63, 7):
-        above = values >> more
-        if not above.any():
-            break
-        sizes += above > 0
-    offsets = np.append(0, np.cumsum(sizes))
-    data = np.zeros(int(offsets[-1]), np.uint8)
-    for place in range(int(sizes.max(initial=0))):
-        rows = np.flatnonzero(sizes > place)
-        bits = (values[rows] >> (7 * place)) & 0x7F
-        data[offsets[rows] + place] = np.where(sizes[rows] > place + 1, bits | 0x80, bits)
+    data, offsets = encoded(values.view(np.uint64))
     return pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
@@ -405,16 +395,9 @@ class _Entries:
 def _ids(value: memoryview, count: int) -> Ints:
     """The ids of a key's rows."""
     rows, at = _varint(value, 0)
-    data = np.frombuffer(value, np.uint8)[at:]
-    ends = np.flatnonzero(data < 0x80)
-    if rows != len(ends) or rows > count or (rows and ends[-1] != len(data) - 1):
+    found = decoded(np.frombuffer(value, np.uint8)[at:]).view(np.int64)
+    if rows != len(found):
         raise ValueError("not as many ids as a key says")
-    sizes = np.diff(ends, prepend=-1)
-    if rows and sizes.max() > 9:
-        raise ValueError("an id of more than 63 bits")
-    shifts = 7 * (np.arange(len(data)) - np.repeat(ends - sizes + 1, sizes))
-    parts = (data & 0x7F).astype(np.int64) << shifts
-    found = np.add.reduceat(parts, ends - sizes + 1) if rows else np.zeros(0, np.int64)
     return _within(found, count)
 
 

@@ -41,14 +41,14 @@ class Aggregation:
         return ()
 
     def merge(self, groups: Groups) -> Merged:
-        """The folded row of every group; a row alone in its group stays as it is.
+        """The folded row of every group; a row alone in its group stays as it is, unless `groups.alone`.
 
         Raises InvalidError naming column and function for a retraction that the function does not know, and for
         results that do not fit the column.
         """
-        if groups.starts is None:
+        fold = Fold.of(groups)
+        if fold is None:
             return Merged(groups.order)
-        fold = Fold.of(groups, groups.starts)
         removed = fold.kinds == DELETE if self.remove_on_delete and fold.retract is not None else None
         selected: dict[bool, _Rows] = {}
         columns: dict[str, pa.Array] = {}

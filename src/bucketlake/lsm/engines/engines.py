@@ -44,13 +44,15 @@ class Groups:
 
     `order[i]`: row number, in the slice's columns, of the i-th row in order; None: the rows lie in order already.
     `starts`: position in `order` of each group's first row, int64; None: every row is a group of its own.
-    `rows`: how many rows. `column(name)`: a column of the slice in storage order, not in key order.
+    `rows`: how many rows. `column(name)`: a column of the slice in storage order, not in key order. `alone`: the
+    groups in which a row that is alone is merged, too, with nothing, where it otherwise stays as it is; None: in none.
     """
 
     order: Indices | None
     starts: Indices | None
     rows: int
     column: Callable[[str], pa.Array]
+    alone: npt.NDArray[np.bool_] | None = None
 
     def kinds(self) -> npt.NDArray[np.int8]:
         """Row kinds in storage order: 0 +I, 1 -U, 2 +U, 3 -D."""

@@ -5,7 +5,8 @@
     fold.combined(column, results)   one that takes results where a key has several rows
     gather(column, rows)     a column's values at row numbers
 
-A key with a single row is not merged: its row stays as it is, kind and values, whatever the engine.
+A key with a single row is not merged: its row stays as it is, kind and values, whatever the engine; unless
+`Groups.alone` says that it is.
 
 Spec: docs/spec/merge.md#engines
 """
@@ -30,11 +31,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A slice with at least one key that has several rows. Positions count rows in (key, sequence) order.
+    """A slice with at least one key that is merged. Positions count rows in (key, sequence) order.
 
     `order`: row number at each position; `starts`, `lasts`: positions of each group's first and last row; `sizes`: rows
-    of each group; `many`: which groups have more than one. `kinds`, `retract`: by position; None for `retract` where no
-    row is -U or -D. `kept`: position of the row that gives key, sequence number and what is not computed.
+    of each group; `many`: which groups are merged, those of more than one row and others. `kinds`, `retract`: by
+    position; None for `retract` where no row is -U or -D. `kept`: position of the row that gives key, sequence number
+    and what is not computed.
     """
 
     order: Indices
@@ -47,15 +49,21 @@ class Fold:
     kept: Indices
 
     @classmethod
-    def of(cls, groups: Groups, starts: Indices) -> Fold:
-        """The groups of a slice that start at these positions."""
+    def of(cls, groups: Groups) -> Fold | None:
+        """The groups of a slice; None where each has one row, which stays as it is."""
+        starts = groups.starts
+        if starts is None:
+            if groups.alone is None or not groups.alone.any():
+                return None
+            starts = np.arange(groups.rows)
         order = groups.places()
         sizes = np.diff(starts, append=groups.rows)
         stored = groups.kinds()
         retract = is_retract(stored)
         lasts = starts + sizes - 1
         back = retract[order] if retract.any() else None
-        return cls(order, starts, lasts, sizes, sizes > 1, stored[order], back, lasts)
+        many = sizes > 1 if groups.alone is None else (sizes > 1) | groups.alone
+        return cls(order, starts, lasts, sizes, many, stored[order], back, lasts)
 
     @property
     def rows(self) -> Indices:

@@ -86,13 +86,13 @@ class PartialUpdate:
         return tuple(dict.fromkeys(name for fields in needed for name in fields if name not in wanted))
 
     def merge(self, groups: Groups) -> Merged:
-        """The updated row of every group; a row alone in its group stays as it is.
+        """The updated row of every group; a row alone in its group stays as it is, unless `groups.alone`.
 
         Raises InvalidError for a delete that no option allows, and as the aggregates do.
         """
-        if groups.starts is None:
+        fold = Fold.of(groups)
+        if fold is None:
             return Merged(groups.order)
-        fold = Fold.of(groups, groups.starts)
         groups = replace(groups, column=cache(groups.column))
         if fold.retract is not None and self.deletes is Deletes.IGNORED:
             fold = replace(fold, kept=_or(fold.last_true(~fold.retract), fold.lasts))
@@ -118,7 +118,7 @@ class PartialUpdate:
         if self.groups:
             return _removed(fold, [state for state in states if state.group.removes])
         if self.deletes is Deletes.REFUSED:
-            if fold.retract[fold.by_row(fold.many)].any():
+            if fold.retract[fold.by_row(fold.sizes > 1)].any():
                 raise InvalidError(PARTIAL_UPDATE_RETRACTS)
             return fold.starts, never
         found = fold.last_true(fold.kinds == DELETE)

@@ -108,8 +108,9 @@ class _Settling:
 
     def _refuse_strangers(self, messages: Sequence[CommitMessage], own: Mapping[BucketKey, Keys], absent: Keys) -> None:
         """ConflictError for rows of other partitions that were put where their keys lay, if these lie nowhere any more:
-        which partition the rows said is not known here, and where they are now the keys were taken away."""
-        if not len(absent):
+        which partition the rows said is not known here, and where they are now the keys were taken away. An overwrite
+        was written as if nothing were there: its rows lie with keys of its own."""
+        if not len(absent) or self.replaced is not None:
             return
         gone = KeyRun.of(absent, np.zeros(len(absent), np.int32))
         for message in messages:

@@ -165,10 +165,12 @@ class Rewrite:
         self, section: Section, level: int, drop_deletes: bool, rows: Roller | None
     ) -> Iterator[pa.RecordBatch | None]:
         """Merge one section, write its rows (None: they are not asked for) and give the changes, slice by slice."""
+        looks = settles(self._store.options)
         tracking = Tracking(
             drop_deletes,
             changelog=self._tells,
-            settles=settles(self._store.options),
+            settles=looks,
+            alone=looks and rows is not None,  # a file that is only moved keeps its rows, and is told as it is
             first_wins=self._first_wins,
             compared=self._compared(),
         )

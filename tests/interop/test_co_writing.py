@@ -1,0 +1,27 @@
+"""Random tables that Bucketlake and Apache Paimon write, alter, compact and expire in turns; see co_writing.py.
+
+In `make soak` 200; BUCKETLAKE_SEED is the first.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.interop.co_writing import History, World
+from tests.interop.random_tables import draw
+from tests.peers.flink import FlinkPaimon
+from tests.profile import SOAK, seeds
+
+pytestmark = pytest.mark.peer
+
+FIRST = int(os.environ.get("BUCKETLAKE_SEED") or 0)
+TURNS = 12 if SOAK else 6
+
+
+@pytest.mark.parametrize("seed", seeds(4, 200))
+def test_both_write_one_table(flink: FlinkPaimon, tmp_path: Path, seed: int) -> None:
+    history = History(World(tmp_path, flink), draw(FIRST + seed), TURNS)
+    history.play()
+    assert not history.problems, "\n".join([repr(history.spec), *history.log, *history.problems])
