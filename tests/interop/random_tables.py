@@ -67,6 +67,11 @@ class Spec:
         return self.options.get("bucket") == "-2"
 
     @property
+    def evolves(self) -> bool:
+        """Whether columns of a row may lie in several files."""
+        return "data-evolution.enabled" in self.options
+
+    @property
     def extreme(self) -> bool:
         """Whether the largest numbers do no harm: sums overflow, and Paimon's index of bits takes no -2^63."""
         return self.engine in ("deduplicate", "append", "first-row") and not any(
@@ -173,7 +178,9 @@ def _plain(chance: random.Random, options: dict[str, str]) -> tuple[int, ...]:
     if chance.random() < 0.35:
         options |= {"bucket": chance.choice(["2", "3"]), "bucket-key": chance.choice(["v", "w", "v,w"])}
     else:
-        options |= chance.choice([{}, {}, {"row-tracking.enabled": "true"}, {"deletion-vectors.enabled": "true"}])
+        tracked, vectors = {"row-tracking.enabled": "true"}, {"deletion-vectors.enabled": "true"}
+        evolving = {**tracked, "data-evolution.enabled": "true"}
+        options |= chance.choice([{}, {}, tracked, vectors, {**tracked, **vectors}, evolving, {**evolving, **vectors}])
     options["compaction.min.file-num"] = chance.choice(["2", "3", "5"])
     return (0,)
 

@@ -452,3 +452,18 @@ def test_a_lost_file_takes_its_rows_along(catalog: Catalog) -> None:
     assert [row[:3] for row in rows(catalog)] == [(3, 3, "c3")]
     left = table.refresh().fsck(level="rows").findings
     assert [finding.place.snapshot for finding in left] == [3]  # the one before still names the file
+
+
+def test_files_tell_nulls_of_columns_that_they_lack(catalog: Catalog) -> None:
+    """As in Apache Paimon: all rows, for columns that lie in other files."""
+    table = create(catalog)
+    insert(table, 1, 2, 3)
+    table.update({"b": 20}, "id = 2")
+    found = catalog.table("db.t$files").to_arrow(columns=["write_cols", "null_value_counts", "min_value_stats"])
+    told = {
+        tuple(row["write_cols"] or ()): (row["null_value_counts"], row["min_value_stats"]) for row in found.to_pylist()
+    }
+    assert told == {
+        (): ("{b=0, c=0, id=0, p=0}", "{b=1, c=c1, id=1, p=0}"),
+        ("b",): ("{b=0, c=3, id=3, p=3}", "{b=1, c=null, id=null, p=null}"),
+    }

@@ -179,10 +179,12 @@ def _source(source: FileSource | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Files whose statistics have one layout, by their places. `stored`: the fields of that layout."""
+    """Files whose statistics have one layout, by their places. `stored`: the fields of that layout; `held`: the ids of
+    the columns that the files have."""
 
     schema: TableSchema
     stored: tuple[DataField, ...]
+    held: frozenset[int]
     places: list[int]
 
 
@@ -190,14 +192,12 @@ def _groups(store: Store, entries: Entries) -> list[_Group]:
     found: dict[tuple[int, Any, Any], list[int]] = {}
     for place, entry in enumerate(entries):
         file = entry.file
-        found.setdefault((file.schema_id, file.value_stats_cols, file.write_cols), []).append(place)
+        found.setdefault((file.schema_id, file.stats_columns, file.write_cols), []).append(place)
     groups = []
-    for (schema_id, dense, written), places in found.items():
+    for (schema_id, known, written), places in found.items():
         schema = store.schema_of(schema_id)
-        stored = schema.fields if written is None else tuple(f for f in schema.fields if f.name in written)
-        if dense is not None:
-            stored = tuple(item for name in dense for item in schema.fields if item.name == name)
-        groups.append(_Group(schema, stored, places))
+        held = frozenset(item.id for item in schema.fields if written is None or item.name in written)
+        groups.append(_Group(schema, schema.stats_fields(known), held, places))
     return groups
 
 
@@ -232,23 +232,22 @@ def _by_schema(store: Store, entries: Entries) -> list[_Group]:
     found: dict[int, list[int]] = {}
     for place, entry in enumerate(entries):
         found.setdefault(entry.file.schema_id, []).append(place)
-    return [_Group(store.schema_of(number), (), places) for number, places in found.items()]
+    return [_Group(store.schema_of(number), (), frozenset(), places) for number, places in found.items()]
 
 
 def _null_counts(store: Store, entries: Entries) -> pa.Array:
-    """`{a=0, b=1}`, by the names of the table's columns: all rows, for columns that the files' schema lacks."""
+    """`{a=0, b=1}`, by the names of the table's columns: all rows, for columns that the files lack."""
     parts = []
     for group in _groups(store, entries):
         files = [entries[place].file for place in group.places]
         places = {item.id: place for place, item in enumerate(group.stored)}
-        known = {item.id for item in group.schema.fields}
         columns = {}
         for item in store.schema.fields:
             if item.id in places:
                 at = places[item.id]
                 counts = [_at(file.value_stats.null_counts, at) for file in files]
             else:
-                counts = [None if item.id in known else file.row_count for file in files]
+                counts = [None if item.id in group.held else file.row_count for file in files]
             columns[item.name] = pa.array(counts, pa.int64()).cast(pa.string())
         parts.append((group.places, map_texts(columns, len(files))))
     return _in_place(parts, len(entries))
