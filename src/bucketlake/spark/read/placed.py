@@ -27,7 +27,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
-from bucketlake.spark.types import noted, quoted, spark_batch, spark_type
+from bucketlake.spark.types import literal, noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path
@@ -213,7 +213,7 @@ def _literal(store: Store, name: str, values: pa.Array) -> Column | None:
         value = found[0].as_py()
     except (ValueError, OverflowError):  # a date that Python lacks
         return None
-    return noted(F.lit(value).cast(spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
+    return noted(literal(value, spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
 
 
 def _uri(path: str) -> str:
