@@ -227,3 +227,32 @@ def test_partitions_of_any_day(classic: Lake, monkeypatch: pytest.MonkeyPatch, k
         assert classic.catalog.table("db.t").to_arrow()["p"].to_pylist() == [value, value]
     finally:
         classic.spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_partitions_of_several_values_keep_their_types(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside nulls, and behind deletes, where no file's statistics prove the value: a moment without a zone stays one,
+    at an hour that the session's zone leaves out, too."""
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    zone = classic.spark.conf.get("spark.sql.session.timeZone")
+    classic.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        classic.sql(
+            "CREATE TABLE db.t (k INT, d DOUBLE, at TIMESTAMP_NTZ, day DATE, n DECIMAL(9,2)) PARTITIONED BY (d, at, day, n)"
+            " TBLPROPERTIES ('deletion-vectors.enabled' = 'true')"
+        )
+        moments = [dt.datetime(2020, 3, 8, 2, 30), dt.datetime(1, 1, 2, 3)]
+        rows = [(1, 0.5, moments[0], dt.date(1, 1, 1), Decimal("1.50")), (2, None, moments[1], None, None)]
+        for row in [*rows, (3, *rows[0][1:]), (4, *rows[1][1:])]:
+            made = classic.spark.createDataFrame([row], "k INT, d DOUBLE, at TIMESTAMP_NTZ, day DATE, n DECIMAL(9,2)")
+            classic.table("db.t").write(made)
+        for deleted in ((), (3, 4)):
+            for key in deleted:
+                classic.sql(f"DELETE FROM db.t WHERE k = {key}")
+            found = classic.sql("SELECT * FROM db.t WHERE k < 3")
+            assert [field.dataType.simpleString() for field in found.schema][1:] == [
+                *("double", "timestamp_ntz", "date", "decimal(9,2)")
+            ]
+            assert sorted(map(tuple, found.collect())) == rows
+            assert found.where("at < '2020-03-08 02:30:01'").count() == 2
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)

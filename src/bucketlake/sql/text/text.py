@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
 _WORD = re.compile(r"\w+")
+_SUFFIX = re.compile("(?:BD|[LSYFD])$", re.IGNORECASE)
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
 _TIMESTAMPS = {"TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ"}
 _TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
@@ -68,6 +70,8 @@ def _tokens(text: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start - 2, token.end - 1
+        if tokens and start < tokens[-1].end:
+            continue  # 1.5D is said again as a cast
         source = text[start:end]
         if token.token_type == TokenType.STRING:
             _append_string(tokens, Token("string", token.text, start, end))
@@ -255,6 +259,21 @@ def sample_end(text: str, start: int) -> int | None:
     return Cursor(blank(text, [(0, start)])).sample()
 
 
+def _number_text(source: str) -> str:
+    """What Spark makes of a number, or of bytes, that a partition specification has: it takes all values as texts."""
+    if source[:1] in ("x", "X"):
+        return bytes.fromhex(source[2:-1].zfill((len(source) - 2) // 2 * 2)).decode(errors="replace")
+    plain = _SUFFIX.sub("", source)
+    try:
+        number = Decimal(plain)
+        real = source[len(plain) :].upper() in ("D", "F") or (source == plain and "E" in plain.upper())
+    except ArithmeticError:
+        return plain
+    if not real:
+        return str(number)
+    return str(float(number)) if not number or Decimal("0.001") <= abs(number) < 10**7 else plain
+
+
 class Cursor:
     """Reads one statement from left to right. Words are compared without case.
 
@@ -365,17 +384,20 @@ class Cursor:
             value: str | None = self.string()
         elif first is not None and first.kind == "string":
             value = self.string()
+            while self.at < len(self.tokens) and self.tokens[self.at].kind == "string":
+                value += self.string()
         elif self.accept("NULL"):
             value = None
         elif self.sees("TRUE") or self.sees("FALSE"):
             value = self.next().value.lower()
         else:
             sign = "-" if self.accept("-") else ""
+            sign += "." if self.accept(".") else ""
             token = self.next()
             if token.kind != "number":
                 self.at -= 1
                 self.fail("expected a constant")
-            value = sign + token.value
+            value = _number_text(sign + token.value)
         start = first.start if first is not None else 0
         return self.text[start : self.tokens[self.at - 1].end], value
 
