@@ -107,7 +107,8 @@ def run(
         found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found
     except AnalysisException as error:
-        if frames and prune and str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
+        unresolved = str(error.getCondition()).startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN"))
+        if frames and prune and unresolved:
             return run(
                 lake, written, args, started, prune=False, given=given
             )  # Spark suggests the columns that it knows
