@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from bucketlake.ops.compact import compaction as compactions
     from bucketlake.ops.compact import job as jobs
     from bucketlake.ops.compact import reassign as reassigning
+    from bucketlake.ops.compact import running
     from bucketlake.ops.compact.reassign import Reassigned
+    from bucketlake.ops.compact.running import Runner
+    from bucketlake.ops.global_index import build as indexing
     from bucketlake.plot import plots
     from bucketlake.predicate import parse as parsing
     from bucketlake.report import report as reports
@@ -50,6 +53,8 @@ else:  # workers have no use for it, nor has who only lists a table's files
     compactions = lazy("bucketlake.ops.compact.compaction")
     jobs = lazy("bucketlake.ops.compact.job")
     reassigning = lazy("bucketlake.ops.compact.reassign")
+    running = lazy("bucketlake.ops.compact.running")
+    indexing = lazy("bucketlake.ops.global_index.build")
     plots = lazy("bucketlake.plot.plots")
     parsing = lazy("bucketlake.predicate.parse")
     reports = lazy("bucketlake.report.report")
@@ -61,6 +66,10 @@ class Health(History):
     @abstractmethod
     def _called(self) -> str:
         """The table's name, as statements may write it."""
+
+    @abstractmethod
+    def with_options(self, options: Mapping[str, Any] | None = None, **more: Any) -> Health:
+        """The table with dynamic options."""
 
     @abstractmethod
     def _shown(self) -> tuple[TableSchema, Store | None]:
@@ -103,6 +112,48 @@ class Health(History):
         """
         store = self._history(writing=True)
         return reassigning.reassign_row_ids(store, chosen_partitions(store, partitions, None))
+
+    def _runner(self) -> Runner:
+        """How units of a job are run."""
+        return running.here
+
+    def create_global_index(
+        self,
+        column: str,
+        index_type: str = "btree",
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> int:
+        """Index a column of a table with `data-evolution.enabled`, in these partitions, where no index of this type
+        covers it yet: reads with `column = …` or `IN (…)` then open the files that hold such rows. How many index files
+        were added. `options`: of the table for this call, such as `sorted_index_records_per_range`.
+
+        Errors: InvalidError (columns, table), UnsupportedError (types), ConflictError, those of a commit.
+        Spec: docs/spec/global_index.md
+        """
+        store = self.with_options(options)._history(writing=True)
+        chosen = chosen_partitions(store, partitions, None)
+        done = indexing.create_index(store, column.split(","), index_type, chosen, self._runner())
+        expire.after_change(store, done.snapshot)
+        return done.files
+
+    def drop_global_index(
+        self,
+        column: str,
+        index_type: str = "btree",
+        partitions: Sequence[Mapping[str, Any]] | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Take the index of a column (of several with commas between) out of the table, in these partitions, whoever
+        built it; how many files of it, with `dry_run` how many it would be.
+
+        Errors: InvalidError (columns), ConflictError, those of a commit.
+        """
+        store = self._history(writing=True)
+        chosen = chosen_partitions(store, partitions, None)
+        done = indexing.drop_index(store, column.split(","), index_type, chosen, dry_run)
+        expire.after_change(store, done.snapshot)
+        return done.files
 
     def fsck(
         self,

@@ -233,10 +233,10 @@ class TablePaths:
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFile) -> str:
         """Where an index file lies: at its external path, in `index/`, or with `index-file-in-data-file-dir` in its
-        bucket."""
+        bucket, but for global indexes."""
         if file.external_path:
             return self.outside(file.external_path)
-        if self._flag("index-file-in-data-file-dir", "false"):
+        if file.global_index is None and self._flag("index-file-in-data-file-dir", "false"):
             return f"{self.bucket_dir(partition, bucket)}/{check_name(file.file_name, 'index file')}"
         return self.index(file.file_name)
 
@@ -331,6 +331,15 @@ class TablePaths:
     def new_index_manifest(self, env: Env) -> str:
         """A name for a new index manifest."""
         return f"index-manifest-{env.clock.new_uuid()}-0"
+
+    def new_global_index(self, env: Env, kind: str) -> str:
+        """A name for a new file of a global index."""
+        return f"{kind}-global-index-{env.clock.new_uuid()}.index"
+
+    def external_index(self, name: str) -> str | None:
+        """Where a new file of a global index lies, if outside of the table: in `global-index.external-path`."""
+        root = self.options.get(INDEXES_EXTERNAL)
+        return f"{root.rstrip('/')}/{check_name(name, 'index file')}" if root else None
 
     def new_index(self, env: Env) -> str:
         """A name for a new hash index or deletion vector file."""

@@ -381,7 +381,8 @@ class Table(Streams, Frames):
         def commit(made: Sequence[CommitMessage], user: str, base: Snapshot | None) -> Snapshot | None:
             return self.commit(made, user, operation=operation, read=base)
 
-        return self.compacted(*row_conflicts.write_changes(self.store, read, kind, commit))
+        snapshot, messages = row_conflicts.write_changes(self.store, read, kind, commit)
+        return upkeep.after_no_change(self.store) if snapshot is None else self.compacted(snapshot, messages)
 
     def update(
         self, assignments: Mapping[str, Any], where: str | Predicate | None = None, **options: Any

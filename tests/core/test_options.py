@@ -151,7 +151,6 @@ def test_near_misses_are_warned_of():
         ("chain-table.enabled", "true"),
         ("query-auth.enabled", "true"),
         ("blob-view-field", "b"),
-        ("blob-descriptor-field", "b"),
         ("vector-field", "v"),
         ("fields.m.map.storage-layout", "shared-shredding"),
         ("file.format", "lance"),

@@ -154,16 +154,19 @@ def _looked(catalog: Catalog) -> None:
 
 
 def _blobs(catalog: Catalog) -> None:
-    """Values of a column in several blob files, some of which another file replaces, and rows that are deleted."""
+    """Values of columns in several blob files, some of which another file replaces, and rows that are deleted."""
     options = {
         **{"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"},
-        **{"blob-field": "pic", "blob.target-file-size": "2kb", "compaction.min.file-num": "100"},
+        **{"blob-field": "pic,pics,parts", "blob.target-file-size": "2kb", "compaction.min.file-num": "100"},
     }
-    schema = pa.schema([("k", pa.int64()), ("name", pa.string()), ("pic", pa.large_binary())])
+    kinds = {"pic": pa.binary(), "pics": pa.list_(pa.binary()), "parts": pa.map_(pa.string(), pa.binary())}
+    schema = pa.schema([("k", pa.int64()), ("name", pa.string()), *kinds.items()])
     values = [None if k % 6 == 3 else bytes([k]) * (k * 37 % 400) for k in range(ROWS)]
+    several = [None if k % 7 == 2 else [values[k], b"x", None][: k % 4] for k in range(ROWS)]
+    named = [None if k % 5 == 1 else [(f"n{n}", values[k]) for n in range(k % 3)] for k in range(ROWS)]
     table = catalog.create_table("blobs", schema, [], [], options)
-    table.write_arrow(pa.table([range(ROWS), [f"n{k}" for k in range(ROWS)], values], schema))
-    table.refresh().update({"pic": b"another"}, "k IN (4, 9, 10, 38)")
+    table.write_arrow(pa.table([range(ROWS), [f"n{k}" for k in range(ROWS)], values, several, named], schema))
+    table.refresh().update({"pic": b"another", "pics": [b"another", None]}, "k IN (4, 9, 10, 38)")
     table.refresh().delete("k IN (5, 17)")
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.peers.flink import FlinkPaimon
 from tests.peers.python_peers import PyPaimon
 
 import bucketlake
+from bucketlake.format.data import descriptor
 from bucketlake.format.data.blob import is_blob
 from bucketlake.table import Table
 
@@ -117,3 +119,82 @@ def test_descriptors(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> 
 def theirs_values(table: Table) -> pa.Table:
     """The values of the first six rows."""
     return table.refresh().to_arrow(where="id < 20")
+
+
+@pytest.mark.parametrize("form", ["parquet", "orc", "avro"])
+def test_columns_of_descriptors(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path, form: str) -> None:
+    """`blob-descriptor-field`: all write descriptors, and read what they name."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    options = {key: value for key, value in OPTIONS.items() if key != "blob-field"}
+    options |= {"blob-descriptor-field": "pic", "file.format": form}
+    warehouse = bucketlake.open(tmp_path)
+    table = warehouse.create_table("t", SCHEMA, options=options)
+    source = Path(table.path) / "image"
+    source.write_bytes(b"0123456789")
+    one = [
+        descriptor.describe(f"file:{source}", np.array([at]), np.array([size]))[0].as_py()
+        for at, size in ((0, -1), (2, 3))
+    ]
+    data = pa.table([[1, 2, 3], ["a", "b", "c"], [one[0], None, one[1]]], SCHEMA)
+    table.write_arrow(data)
+    warehouse.create_table("d", pa.schema([SCHEMA.field("id"), ("pic", pa.binary())])).write_arrow(
+        pa.table({"id": pa.array([4, 5, 6], pa.int32()), "pic": pa.array([one[1], None, one[0]], pa.binary())})
+    )
+    flink.sql("INSERT INTO t SELECT id, 'f', pic FROM d")
+    assert ours(table) == [
+        *((1, "a", b"0123456789"), (2, "b", None), (3, "c", b"234")),
+        *((4, "f", b"234"), (5, "f", None), (6, "f", b"0123456789")),
+    ]
+    if form == "parquet":
+        pypaimon.write("default", "t", data.set_column(0, SCHEMA.field("id"), pa.array([7, 8, 9], pa.int32())))
+        assert [row[2] for row in ours(table)[6:]] == [b"0123456789", None, b"234"]
+        assert rows(pypaimon.read("default", "t")) == ours(table)
+    assert flink.sql(ORDER).rows == ours(table)
+    stored = table.refresh().with_options({"blob-as-descriptor": "true"}).to_arrow().sort_by("id")
+    assert stored["pic"].to_pylist()[:3] == data["pic"].to_pylist()
+    table.refresh().update({"name": "new"}, "id = 1 or id = 4")
+    table.refresh().update({"pic": one[1]}, "id = 6")
+    table.refresh().delete("id = 2")
+    table.refresh().compact()
+    found = ours(table)
+    assert flink.sql(ORDER).rows == found
+    assert [row[2] for row in found[:5]] == [b"0123456789", b"234", b"234", None, b"234"]
+    flink.sql("CALL sys.compact(`table` => 'default.t')")
+    assert ours(table) == flink.sql(ORDER).rows == found
+
+
+def test_compaction_of_blob_files(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    """`blob-compaction.enabled`: what one engine merged, the others read and merge again; each picks the same files."""
+    flink.use(tmp_path)
+    pypaimon.use(tmp_path)
+    warehouse = bucketlake.open(tmp_path)
+    made = {**OPTIONS, "blob-compaction.enabled": "true", "compaction.min.file-num": "100"}
+    twins = [warehouse.create_table(name, SCHEMA, options=made) for name in ("t", "twin")]
+    for table in twins:
+        table.write_arrow(some(*range(1, 30)))
+        table.refresh().update({"pic": b"new"}, "id = 3 or id = 4")
+        table.refresh().write_arrow(some(*range(30, 40)))
+    before = ours(twins[0])
+    for name, table in zip(("t", "twin"), twins, strict=True):
+        flink.sql(f"ALTER TABLE {name} SET ('blob.target-file-size' = '1 mb')")
+        assert len(files(table)) > 4
+    flink.sql("CALL sys.compact(`table` => 'default.t')")
+    twins[1].refresh().compact()
+    assert files(twins[0]) == files(twins[1]) == [(0, 29), (29, 10)]
+    for name, table in zip(("t", "twin"), twins, strict=True):
+        assert ours(table) == before == flink.sql(ORDER.replace(" t ", f" {name} ")).rows
+        assert rows(pypaimon.read("default", name)) == before
+    twins[0].refresh().update({"pic": None}, "id = 5")
+    twins[0].refresh().compact()
+    twins[1].refresh().update({"pic": None}, "id = 5")
+    flink.sql("CALL sys.compact(`table` => 'default.twin')")
+    assert files(twins[0]) == files(twins[1]) == [(0, 29), (29, 10)]
+    assert ours(twins[0]) == ours(twins[1]) == flink.sql(ORDER).rows
+    assert not twins[1].refresh().fsck(level="rows").findings
+
+
+def files(table: Table) -> list[tuple[int | None, int]]:
+    """The rows of blob files."""
+    found = [file.file for file in table.refresh().files() if is_blob(file.path)]
+    return sorted((file.first_row_id, file.row_count) for file in found)

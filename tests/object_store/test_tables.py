@@ -129,3 +129,36 @@ def test_file_uris_are_local(tmp_path: Any) -> None:
     table.write_arrow(data(("a", 1, 1)))
     assert table.path == f"{tmp_path}/wh/default.db/t"
     assert rows(bucketlake.open(tmp_path / "wh").table("t")) == [("a", 1, 1)]
+
+
+def test_blobs(catalog: Catalog, s3: S3) -> None:
+    """Values, arrays and maps of them in files of several parts; descriptors name objects, and are followed."""
+    schema = pa.schema(
+        [
+            ("k", pa.int64()),
+            ("pic", pa.binary()),
+            ("pics", pa.list_(pa.binary())),
+            ("parts", pa.map_(pa.string(), pa.binary())),
+        ]
+    )
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "blob-field": "pic,pics,parts"}
+    table = catalog.create_table("t", schema, options=options)
+    large = [os.urandom(3 << 20) for _ in range(6)]
+    given = [
+        (1, large[0], [large[1], None, b""], [("a", large[2]), ("n", None)]),
+        (2, None, None, None),
+        (3, b"", [], []),
+        (4, b"small", [large[3], b"x", large[4]], [("b", b"y"), ("c", large[5])]),
+    ]
+    table.write_arrow(pa.table(list(zip(*given, strict=True)), schema))
+    assert rows(table.refresh()) == given
+    described = table.with_options({"blob-as-descriptor": "true"}).to_arrow(where="k = 4")
+    (value,) = described["pics"].to_pylist()
+    assert [b"s3://lake/" in one for one in value] == [True] * 3
+    table.refresh().write_arrow(described.set_column(0, schema.field("k"), pa.array([5])))
+    table.refresh().update({"pics": [b"new", None]}, "k = 1")
+    assert rows(table.refresh(), where="k IN (1, 5)") == [
+        (*given[0][:2], [b"new", None], given[0][3]),
+        (5, *given[3][1:]),
+    ]
+    assert not table.refresh().fsck(level="rows").findings

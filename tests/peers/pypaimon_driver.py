@@ -16,9 +16,18 @@ def _table(warehouse: str, name: str, options: dict[str, str]) -> Any:
     return table.copy(options) if options else table
 
 
-def read(warehouse: str, name: str, path: str, columns: list[str] | None, options: dict[str, str]) -> None:
-    """Save the table's rows to `path`."""
+def read(
+    warehouse: str,
+    name: str,
+    path: str,
+    columns: list[str] | None,
+    options: dict[str, str],
+    where: tuple[str, Any] | None = None,
+) -> None:
+    """Save the table's rows to `path`; `where`: those whose column has a value."""
     builder = _table(warehouse, name, options).new_read_builder()
+    if where is not None:
+        builder = builder.with_filter(builder.new_predicate_builder().equal(*where))
     if columns is not None:
         builder = builder.with_projection(columns)
     splits = builder.new_scan().plan().splits()

@@ -52,11 +52,13 @@ class _PythonPeer:
         *,
         columns: Sequence[str] | None = None,
         options: Mapping[str, str] | None = None,
+        where: tuple[str, Any] | None = None,
     ) -> pa.Table:
-        """The table's rows; `options` are dynamic, as `scan.snapshot-id`."""
+        """The table's rows; `options` are dynamic, as `scan.snapshot-id`; `where`: those whose column has a value."""
         path = self._path()
+        more = {} if where is None else {"where": where}
         wanted = None if columns is None else list(columns)
-        self._call("read", f"{database}.{table}", path=path, columns=wanted, options=dict(options or {}))
+        self._call("read", f"{database}.{table}", path=path, columns=wanted, options=dict(options or {}), **more)
         return load(path)
 
     def write(

@@ -147,3 +147,67 @@ def test_descriptors(made: Lake, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="does not let the table read"):
         made.sql(f"INSERT INTO db.t VALUES (4, 'd', sys.path_to_descriptor('{outside}'))")
     assert len(rows(made)) == 3
+
+
+def test_compaction_of_blob_files(made: Lake) -> None:
+    """Blob files become one, those of deleted rows too; descriptors follow."""
+    for number in range(4):
+        made.sql(f"INSERT INTO db.t VALUES ({number}, 'a', X'0{number}')")
+    made.sql("UPDATE db.t SET pic = X'FF' WHERE id = 2")
+    made.sql("DELETE FROM db.t WHERE id = 1")
+    made.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-compaction.enabled'='true')")
+    assert len(blobs(made)) == 5
+    made.sql("CALL sys.compact('db.t')")
+    made.sql("CALL sys.compact('db.t')")
+    assert len(blobs(made)) == 1
+    assert rows(made) == [(0, "a", b"\0"), (2, "a", b"\xff"), (3, "a", b"\3")]
+
+
+@pytest.mark.parametrize("where", ["driver", "tasks"])
+def test_columns_of_descriptors(classic: Lake, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`blob-descriptor-field`: statements store descriptors, queries give what they name."""
+    if where == "tasks":
+        for module in (reader, hidden, stages):
+            monkeypatch.setattr(module, "SMALL_ROWS", -1)
+        monkeypatch.setattr("bucketlake.spark.merge.held.FEW_ROWS", -1)
+    classic.sql(
+        f"CREATE TABLE db.t (id INT, name STRING, pic BINARY COMMENT '__BLOB_DESCRIPTOR_FIELD; a picture') "
+        f"TBLPROPERTIES ({OPTIONS})"
+    )
+    created = rows(classic, "SHOW CREATE TABLE db.t")[0][0]
+    assert "'blob-descriptor-field' = 'pic'" in str(created) and "__BLOB" not in str(created)
+    source = Path(classic.catalog.warehouse) / "db.db" / "t" / "external"
+    source.write_bytes(b"0123456789")
+    at = f"sys.path_to_descriptor('file:{source}')"
+    classic.sql(f"INSERT INTO db.t VALUES (1, 'name1', {at})")
+    classic.sql(f"INSERT INTO db.t SELECT id, concat('name', id), IF(id = 3, NULL, {at}) FROM range(2, 4)")
+    assert rows(classic) == [(1, "name1", b"0123456789"), (2, "name2", b"0123456789"), (3, "name3", None)]
+    assert not blobs(classic)
+    assert rows(classic, "SELECT pic, __paimon_row_index FROM db.t WHERE id = 1") == [(b"0123456789", 0)]
+    classic.sql("CREATE TABLE db.s (id INT, name STRING)")
+    classic.sql("INSERT INTO db.s VALUES (1, 'updated_name1')")
+    classic.sql("MERGE INTO db.t USING db.s ON t.id = s.id WHEN MATCHED THEN UPDATE SET t.name = s.name")
+    assert rows(classic, "SELECT id, name FROM db.t ORDER BY id") == [(1, "updated_name1"), (2, "name2"), (3, "name3")]
+    assert rows(classic, "SELECT id, length(pic) FROM db.t WHERE pic IS NOT NULL ORDER BY id") == [(1, 10), (2, 10)]
+    assert rows(classic, "SELECT id, _ROW_ID FROM db.t WHERE decode(pic, 'utf-8') LIKE '01%' ORDER BY id") == [
+        (1, 0),
+        (2, 1),
+    ]
+    classic.sql(f"UPDATE db.t SET pic = {at} WHERE id = 3")
+    classic.sql("UPDATE db.t SET name = CAST(length(pic) AS STRING) WHERE id = 2")
+    assert rows(classic)[1:] == [(2, "10", b"0123456789"), (3, "name3", b"0123456789")]
+    with pytest.raises(Exception, match="require values to be a BlobDescriptor"):
+        classic.sql("UPDATE db.t SET pic = X'01' WHERE id = 3")
+    with pytest.raises(Exception, match="require values to be a BlobDescriptor"):
+        classic.sql("INSERT INTO db.t VALUES (4, 'd', X'01')")
+    classic.sql("DELETE FROM db.t WHERE id = 1 OR length(pic) = 9")
+    before = rows(classic)
+    for statement in ("CALL sys.compact('db.t')", "CALL sys.materialize_deletion_vectors('db.t')"):
+        classic.sql(statement)
+        assert rows(classic) == before == [(2, "10", b"0123456789"), (3, "name3", b"0123456789")]
+    classic.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-as-descriptor'='true')")
+    ((text,), _) = rows(classic, "SELECT sys.descriptor_to_string(pic) FROM db.t")
+    assert text == f"BlobDescriptor{{version=2, uri='file:{source}', offset=0, length=-1}}"
+    classic.sql("INSERT INTO db.t SELECT id + 10, name, pic FROM db.t")
+    classic.sql("ALTER TABLE db.t SET TBLPROPERTIES ('blob-as-descriptor'='false')")
+    assert rows(classic) == [*before, (12, *before[0][1:]), (13, *before[1][1:])]

@@ -357,6 +357,23 @@ def test_merge_engines(classic: bucketlake.Lake, options: str, rewrites: bool, u
     assert (3, 30, 2) not in content(classic)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM db.t WHERE abs(id) = 2",
+        "DELETE FROM db.t WHERE id = 2",
+        "UPDATE db.t SET name = upper(name) WHERE abs(id) = 2",
+        "MERGE INTO db.t USING (SELECT 2 AS id) AS s ON t.id = s.id AND t.name <> 'z' WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_a_change_that_finds_nothing_shows_what_waits_for_its_compaction(classic: bucketlake.Lake, change: str) -> None:
+    keyed(classic, ", 'deletion-vectors.enabled' = 'true'")
+    classic.table("db.t").delete("id = 2", write_only=True)  # as if it had died before it compacted
+    assert [row[0] for row in content(classic)] == [1, 2, 3, 4]
+    classic.sql(change)
+    assert [row[0] for row in content(classic)] == [1, 3, 4]
+
+
 def test_conditions_are_read_as_written(classic: bucketlake.Lake) -> None:
     classic.sql("CREATE TABLE db.t (id INT, name STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     names = ["O'Brien", 'a"b', "c\\d", "x%", "plain", "last"]

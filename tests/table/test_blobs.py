@@ -14,7 +14,14 @@ import pytest
 
 import bucketlake
 from bucketlake.catalog import Catalog
-from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, UnsupportedError
+from bucketlake.errors import (
+    BucketlakeError,
+    CorruptError,
+    InvalidError,
+    NotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from bucketlake.format.data import descriptor
 from bucketlake.format.data.blob import is_blob
 from bucketlake.ops.change import column_updates
@@ -339,6 +346,62 @@ def test_descriptors_of_other_files(catalog: Catalog, tmp_path: Path) -> None:
     assert [row[2] for row in rows(table)] == [b"0123456789", b"234", b"", b""]
 
 
+MISSING, FAILED = "blob-write-null-on-missing-file", "blob-write-null-on-fetch-failure"
+
+
+@pytest.mark.parametrize("kind", ["BLOB", "ARRAY"])
+@pytest.mark.parametrize(
+    ("given", "null_for"), [((), ()), ((MISSING,), (1,)), ((FAILED,), (1, 2)), ((MISSING, FAILED), (1, 2))]
+)
+def test_null_for_what_cannot_be_read(
+    catalog: Catalog, tmp_path: Path, given: tuple[str, ...], null_for: tuple[int, ...], kind: str
+) -> None:
+    """A file that is not there, and one that cannot be opened: what is no failure, but not allowed, is no null."""
+    source = tmp_path / "allowed" / "image"
+    source.parent.mkdir()
+    source.write_bytes(b"0123456789")
+    schema = SCHEMA if kind == "BLOB" else SCHEMA.set(2, pa.field("pic", pa.list_(pa.binary())))
+    catalog.create_table("db.t", schema, options={**BLOBS, **dict.fromkeys(given, "true")})
+    opened = bucketlake.open(tmp_path / "wh", {"allowed-external-paths": str(source.parent)}).table("db.t")
+
+    def written(*uris: str, length: int = -1) -> list[Any]:
+        one = [descriptor.describe(uri, np.array([0]), np.array([length]))[0].as_py() for uri in uris]
+        pics = one if kind == "BLOB" else [[value, b"x"] for value in one]
+        opened.refresh().write_arrow(pa.table([range(len(uris)), ["n"] * len(uris), pics], schema))
+        found = [row["pic"] for row in opened.refresh().to_arrow().sort_by("id").to_pylist()]
+        opened.refresh().truncate()
+        return found if kind == "BLOB" else [row[0] for row in found]
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise StorageError("the storage is away")
+
+    for case, uris in ((1, (str(source), f"{source.parent}/nothing")), (2, (str(source),))):
+        with pytest.MonkeyPatch.context() as patch:
+            if case == 2:
+                patch.setattr("bucketlake.ops.rows.described.Sources._pieces", fails)
+            if case in null_for:
+                with pytest.warns(UserWarning, match="null for a blob of column pic"):
+                    assert written(*uris) == ([b"0123456789", None] if case == 1 else [None])
+            else:
+                with pytest.raises(NotFoundError if case == 1 else StorageError):
+                    written(*uris)
+    for uri in ("file:/etc/passwd", "http://host/x"):
+        with pytest.raises(InvalidError, match="does not let the table read"):
+            written(uri)
+    with pytest.raises(InvalidError, match="does not have"):
+        written(str(source), length=11)
+
+
+def test_no_null_where_none_may_be(catalog: Catalog) -> None:
+    fields = [DataField(0, "id", INT), DataField(1, "pic", BYTES.with_nullable(False), "__BLOB_FIELD")]
+    table = catalog.create_table("db.t", fields, options={**EVOLVING, MISSING: "true"})
+    gone = descriptor.describe(f"{table.path}/gone", np.array([0]), np.array([-1])).cast(pa.binary())
+    schema = pa.schema([("id", pa.int32()), pa.field("pic", pa.binary(), nullable=False)])
+    with pytest.raises(InvalidError, match="Cannot write null to non-null column"):
+        table.write_arrow(pa.table([pa.array([1], pa.int32()), gone], schema))
+    assert not list(Path(table.path).rglob("*.blob"))
+
+
 # ---------------------------------------------------------------------------------------------- schemas
 
 
@@ -376,21 +439,15 @@ def test_columns_become_blobs_by_their_comment(catalog: Catalog) -> None:
     ("kind", "comment", "options", "found"),
     [
         (BYTES, "__BLOB_FIELDS", {}, InvalidError),
-        (BYTES, "__BLOB_DESCRIPTOR_FIELD; x", {}, UnsupportedError),
         (BYTES, "__BLOB_VIEW_FIELD", {}, UnsupportedError),
         (BYTES, "__VECTOR_FIELD;3", {}, UnsupportedError),
         (INT, "__BLOB_FIELD", {}, InvalidError),
-        (DataType(Root.ARRAY, element=BYTES), "__BLOB_FIELD", {}, UnsupportedError),
-        (DataType(Root.ARRAY, element=BYTES), "__BLOB_DESCRIPTOR_FIELD", {}, InvalidError),
-        (DataType(Root.MAP, key=INT, element=BYTES), "__BLOB_FIELD", {}, UnsupportedError),
-        (DataType(Root.ARRAY, element=DataType(Root.BLOB)), None, {}, UnsupportedError),
         (INT, None, {"blob-field": "x"}, InvalidError),
         (BYTES, None, {"blob-field": "y"}, InvalidError),
-        (BYTES, None, {"blob-descriptor-field": "x"}, UnsupportedError),
+        (BYTES, None, {"blob-descriptor-field": "y"}, InvalidError),
+        (INT, None, {"blob-descriptor-field": "x"}, InvalidError),
         (BYTES, None, {"blob-view-field": "x"}, UnsupportedError),
         (BYTES, None, {"blob-field": "x", "data-evolution.enabled": "false"}, InvalidError),
-        (BYTES, None, {"blob-field": "x", "blob-compaction.enabled": "true"}, UnsupportedError),
-        (BYTES, None, {"blob-field": "x", "blob-write-null-on-missing-file": "true"}, UnsupportedError),
         (BYTES, None, {"blob-field": "x", "blob-descriptor.source-table": "db.s"}, UnsupportedError),
     ],
 )
@@ -423,9 +480,8 @@ def test_where_blobs_cannot_be(catalog: Catalog) -> None:
             table.alter(change)
     with pytest.raises(InvalidError, match="blob-field"):
         table.alter(SetOption("blob-field", "name"))
-    for kind in ("__BLOB_VIEW_FIELD", "__BLOB_DESCRIPTOR_FIELD"):
-        with pytest.raises(UnsupportedError, match="blob-"):
-            table.alter(AddColumn("x", BYTES, kind))
+    with pytest.raises(UnsupportedError, match="blob-view-field"):
+        table.alter(AddColumn("x", BYTES, "__BLOB_VIEW_FIELD"))
     assert rows(table) == listed(some(1))
 
 

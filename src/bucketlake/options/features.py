@@ -10,27 +10,21 @@ from bucketlake.options.model import (
     HONOURED,
     READS,
     SPEED,
+    UNINDEXED,
     VARIANTS,
     WRITES,
     Option,
     of,
-    upkeep,
 )
 
 ROWS = (
     Option("blob-as-descriptor", "bool", "false", HONOURED, "Reads give descriptors in place of blobs."),
-    Option(
-        "blob-compaction.enabled",
-        "bool",
-        "false",
-        upkeep("leave it out: blob files stay as they are"),
-        "Compact blob files too.",
-    ),
+    Option("blob-compaction.enabled", "bool", "false", HONOURED, "Compact blob files too."),
     Option(
         "blob-descriptor-field",
         "string",
         None,
-        READS,
+        HONOURED,
         "Columns stored as blob descriptors.",
         mutable=False,
         fallback=("blob.stored-descriptor-fields",),
@@ -39,8 +33,8 @@ ROWS = (
     Option("blob-field", "string", None, HONOURED, "Columns stored as blobs.", mutable=False),
     Option("blob-view-field", "string", None, READS, "Columns that view other tables' blobs.", mutable=False),
     Option("blob-view.resolve.enabled", "bool", "true", of("blob-view-field"), "Resolve viewed blobs when reading."),
-    Option("blob-write-null-on-fetch-failure", "bool", "false", WRITES, "Write null where a blob cannot be fetched."),
-    Option("blob-write-null-on-missing-file", "bool", "false", WRITES, "Write null where a blob's file is missing."),
+    Option("blob-write-null-on-fetch-failure", "bool", "false", HONOURED, "Write null where a blob cannot be fetched."),
+    Option("blob-write-null-on-missing-file", "bool", "false", HONOURED, "Write null where a blob's file is missing."),
     Option("blob.copy-buffer-size", "memory", "4 kb", SPEED, "Buffer for copying blobs."),
     Option("blob.split-by-file-size", "bool", None, SPEED, "Blob files count when splits are cut."),
     Option("blob.target-file-size", "memory", None, HONOURED, "Size of blob files."),
@@ -137,6 +131,16 @@ ROWS = (
         "format-table.partition-path-only-value", "bool", "false", of("type"), "Partition folders without column names."
     ),
     Option("format-table.scan.list-parallelism", "int", "64", of("type"), "Threads that list a format table."),
+    Option("btree-index.block-size", "memory", "64 kb", HONOURED, "Bytes of a block of a btree index.", least=1),
+    Option("btree-index.cache-size", "memory", "128 mb", SPEED, "Cache of a btree index's blocks."),
+    Option(
+        "btree-index.compression", "string", "none", SPEED, "Codec of a btree index's blocks; they are written plain."
+    ),
+    Option("btree-index.compression-level", "int", "1", SPEED, "Level of that codec."),
+    Option(
+        "btree-index.fallback-scan-max-size", "memory", "256 mb", SPEED, "Most bytes of index files that a range reads."
+    ),
+    Option("btree-index.high-priority-pool-ratio", "float", "0.1", SPEED, "Share of the cache for what is read often."),
     Option(
         "full-text-index.search-mode",
         "enum",
@@ -161,7 +165,7 @@ ROWS = (
         "global-index.column-update-action",
         "enum",
         "THROW_ERROR",
-        GLOBAL_INDEX,
+        HONOURED,
         "What an update of an indexed column does.",
         values=(
             "THROW_ERROR",
@@ -169,7 +173,7 @@ ROWS = (
             "IGNORE",
         ),
     ),
-    Option("global-index.enabled", "bool", "true", GLOBAL_INDEX, "Use global indexes."),
+    Option("global-index.enabled", "bool", "true", HONOURED, "Reads leave out files by global indexes."),
     Option(
         "global-index.external-path",
         "string",
@@ -228,13 +232,30 @@ ROWS = (
         "scalar-index.search-mode",
         "enum",
         "fast",
-        GLOBAL_INDEX,
+        UNINDEXED,
         "Search of a scalar index.",
         values=(
             "fast",
             "full",
             "detail",
         ),
+    ),
+    Option(
+        "sorted-index.build.max-parallelism",
+        "int",
+        "4096",
+        SPEED,
+        "Most tasks that build a sorted index.",
+        fallback=("btree-index.build.max-parallelism",),
+    ),
+    Option(
+        "sorted-index.records-per-range",
+        "long",
+        "10000000",
+        HONOURED,
+        "Rows of a file of a sorted index; at most 2,097,152 here.",
+        fallback=("btree-index.records-per-range",),
+        least=1,
     ),
     Option(
         "upsert-key",

@@ -1,8 +1,9 @@
-"""Columns of type BLOB: what makes a column one, which lie in blob files, and what a table with them must be.
+"""Columns of type BLOB, ARRAY<BLOB>, MAP<K, BLOB>: what makes a column one, and what a table with them must be.
 
     declared(fields, options)      columns of a new table as its options and comments declare them
     added(item, options)           the same of a column that is added
-    in_blob_files(fields)          the columns whose values lie in blob files
+    in_blob_files(fields, apart)   the columns whose values lie in blob files
+    described(fields, names)       the columns that hold descriptors of blobs in the files of the table's format
     check_blobs, refuse_blobs      what such a schema must satisfy, and what is not done here
 
 Spec: docs/spec/blob.md#columns
@@ -15,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketlake.errors import InvalidError, UnsupportedError
-from bucketlake.types.model import DataField, DataType, Root, type_text
+from bucketlake.types.model import DataField, DataType, Root, in_blob_file, type_text
 
 if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
@@ -27,25 +28,34 @@ COLUMN_KEYS = (FIELD, DESCRIPTOR_FIELD, VIEW_FIELD)
 """Options that follow the columns: they change as columns are added and dropped."""
 
 _DIRECTIVES = {"__BLOB_FIELD": FIELD, "__BLOB_DESCRIPTOR_FIELD": DESCRIPTOR_FIELD, "__BLOB_VIEW_FIELD": VIEW_FIELD}
+_OLDER = {DESCRIPTOR_FIELD: "blob.stored-descriptor-fields"}
 _SOURCES = (Root.BINARY, Root.VARBINARY, Root.BLOB)
 
 
-def in_blob_files(fields: Sequence[DataField]) -> tuple[DataField, ...]:
-    """The columns whose values lie in blob files."""
-    return tuple(item for item in fields if item.type.root is Root.BLOB)
+def in_blob_files(fields: Sequence[DataField], apart: Sequence[str] = ()) -> tuple[DataField, ...]:
+    """The columns whose values lie in blob files, all of the kind but those `apart`, which 'blob-descriptor-field'
+    names."""
+    return tuple(item for item in fields if in_blob_file(item.type) and item.name not in apart)
+
+
+def described(fields: Sequence[DataField], names: Sequence[str]) -> tuple[DataField, ...]:
+    """The columns that 'blob-descriptor-field' names: descriptors of blobs, which lie elsewhere."""
+    return tuple(item for item in fields if item.type.root is Root.BLOB and item.name in names)
 
 
 def declared(fields: Sequence[DataField], options: Mapping[str, str]) -> tuple[tuple[DataField, ...], dict[str, str]]:
-    """Columns and options with what comments say of columns (`__BLOB_FIELD; comment`), and columns that the option
-    'blob-field' names as BLOB.
+    """Columns and options with what comments say of columns (`__BLOB_FIELD; comment`), and columns that the options
+    'blob-field' and 'blob-descriptor-field' name as BLOB.
 
     Raises: InvalidError, in Paimon's words, for columns that cannot be blobs; UnsupportedError for storage that is not
     honoured.
     """
     texts = dict(options)
     found = [added(item, texts) for item in fields]
-    named = _names(texts, FIELD)
-    return tuple(replace(f, type=_as_blob(f, FIELD)) if f.name in named else f for f in found), texts
+    for key in (VIEW_FIELD, DESCRIPTOR_FIELD, FIELD):
+        named = _names(texts, key)
+        found = [replace(item, type=_as_blob(item, key)) if item.name in named else item for item in found]
+    return tuple(found), texts
 
 
 def added(item: DataField, options: dict[str, str]) -> DataField:
@@ -66,24 +76,27 @@ def added(item: DataField, options: dict[str, str]) -> DataField:
     kind = _as_blob(item, key)
     if item.name not in _names(options, key):
         options[key] = ",".join([*_names(options, key), item.name])
-    if key != FIELD:
+        options.pop(_OLDER.get(key, ""), None)
+    if key == VIEW_FIELD:
         raise UnsupportedError(f"'{key}' is not supported yet", column=item.name, remedy="use the comment __BLOB_FIELD")
     return replace(item, type=kind, description=rest.strip() or None)
 
 
 def _as_blob(item: DataField, key: str) -> DataType:
     kind = item.type
-    if kind.root in (Root.ARRAY, Root.MAP) and kind.element is not None and kind.element.root in _SOURCES:
+    if kind.root in (Root.ARRAY, Root.MAP) and kind.element is not None:
+        shown = "ARRAY<BLOB>" if kind.root is Root.ARRAY else "MAP<X, BLOB>"
         if key != FIELD:
-            shown = "ARRAY<BLOB>" if kind.root is Root.ARRAY else "MAP<X, BLOB>"
             raise InvalidError(
                 f"Column {item.name} declared with '{key}' must be of BYTES, BINARY or BLOB type, but was "
                 f"{type_text(kind)}. {shown} is only supported by '{FIELD}'."
             )
-        return replace(kind, element=DataType(Root.BLOB, kind.element.nullable))
+        if kind.element.root in _SOURCES:
+            return replace(kind, element=DataType(Root.BLOB, kind.element.nullable))
     if kind.root not in _SOURCES:
         raise InvalidError(
-            f"Column {item.name} declared with a BLOB directive must be of BYTES, BINARY or BLOB type, but was "
+            f"Column {item.name} declared with a BLOB directive must be of BYTES, BINARY, BLOB, ARRAY<BYTES>, "
+            "ARRAY<BINARY> or ARRAY<BLOB> type, or a supported MAP<X, BYTES/BINARY/BLOB> type, but was "
             f"{type_text(kind)}."
         )
     return DataType(Root.BLOB, kind.nullable)
@@ -92,9 +105,9 @@ def _as_blob(item: DataField, key: str) -> DataType:
 def dropped(name: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options without the name of a BLOB column that is dropped."""
     found = dict(options)
-    for key in COLUMN_KEYS:
+    for key in (*COLUMN_KEYS, *_OLDER.values()):
         if key in found:
-            left = [other for other in _names(found, key) if other != name]
+            left = [other for other in _listed(found[key]) if other != name]
             found.pop(key)
             if left:
                 found[key] = ",".join(left)
@@ -102,17 +115,36 @@ def dropped(name: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _names(options: Mapping[str, str], key: str) -> list[str]:
-    return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
+    """The columns that an option, or its older name, lists."""
+    return _listed(options.get(key) or options.get(_OLDER.get(key, "")) or "")
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def check_blobs(schema: TableSchema) -> None:
     """InvalidError, in Paimon's words, where a table with such columns cannot be."""
+    for item in schema.fields:
+        if item.type.holds(Root.BLOB) and not in_blob_file(item.type):
+            raise InvalidError(
+                f"Field '{item.name}' has unsupported nested BLOB type {type_text(item.type)}. BLOB is only supported "
+                "as a top-level BLOB, ARRAY<BLOB>, or MAP<X, BLOB> field."
+            )
     blobs = [item.name for item in schema.fields if item.type.holds(Root.BLOB)]
     for name in _names(schema.options, FIELD):
         if name not in blobs:
             raise InvalidError(
                 f"Field '{name}' in '{FIELD}' must be a BLOB, ARRAY<BLOB> or MAP<X, BLOB> field in table schema."
             )
+    plain = [item.name for item in schema.fields if item.type.root is Root.BLOB]
+    for key in (DESCRIPTOR_FIELD, VIEW_FIELD):
+        for name in _names(schema.options, key):
+            if name not in plain:
+                raise InvalidError(
+                    f"Field '{name}' in '{key}' must be a BLOB field in table schema. ARRAY<BLOB> and MAP<X, BLOB> are "
+                    f"only supported by '{FIELD}'."
+                )
     if not blobs:
         return
     if not schema.primary_keys and not schema.data_evolution:

@@ -324,7 +324,7 @@ class _Draft:
                 self.refuse_key(path, self.schema.bucket_keys, f"Cannot update bucket key column: [{path[0]}]")
 
         def cast(present: DataType) -> DataType:
-            if present.holds(Root.BLOB) != wanted.holds(Root.BLOB):
+            if self.is_blob(path) or wanted.holds(Root.BLOB):
                 texts = f"{type_text(present)} -> {type_text(wanted)}"
                 raise InvalidError(f"Cannot change column type involving BLOB: [{path[-1]}] {texts}")
             target = wanted.with_nullable(present.nullable) if change.keep_nullability else wanted

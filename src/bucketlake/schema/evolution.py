@@ -145,7 +145,7 @@ def _castable(source: DataType, target: DataType) -> bool:
     if b in _TEXT:
         return a in (*_TEXT, *_BYTES, *_WHOLE, Root.DECIMAL, Root.BOOLEAN, Root.DATE, *_TIMES)
     if b in _BYTES:
-        return a in (*_TEXT, *_BYTES)
+        return a in (*_TEXT, *_BYTES, Root.BLOB)  # descriptors of blobs, as they are stored
     if b is Root.BOOLEAN:
         return a in (*_TEXT, *_WHOLE)
     if b in _NUMBER:

@@ -18,7 +18,7 @@ from typing import Any
 from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, NotFoundError, UnsupportedError, did_you_mean
 from bucketlake.options.options import TableOptions, immutable, near_misses, option_text, refuse_of_calls, validate
 from bucketlake.redaction import redact_options
-from bucketlake.schema.blobs import COLUMN_KEYS, declared, in_blob_files
+from bucketlake.schema.blobs import COLUMN_KEYS, declared, described, in_blob_files
 from bucketlake.schema.change import (
     AddColumn,
     DropColumn,
@@ -236,7 +236,12 @@ class TableSchema:
     @cached_property
     def blob_fields(self) -> tuple[DataField, ...]:
         """The columns whose values lie in blob files."""
-        return in_blob_files(self.fields)
+        return in_blob_files(self.fields, self.table_options.names("blob-descriptor-field"))
+
+    @cached_property
+    def described_fields(self) -> tuple[DataField, ...]:
+        """The columns that hold descriptors of blobs: option 'blob-descriptor-field'."""
+        return described(self.fields, self.table_options.names("blob-descriptor-field"))
 
     @cached_property
     def without_blobs(self) -> TableSchema:

@@ -44,6 +44,7 @@ from bucketlake.schema.schema import KIND_FIELD, ROW_ID_FIELD, SEQUENCE_FIELD, B
 from bucketlake.spark import instants
 from bucketlake.spark.beside import NOTHING, Beside
 from bucketlake.spark.cluster import parallelism
+from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.read import among, reader
 from bucketlake.spark.read.native import ROW_INDEX
 from bucketlake.spark.read.placed import FILE
@@ -207,7 +208,7 @@ def delete_rows(spark: SparkSession, table: Table, read: Read, keys: Keys) -> Sn
         request = writer.WriteRequest(kinds=KIND_FIELD.name, operation="DELETE", read=base, local=True)
         return writer.write(spark, table, rows, request)
 
-    return _until_done(table, write)
+    return _until_done(spark, table, write)
 
 
 def _under_keys(spark: SparkSession, table: Table, keys: Keys, base: Snapshot) -> pa.Table | None:
@@ -333,7 +334,7 @@ def update_rows(spark: SparkSession, table: Table, read: Read) -> Snapshot | Non
         refuse_unlike(spark, table, base)
         return _update_once(spark, table, read(), base)
 
-    return _until_done(table, write)
+    return _until_done(spark, table, write)
 
 
 def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snapshot) -> Snapshot | None:
@@ -346,7 +347,7 @@ def _update_once(spark: SparkSession, table: Table, frame: DataFrame, base: Snap
     return _write(spark, table, rows, "UPDATE", base)
 
 
-def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> Snapshot | None:
+def _until_done(spark: SparkSession, table: Table, write: Callable[[Snapshot], Snapshot | None]) -> Snapshot | None:
     """Read, change and commit rows; again where others changed them meanwhile, a bounded number of times. `write` is
     told a snapshot that was the newest before it reads."""
 
@@ -355,7 +356,7 @@ def _until_done(table: Table, write: Callable[[Snapshot], Snapshot | None]) -> S
         check_known(table.store, base)
         return None if base is None else write(base)
 
-    return Attempts(table.store).run(once)
+    return Attempts(table.store).run(once) or after_no_change(spark, table.store)
 
 
 def left_behind(frame: DataFrame, schema: TableSchema, arriving: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from bucketlake.ops.check.fsck import Run
 from bucketlake.ops.clean.orphans import OrphanFiles
 from bucketlake.ops.cluster.request import OrderRequest
 from bucketlake.ops.compact.reindex import Reindexed
+from bucketlake.ops.compact.running import Runner
 from bucketlake.ops.lookup.request import On
 from bucketlake.ops.progress import OnProgress
 from bucketlake.ops.rescale.advise import BucketAdvice
@@ -32,7 +33,7 @@ from bucketlake.schema.schema import TableSchema
 from bucketlake.spark import changes, instants, sort_compaction
 from bucketlake.spark.column_text import condition_text
 from bucketlake.spark.datasource import READ_CHANGELOG
-from bucketlake.spark.maintain import checks, compaction, orphans
+from bucketlake.spark.maintain import checks, compaction, jobs, orphans
 from bucketlake.spark.merge.builder import Expression, MergeBuilder
 from bucketlake.spark.raised import told_as_ours
 from bucketlake.spark.read import reader
@@ -293,6 +294,9 @@ class LakeTable(Streams):
         """As `Table.materialize_deletion_vectors`; by tasks if the files are large."""
         request = compaction.Request(partitions, where, deleted=True)
         return compaction.compact(self.spark, self.table, request, on_progress)
+
+    def _runner(self) -> Runner:
+        return jobs.runner(self.spark)
 
     def rescale(
         self,

@@ -435,9 +435,16 @@ def _checked(t: DataType) -> DataType:
     return t
 
 
+def in_blob_file(t: DataType) -> bool:
+    """Whether a column of the type lies in blob files: BLOB, ARRAY<BLOB>, MAP<K, BLOB>."""
+    nested = t.element if t.root in (Root.ARRAY, Root.MAP) else None
+    return t.root is Root.BLOB or (nested is not None and nested.root is Root.BLOB)
+
+
 def refuse_type(t: DataType) -> None:
-    """Raise UnsupportedError if the type, or a part of it, has no values here yet (MULTISET, VECTOR, an inner BLOB)."""
-    if t.root in _UNDELIVERED or any(part.root is Root.BLOB for part in t.parts):
+    """Raise UnsupportedError if a column's type, or a part of it, has no values here yet: MULTISET, VECTOR, a BLOB
+    deeper than in an ARRAY or the values of a MAP."""
+    if t.root in _UNDELIVERED or (t.holds(Root.BLOB) and not in_blob_file(t)):
         raise UnsupportedError(f"{type_text(t)} columns are not supported", type=type_text(t))
     for part in t.parts:
         refuse_type(part)
@@ -464,7 +471,7 @@ def _arrow_types() -> dict[Root, pa.DataType]:
 def arrow_type(t: DataType) -> pa.DataType:
     """The canonical Arrow type; nullability belongs to the field that holds it (`arrow_field`).
 
-    Raises: UnsupportedError for MULTISET, VECTOR and a BLOB inside of another type.
+    Raises: UnsupportedError for types that have no values here (`refuse_type`).
     Spec: docs/spec/types.md#arrow
     """
     plain = _arrow_types().get(t.root)

@@ -49,6 +49,7 @@ _PRIMITIVES = {
     Root.VARCHAR: "string",
     Root.BINARY: "bytes",
     Root.VARBINARY: "bytes",
+    Root.BLOB: "bytes",
 }
 _INTS = (Root.TINYINT, Root.SMALLINT, Root.DATE, Root.TIME)
 _STAMPS = {Root.TIMESTAMP: "timestamp", Root.TIMESTAMP_LTZ: "local-timestamp"}  # the names Paimon gives them

@@ -28,7 +28,7 @@ from bucketlake.types.model import DataField, DataType, Root, type_text
 
 _NULL, _SOME, _END = b"\x00", b"\x02", b"\x00"
 _TEXTS = (Root.CHAR, Root.VARCHAR)
-_BYTES = (*_TEXTS, Root.BINARY, Root.VARBINARY, Root.DECIMAL)
+_BYTES = (*_TEXTS, Root.BINARY, Root.VARBINARY, Root.BLOB, Root.DECIMAL)
 _WHOLE = (Root.TINYINT, Root.SMALLINT, Root.INT, Root.BIGINT, Root.DATE, Root.TIME, Root.TIMESTAMP, Root.TIMESTAMP_LTZ)
 
 _Part: TypeAlias = pa.Array | pa.Scalar

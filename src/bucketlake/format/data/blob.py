@@ -1,14 +1,15 @@
-"""Blob files: the values of one BLOB column, each as a record of its own, and their lengths at the end.
+"""Blob files: the values of one column, each as a record of its own, and their lengths at the end.
 
     file     := record* index index_length: i32 version: u8 (1)
     record   := magic: i32 (0x584E424F) payload length: i64 (of the record, 16 more than the payload's) crc: i32
-    index    := varint* (zigzag): the first length, then the difference of each to the one before
+    payload  := the value, or what `blob_elements` says of those of an ARRAY or MAP
+    index    := the lengths, as `varints` has them
     length   := of the record; -1: null, -2: placeholder (an older file has the value): both have no record
 
 Little endian. `crc` is CRC-32 of all before it in the record; pypaimon leaves the length out of it.
 
     is_blob(name)                          whether a file is one
-    encoded(values)                        records of an array, one after the other, and their lengths
+    encoded(*parts)                        records of an array, one after the other, and their lengths
     Record(out)                            one record, its value in pieces
     ending(lengths)                        what closes a file
     read_lengths(storage, path, …)         the lengths of a file's records
@@ -27,11 +28,15 @@ from typing import Any, BinaryIO
 
 from bucketlake.env.storage import Storage
 from bucketlake.errors import CorruptError, UnsupportedError
+from bucketlake.format.data.blob_elements import fixed, opened
+from bucketlake.format.data.varints import packed, unpacked
 from bucketlake.format.guard import check_size, decoding
 from bucketlake.lazy import np, npt, pa, pc
+from bucketlake.types.model import DataType, Root
 
 __all__ = [
     "BLOB",
+    "BROKEN",
     "EXTRA",
     "HEAD",
     "NULL",
@@ -55,12 +60,12 @@ EXTRA = HEAD + TAIL
 _MAGIC = (1481511375).to_bytes(4, "little")
 _VERSION = 1
 _FOOTER = 5
-_BROKEN = "blob file cannot be read"
+BROKEN = "blob file cannot be read"
 _MOST = (1 << 31) - 1 - EXTRA  # what an Arrow array can hold
-_WIDEST = 10  # bytes of a varint of 64 bits
-_STEP = 1 << 18  # lengths encoded, or values read, at once
+_STEP = 1 << 18  # values read at once
 _INDEX = 1 << 16  # bytes of an index that are read with the footer
 _PART = 32 << 20  # bytes of values read at once
+_PLAIN = DataType(Root.BLOB)
 
 
 def is_blob(name: str) -> bool:
@@ -71,15 +76,18 @@ def is_blob(name: str) -> bool:
 # ---------------------------------------------------------------------------------------------- records
 
 
-def encoded(values: pa.Array) -> tuple[memoryview, Lengths]:
-    """The records of a binary array one after the other, and the length of each; `NULL` for nulls, which have none."""
-    wide = values.cast(pa.large_binary())
-    sizes = pc.fill_null(pc.binary_length(wide), NULL - EXTRA).to_numpy(zero_copy_only=False).astype(np.int64)
-    lengths: Lengths = sizes + EXTRA
+def encoded(*parts: pa.Array) -> tuple[memoryview, Lengths]:
+    """The records of binary values one after the other, and the length of each; `NULL` for nulls, which have none.
+    `parts`: what a value is put together of, null where the first of them is."""
+    wide = [part.cast(pa.large_binary()) for part in parts]
+    sizes = sum(
+        pc.fill_null(pc.binary_length(part), 0).to_numpy(zero_copy_only=False).astype(np.int64) for part in wide
+    )
+    lengths: Lengths = np.where(wide[0].is_valid().to_numpy(zero_copy_only=False), sizes + EXTRA, NULL)
     magic, nothing = pa.scalar(_MAGIC, pa.large_binary()), pa.scalar(b"", pa.large_binary())
-    ends = _fixed(lengths.astype("<i8"))
-    summed = pc.binary_join_element_wise(magic, wide, ends, nothing)
-    records = pc.binary_join_element_wise(summed, _fixed(_sums(summed)), nothing)
+    ends = fixed(lengths.astype("<i8"))
+    summed = pc.binary_join_element_wise(magic, *wide, ends, nothing)
+    records = pc.binary_join_element_wise(summed, fixed(_sums(summed)), nothing)
     return _bytes_of(records), lengths
 
 
@@ -94,13 +102,6 @@ def _crcs(view: memoryview, starts: Lengths, ends: Lengths, seeds: npt.NDArray[n
     """CRC-32 of parts of a buffer; `map` keeps the loop in C, and each call runs over a whole value."""
     parts = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))
     return map(zlib.crc32, parts, repeat(0) if seeds is None else seeds.tolist())
-
-
-def _fixed(numbers: npt.NDArray[np.generic]) -> pa.Array:
-    """The bytes of numbers, one binary value each."""
-    width = numbers.dtype.itemsize
-    offsets = pa.py_buffer(np.arange(len(numbers) + 1, dtype=np.int64) * width)
-    return pa.Array.from_buffers(pa.large_binary(), len(numbers), [None, offsets, pa.py_buffer(numbers.tobytes())])
 
 
 def _bytes_of(records: pa.Array) -> memoryview:
@@ -130,8 +131,8 @@ class Record:
         return length
 
 
-def payloads(data: memoryview, lengths: Lengths, path: str) -> pa.Array:
-    """The values of records that lie one after the other in `data`.
+def payloads(data: memoryview, lengths: Lengths, path: str, kind: DataType = _PLAIN) -> pa.Array:
+    """The values of records that lie one after the other in `data`, as a column of type `kind` has them.
 
     Raises CorruptError for what is no record, or not what was written; UnsupportedError for a value of 2 GiB.
     """
@@ -148,6 +149,8 @@ def payloads(data: memoryview, lengths: Lengths, path: str) -> pa.Array:
         raise CorruptError("a blob file is cut short", path=path, bytes=len(data))
     starts = ends - lengths
     _check(data, starts, ends, path)
+    if kind.root is not Root.BLOB:
+        return opened(data, starts + HEAD, ends - TAIL, kind, path)
     offsets = pa.py_buffer(np.append(starts, len(data)).astype(np.int64))
     records = pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, offsets, pa.py_buffer(data)])
     return pc.binary_slice(records, HEAD, -TAIL).cast(pa.binary())
@@ -178,21 +181,8 @@ def _check(data: memoryview, starts: Lengths, ends: Lengths, path: str) -> None:
 
 def ending(lengths: Lengths) -> bytes:
     """What closes a file with records of these lengths."""
-    deltas = np.diff(lengths, prepend=np.int64(0))
-    parts = [_varints(deltas[start : start + _STEP]) for start in range(0, len(deltas), _STEP)]
-    index = b"".join(parts)
+    index, _ = packed(lengths, np.array([0, len(lengths)]))
     return index + len(index).to_bytes(4, "little") + bytes([_VERSION])
-
-
-def _varints(numbers: Lengths) -> bytes:
-    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
-    shifts = np.arange(0, 7 * _WIDEST, 7, dtype=np.uint64)
-    groups = zigzag[:, None] >> shifts
-    more = np.zeros(groups.shape, np.bool_)
-    more[:, :-1] = groups[:, 1:] != 0
-    used = np.concatenate([np.ones((len(numbers), 1), np.bool_), more[:, :-1]], axis=1)
-    found = (groups & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
-    return bytes(found[used])
 
 
 def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None) -> Lengths:
@@ -200,7 +190,7 @@ def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None
 
     Raises: NotFoundError, StorageError; CorruptError for what is no such file; UnsupportedError for a newer version.
     """
-    with decoding(_BROKEN, path):
+    with decoding(BROKEN, path):
         info = storage.info(path)
         there = size if info is None else info.size  # where the file is gone, reading says so
         check_size(path, there or 0, size)
@@ -219,7 +209,9 @@ def read_lengths(storage: Storage, path: str, size: int | None, rows: int | None
         return _lengths(tail[-_FOOTER - length : -_FOOTER], end - length, rows, path)
 
 
-def read_values(storage: Storage, path: str, size: int | None, rows: int | None) -> Iterator[tuple[int, pa.Array]]:
+def read_values(
+    storage: Storage, path: str, size: int | None, rows: int | None, kind: DataType = _PLAIN
+) -> Iterator[tuple[int, pa.Array]]:
     """All values of a file in parts of bounded size, each with the number of its first; placeholders as nulls. Errors:
     as `read_lengths` and `payloads`."""
     lengths = read_lengths(storage, path, size, rows)
@@ -228,35 +220,23 @@ def read_values(storage: Storage, path: str, size: int | None, rows: int | None)
     while start < len(lengths):
         end = max(start + 1, min(int(np.searchsorted(ends, done + _PART, side="right")), start + _STEP))
         part, stop = lengths[start:end], int(ends[end - 1])
-        with decoding(_BROKEN, path):
+        with decoding(BROKEN, path):
             held = part >= 0
             data = storage.read(path, done, stop - done) if stop > done else b""
             order = np.cumsum(held) - 1
-            yield start, payloads(memoryview(data), part[held], path).take(pa.array(order, mask=~held))
+            yield start, payloads(memoryview(data), part[held], path, kind).take(pa.array(order, mask=~held))
         start, done = end, stop
 
 
 def _lengths(index: bytes, space: int, rows: int | None, path: str) -> Lengths:
     """Lengths of records that fill `space` bytes."""
-    raw = np.frombuffer(index, np.uint8)
-    last = (raw & 0x80) == 0
-    if rows is not None and int(np.count_nonzero(last)) != rows:
+    lengths, _ = unpacked(np.frombuffer(index, np.uint8), np.array([len(index)]))
+    if rows is not None and len(lengths) != rows:
         raise CorruptError(
             "a blob file has a different number of values than its manifest says", path=path, recorded=rows
         )
-    if not len(raw):
-        return np.zeros(0, np.int64)
-    if not last[-1]:
-        raise CorruptError("the index of a blob file is cut short", path=path)
-    ends = np.flatnonzero(last)
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if int((ends - starts).max()) >= _WIDEST:
-        raise CorruptError("a number in the index of a blob file is too long", path=path)
-    places = np.arange(len(raw)) - np.repeat(starts, ends - starts + 1)
-    bits = (raw & 0x7F).astype(np.uint64) << (places * 7).astype(np.uint64)
-    zigzag = np.bitwise_or.reduceat(bits, starts)
-    deltas = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
-    lengths: Lengths = np.cumsum(deltas)
+    if not len(lengths):
+        return lengths
     wrong = (lengths < PLACEHOLDER) | ((lengths >= 0) & (lengths < EXTRA)) | (lengths > space)
     sums = np.cumsum(np.maximum(lengths, 0).astype(np.float64))  # beyond 2^53 it is no longer exact, and far too much
     if wrong.any() or sums[-1] > 2.0**62 or int(np.maximum(lengths, 0).sum()) != space:

@@ -311,7 +311,7 @@ def read_recorded(
     if not read:
         raise InvalidError("a data file is read by at least one column", path=file.path)
     if file.format == BLOB:
-        for first, values in read_values(storage, file.path, file.size, file.rows):
+        for first, values in read_values(storage, file.path, file.size, file.rows, read[0].type):
             yield (
                 first,
                 pa.RecordBatch.from_arrays([values], schema=arrow_schema(read[:1])).select(

@@ -5,7 +5,7 @@
 Little endian. A length of -1 means: to the end of the file.
 
     holds(values)                       which of an array's values are descriptors, by their first bytes
-    describe(uri, offsets, lengths)     descriptors of places in one file
+    describe(uri, offsets, lengths)     descriptors of places in one file, each `size_of(uri)` bytes
     parsed(values)                      uris, offsets and lengths
     of_files(paths), shown(values)      descriptors of whole files; descriptors as texts
 
@@ -67,6 +67,11 @@ def describe(uri: str, offsets: Numbers, lengths: Numbers) -> pa.Array:
     ends = np.arange(len(offsets) + 1, dtype=np.int64) * rows.shape[1]
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets), buffers).cast(pa.binary())
+
+
+def size_of(uri: str) -> int:
+    """Bytes of a descriptor of a place in a file."""
+    return _HEAD + len(uri.encode()) + _TAIL
 
 
 def parsed(values: pa.Array) -> tuple[pa.Array, Numbers, Numbers]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from bucketlake.errors import ConflictError, InvalidError, UnsupportedError
 from bucketlake.format.data.blob import is_blob
 from bucketlake.format.index.deletion_vector import Vector, positions_of, vector_of
-from bucketlake.format.index.index_manifest import IndexEntry
+from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, FileKind, FileSource, ManifestEntry
 from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.change.append_rows import Assign, deleted_unseen, replaced_vectors
@@ -34,6 +34,8 @@ from bucketlake.ops.commit.outcome import SHORTEST_PAUSE, Attempt, Attempts
 from bucketlake.ops.rows.column_files import anchor_of, held, rows_files
 from bucketlake.ops.rows.column_roll import BlobPatches, ColumnRoller, first_id, groups_of
 from bucketlake.ops.rows.deletions import load_deletions, new_vector
+from bucketlake.ops.rows.described import as_stored, keeping
+from bucketlake.ops.rows.global_index import stale_indexes
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Scan, delta_entries, plan
@@ -78,24 +80,16 @@ def refuse_deletes(schema: TableSchema, statement: str = "DELETE") -> None:
     raise UnsupportedError(what, remedy="create the table with 'deletion-vectors.enabled' = 'true'")
 
 
-def refuse_indexed(store: Store, entries: Iterable[IndexEntry], written: frozenset[int]) -> None:
-    """UnsupportedError where a global index, which others built, speaks of one of these columns: it would find rows by
-    their old values."""
-    if not written or store.options.get("global-index.column-update-action") == "IGNORE":
-        return
-    for entry in entries:
-        known = entry.file.global_index
-        if known is None:
-            continue
-        ids = {known.get("_INDEX_FIELD_ID"), *(known.get("_EXTRA_FIELD_IDS") or ())}
-        if ids & written or None in ids:
-            raise UnsupportedError(
-                "MergeInto: update columns contain globally indexed columns, not supported now.",
-                table=store.paths.root,
-                index=entry.file.file_name,
-                remedy="drop the index with the engine that built it, or set 'global-index.column-update-action' to "
-                "IGNORE",
-            )
+def refuse_indexed(store: Store, stale: Sequence[IndexEntry]) -> None:
+    """UnsupportedError where a global index speaks of columns that get new values, unless the table says otherwise: it
+    would find rows by their old values."""
+    if stale and store.options.get("global-index.column-update-action") == "THROW_ERROR":
+        raise UnsupportedError(
+            "MergeInto: update columns contain globally indexed columns, not supported now.",
+            table=store.paths.root,
+            index=stale[0].file.file_name,
+            remedy="CALL sys.drop_global_index, or set 'global-index.column-update-action' to DROP_PARTITION_INDEX",
+        )
 
 
 # ---------------------------------------------------------------------------------------------- columns
@@ -116,7 +110,7 @@ def write_columns(
     Raises InvalidError for an id that comes twice, is not the group's, or for a null where none may be.
     """
     end = first_id(group) + group.files[0].row_count
-    ahead = _Patches(patches, first_id(group), end)
+    ahead = _Patches(map(keeping(store), patches), first_id(group), end)
     if ahead.done:
         return None
     apart = [item.name for item in store.schema.blob_fields if item.name in names]
@@ -125,7 +119,7 @@ def write_columns(
     roller = ColumnRoller(store, group.partition, beside) if beside else None
     try:
         place = first_id(group)
-        for old in read_split(store, replace(group, raw=False, deletions={}), beside) if beside else ():
+        for old in read_split(as_stored(store), replace(group, raw=False, deletions={}), beside) if beside else ():
             rows = old
             for patch in ahead.below(place + old.num_rows):
                 rows = _patched(rows, patch, place)
@@ -252,7 +246,7 @@ class ColumnsRead:
             self.more(messages, view)
         if newest is not None and (newest.id, newest.uuid) == (base.id, base.uuid):
             return
-        refuse_indexed(self.store, view.indexes, self.written)
+        self._check_indexes(messages, view)
         before = self.store.find_snapshot(base.id)
         if newest is None or newest.id < base.id or before is None or before.uuid != base.uuid:
             raise self._conflict("the table was rolled back, or the snapshot that was read has expired", newest, None)
@@ -272,6 +266,15 @@ class ColumnsRead:
             span = slice(bisect_left(own, first_id(group), key=_first), bisect_left(own, end, key=_first))
             if self._blobs(entry.file for entry in own[span]) != self._blobs(group.files):
                 raise self._conflict("another commit changed columns that were read", newest, group)
+
+    def _check_indexes(self, messages: Sequence[CommitMessage], view: View) -> None:
+        """Indexes of the columns written that others have built meanwhile are dropped, too, by the next attempt."""
+        stale = stale_indexes(view.indexes, self.written, frozenset(group.partition for group in self.groups))
+        refuse_indexed(self.store, stale)
+        gone = {file.file_name for message in messages for file in message.deleted_index_files}
+        drops = self.store.options.get("global-index.column-update-action") == "DROP_PARTITION_INDEX"
+        if drops and any(entry.file.file_name not in gone for entry in stale):
+            raise self._conflict("another program has indexed columns that change", view.snapshot, None)
 
     def _compare(self, group: Split, files: Sequence[DataFile], newest: Snapshot) -> None:
         if not files or any(file.row_count != group.files[0].row_count for file in files):
@@ -384,20 +387,26 @@ Attempted = Callable[["Snapshot | None", Attempt], Changed]
 
 
 def until_done(
-    store: Store, once: Attempted, used: frozenset[int], operation: str, written: Collection[str] = ()
+    store: Store, once: Attempted, used: frozenset[int], operation: str | None, written: Collection[str] = ()
 ) -> Snapshot | None:
     """Evaluate, write and commit a change, all of it again where others changed what it has read, a bounded number of
     times; the snapshot, None where there was nothing to commit. `written`: the columns that get new values.
 
-    Raises UnsupportedError where a global index of one of these columns would be out of date.
+    Raises UnsupportedError where a global index of one of these columns would be out of date, unless the table wants it
+    to be dropped, or does not mind.
     """
     aborting, own = Commit(store, ""), used_columns(store.schema, written)
 
     def tried(attempt: Attempt) -> Snapshot | None:
         base = attempt.on(store.latest_snapshot())
-        if base is not None:
-            refuse_indexed(store, store.index_manifest(base), own)
+        if not store.schema.partition_keys:  # else of the partitions of rows that are found
+            refuse_indexed(store, stale_indexes(store.index_manifest(base), own))
         changed = once(base, attempt)
+        touched = frozenset(group.partition for group in changed.groups)
+        stale = stale_indexes(store.index_manifest(base), own, touched)
+        refuse_indexed(store, stale)
+        if store.options.get("global-index.column-update-action") == "DROP_PARTITION_INDEX":
+            changed = replace(changed, messages=[*changed.messages, *dropping(store, stale)])
         check = changed.more
         if base is not None and changed.groups:
             check = ColumnsRead(store, base, changed.groups, used, own, changed.more).check
@@ -408,12 +417,22 @@ def until_done(
     return Attempts(store, aborting.abort, ATTEMPTS, pause=SHORTEST_PAUSE).run(tried)
 
 
+def dropping(store: Store, entries: Iterable[IndexEntry]) -> list[CommitMessage]:
+    """Messages that take index files out of the table."""
+    places: dict[tuple[bytes, int], list[IndexFile]] = {}
+    for entry in entries:
+        places.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+    total = int(store.options.get("bucket"))
+    return [CommitMessage(*place, total, deleted_index_files=tuple(files)) for place, files in places.items()]
+
+
 def update_columns(store: Store, where: Predicate | None, assign: Assign, assigned: Collection[str]) -> Snapshot | None:
     """Set columns of the rows that an exact condition is true for (None: all) to what `assign` makes of these rows."""
     refuse_moves(store.schema, assigned)
     where = Constant(True) if where is None else where
     names = [name for name in store.schema.field_names if name in assigned]
-    rows, apart = tracked(store), {item.name for item in store.schema.blob_fields} - columns_of(where)
+    blobs = (*store.schema.blob_fields, *store.schema.described_fields)
+    rows, apart = tracked(store), {item.name for item in blobs} - columns_of(where)
     read = [name for name in store.schema.field_names if name not in apart]
 
     def patches(group: Split) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,7 @@ from typing import Any
 
 from bucketlake.env.new_file import put_new
 from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
+from bucketlake.format.index.btree import BTREE, of_no_snapshot
 from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry
 from bucketlake.format.metadata.snapshot import Snapshot
@@ -256,7 +257,12 @@ class _Clone:
         ranges = file.dv_ranges
         if ranges is not None:
             ranges = tuple(replace(one, data_file_name=self._named(one.data_file_name)) for one in ranges)
-        made = replace(file, file_name=self._named(file.file_name), dv_ranges=ranges, external_path=None)
+        known = file.global_index
+        if known is not None and file.index_type == BTREE:
+            known = {**known, "_INDEX_META": of_no_snapshot(known.get("_INDEX_META") or b"")}
+        made = replace(
+            file, file_name=self._named(file.file_name), dv_ranges=ranges, external_path=None, global_index=known
+        )
         source = self.source.paths.index_path(entry.partition, entry.bucket, file)
         target = self.target.paths.index_path(entry.partition, entry.bucket, made)
         copies.append(FileCopy(source, target, file.file_size))

@@ -186,7 +186,8 @@ def _check_row_ranges(
     a commit took away would be back with nulls. A compaction leaves none alone that came meanwhile."""
     came = {id(entry) for entry in delta if entry.kind == FileKind.ADD}
     compacts = ours.kind is CommitKind.COMPACT
-    gone = {row_range(entry.file) for entry in delta if compacts and entry.kind == FileKind.DELETE}
+    leaving = (entry.file for entry in delta if compacts and entry.kind == FileKind.DELETE)
+    gone = {row_range(file) for file in leaving if not is_blob(file.file_name)}
     if not gone and not any(id(entry) in came and entry.file.first_row_id is not None for entry in merged.values()):
         return
     ranged = sorted((*span, n, e) for n, e in enumerate(merged.values()) if (span := row_range(e.file)) is not None)

@@ -4,6 +4,7 @@
     compact_here(store, units) -> list[CommitMessage]                        in this process, several buckets at a time
     compact(store, wanted=Wanted(), run=here) -> Snapshot | None         what is asked for: CALL sys.compact, as a job
     after_write(store, snapshot, messages, run=compact_here) -> Snapshot | None  the hook behind every committed write
+    after_no_change(store, run=compact_here) -> Snapshot | None          the same behind a change that found no rows
 
 Spec: docs/spec/compaction.md#committing
 """
@@ -28,16 +29,17 @@ from bucketlake.ops.commit.units import run_units
 from bucketlake.ops.compact.bucket import CompactUnit, compact_bucket, units_due
 from bucketlake.ops.compact.job import Compacting, Job, run_job
 from bucketlake.ops.compact.running import Runner, Work, here
-from bucketlake.ops.scan.scan import MERGE_ON_READ, delta_entries, live_entries, skips_level_0
+from bucketlake.ops.scan.scan import MERGE_ON_READ, EntryFilter, delta_entries, live_entries, skips_level_0
 from bucketlake.ops.table.entries import BucketKey, bucket_key
 from bucketlake.ops.table.known import knowing
 from bucketlake.ops.table.messages import CommitMessage
 from bucketlake.ops.table.partitions import PartitionFilter
 from bucketlake.ops.table.store import Store
+from bucketlake.ops.write.prepare import new_commit_user
 from bucketlake.schema.schema import BucketMode
 from bucketlake.values import dataclass
 
-__all__ = ["Run", "Wanted", "after_write", "compact", "compact_here"]
+__all__ = ["Run", "Wanted", "after_no_change", "after_write", "compact", "compact_here"]
 
 Run = Callable[[Store, Sequence[CompactUnit]], list[CommitMessage]]
 """Compacts units and gives their messages; where it raises, the files that it wrote are gone."""
@@ -89,7 +91,8 @@ def after_write(
     store: Store, snapshot: Snapshot, messages: Sequence[CommitMessage], run: Run = compact_here
 ) -> Snapshot | None:
     """What a writer does once the rows of `messages` are committed as `snapshot`: compact the buckets that are due, of
-    those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say.
+    those that the snapshot has rows in: a rebased commit may have put them elsewhere than its messages say. What
+    changed rows in their newest version compacts all that waits to be seen, see `after_no_change`.
 
     The COMPACT snapshot, by the same user and identifier, or None: `write-only`, a postpone table (compaction is a job
     of its own), nothing due, or the compaction lost to other commits too often, or the storage does not say whether it
@@ -98,13 +101,9 @@ def after_write(
     `commit.force-compact` asks for it.
     Spec: docs/spec/compaction.md#committing
     """
-    options = store.options
-    written = any(message.new_files for message in messages)
-    if not store.schema.primary_keys or not written or options.get("write-only"):
+    if not any(message.new_files for message in messages) or not _compacts(store):
         return None
-    if store.schema.bucket_mode is BucketMode.POSTPONE:
-        return None
-    rule = CompactionRule.of(options)
+    rule = CompactionRule.of(store.options)
     full = full_is_due(rule, snapshot.commit_identifier)
     tells = snapshot.commit_kind is not CommitKind.OVERWRITE
 
@@ -113,7 +112,7 @@ def after_write(
     try:
         wrote = [snapshot, *(_waiting(store, snapshot, rule) if full else ())]
         entries = (entry for one in wrote for entry in delta_entries(store, one))
-        buckets = {bucket_key(entry) for entry in entries if entry.kind is FileKind.ADD}
+        buckets = {bucket_key(entry) for entry in entries if entry.kind is FileKind.ADD} | _unseen(store, snapshot)
 
         def due(newest: Snapshot) -> list[CompactUnit]:
             return [replace(unit, tells=tells) for unit in units_due(store, newest, buckets, full=full)]
@@ -133,6 +132,44 @@ def after_write(
             ) from error
         warnings.warn(f"rows are committed, compaction was given up: {error}", stacklevel=2)
         return None
+
+
+def after_no_change(store: Store, run: Run = compact_here) -> Snapshot | None:
+    """What follows a change of rows in their newest version (`newest_rows`) that found nothing to change: perhaps it
+    was done before, by a process that died before its compaction, and readers do not see it yet. So all that waits is
+    compacted; the COMPACT snapshot, None where nothing waits or the table is `write-only`. Errors: as `compact`."""
+    newest = store.latest_snapshot()
+    if newest is None or not _compacts(store):
+        return None
+    waiting = _unseen(store, newest)
+    if not waiting:
+        return None
+
+    def due(base: Snapshot) -> list[CompactUnit]:
+        return units_due(store, base, waiting)
+
+    commit = Commit(store, new_commit_user(store))
+    return _Maintenance(knowing(store, newest), commit, BATCH_COMMIT_IDENTIFIER, run).until_done(newest, due)
+
+
+def _compacts(store: Store) -> bool:
+    """Whether writes compact what they make due; pending rows of a postpone table are a job of their own."""
+    schema = store.schema
+    pending = schema.bucket_mode is BucketMode.POSTPONE
+    return bool(schema.primary_keys) and not pending and not store.options.get("write-only")
+
+
+def _unseen(store: Store, snapshot: Snapshot) -> set[BucketKey]:
+    """The buckets with rows in level 0, which this handle sees and other readers do not."""
+    if not skips_level_0(_as_readers(store)) or skips_level_0(store):
+        return set()
+    return {bucket_key(entry) for entry in live_entries(store, snapshot, EntryFilter(min_bucket=0, level=0))}
+
+
+def _as_readers(store: Store) -> Store:
+    """The table as readers see it who are not told to see the newest version of rows."""
+    told = store.options.get(MERGE_ON_READ) and MERGE_ON_READ in store.dynamic_options()
+    return store.with_options({MERGE_ON_READ: None}) if told else store
 
 
 def _waiting(store: Store, due: Snapshot, rule: CompactionRule) -> Iterator[Snapshot]:
@@ -161,8 +198,7 @@ def _landed(store: Store, written: Snapshot) -> Snapshot | None:
 def must_compact(store: Store) -> bool:
     """Whether rows or changes stay unseen until they are compacted, or the table wants every commit compacted; by what
     its readers see, whatever this handle is told to."""
-    if store.options.get(MERGE_ON_READ) and MERGE_ON_READ in store.dynamic_options():
-        store = store.with_options({MERGE_ON_READ: None})
+    store = _as_readers(store)
     options = store.options
     waits = options.get("changelog-producer") in ("lookup", "full-compaction") and options.get("lookup-wait")
     return skips_level_0(store) or bool(waits) or bool(options.get("commit.force-compact"))

@@ -17,11 +17,12 @@ from bucketlake.errors import InvalidError, UnsupportedError
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.compact.append_compact import AppendRule, Vectors
-from bucketlake.ops.compact.column_compact import Bins, ColumnPlan, ColumnUnit, Group, bins, column_units
+from bucketlake.ops.compact.column_compact import ColumnPlan
+from bucketlake.ops.compact.column_units import Bins, ColumnUnit, Group, bins, column_units, groups_in
 from bucketlake.ops.compact.running import Work
-from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR
 from bucketlake.ops.rows.column_files import anchor_of
 from bucketlake.ops.rows.column_roll import newest_schema_of
+from bucketlake.ops.rows.described import AS_DESCRIPTOR, as_stored
 from bucketlake.ops.rows.read import read_split
 from bucketlake.ops.rows.roll import NEW_FILES, Roller
 from bucketlake.ops.rows.units import compacted, split_of, vector_entries_of, vectors_of_others
@@ -49,14 +50,14 @@ def refuse_materializing(store: Store) -> None:
 
 
 def refuse_global_indexes(store: Store, snapshot: Snapshot) -> None:
-    """UnsupportedError where others have built a global index: it finds rows by ids that would be others'."""
+    """UnsupportedError where there is a global index: it finds rows by ids that would be others'."""
     known = next((e.file for e in store.index_manifest(snapshot) if e.file.global_index is not None), None)
     if known is not None:
         raise UnsupportedError(
             "new row ids in a table with a global index, which finds rows by the old ones",
             table=store.paths.root,
             index=known.file_name,
-            remedy="drop the index with the engine that built it",
+            remedy="CALL sys.drop_global_index first, and build the index anew",
         )
 
 
@@ -70,7 +71,7 @@ def materialize(store: Store, unit: ColumnUnit) -> list[CommitMessage]:
         for groups in unit.bins:
             rollers.append(Roller(store, unit.partition, unit.bucket, NEW_FILES))
             files = [file for group in groups for file in group]
-            for batch in read_split(store, split_of(store, unit, files, deletions, raw=False)):
+            for batch in read_split(as_stored(store), split_of(store, unit, files, deletions, raw=False)):
                 rollers[-1].write(batch)
             after += rollers[-1].close()
         vectors = vectors_of_others(store, unit)
@@ -97,6 +98,5 @@ class MaterializePlan(ColumnPlan):
         def with_deleted(groups: list[Group], holders: Collection[str]) -> Bins:
             return bins([group for group in groups if anchor_of(group).file_name in holders], rule, fewest=1)
 
-        return column_units(
-            store, base, vectors, with_deleted, self.partitions, marked if only is None else marked & only
-        )
+        chosen = marked if only is None else marked & only
+        return column_units(groups_in(store, base, self.partitions, chosen), vectors, with_deleted)

@@ -1,155 +1,32 @@
-"""Blob files of a table: the values of BLOB columns beside the rows that they are of.
+"""Blob files of a table: the values of BLOB columns beside the rows that they are of, as they are written.
 
-    BlobColumn(store, folder, files, …)     one column of a group of rows, read by position
-    BlobFiles(store, …)                     the files of the rows that go into one file of the table's format
+    BlobFiles(store, …)     the files of the rows that go into one file of the table's format
 
 A blob file holds one column of rows that follow one another in their ids, within those of a file of the table's format.
 Where several hold a row's, the newest that has no placeholder counts.
-Spec: docs/spec/blob.md
+Spec: docs/spec/blob.md#writing
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, BinaryIO
 
-from bucketlake.errors import CorruptError, InvalidError
-from bucketlake.file_names import fault_of_path, lies_in_any, local_path
 from bucketlake.format.data import descriptor
-from bucketlake.format.data.blob import (
-    BLOB,
-    EXTRA,
-    HEAD,
-    NULL,
-    PLACEHOLDER,
-    Record,
-    encoded,
-    ending,
-    payloads,
-    read_lengths,
-)
+from bucketlake.format.data.blob import BLOB, NULL, PLACEHOLDER, Record, encoded, ending
+from bucketlake.format.data.blob_elements import Rows, refuse_keys
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import np, npt, pa
+from bucketlake.ops.rows.described import Sources
 from bucketlake.ops.rows.places import Place
 from bucketlake.ops.table.store import Store
-from bucketlake.types.model import DataField
+from bucketlake.types.model import DataField, Root
 from bucketlake.values import dataclass
 
 Positions = npt.NDArray["np.int64"]
-AT_ONCE = 32 << 20  # bytes of values in memory
-PIECE = 8 << 20
 LARGE = 256 << 10  # values of so many bytes are written one by one, without copies
-AS_DESCRIPTOR = "blob-as-descriptor"
-
-
-# ---------------------------------------------------------------------------------------------- reading
-
-
-@dataclass
-class BlobColumn:
-    """One BLOB column of the rows with ids from `first` on; `files`: all that hold values of it, in any order. Opens
-    the files of rows that are asked for, and reads their values alone."""
-
-    store: Store
-    folder: str
-    files: Sequence[DataFile]
-    first: int
-    _indexes: dict[int, tuple[Positions, Positions]] = field(default_factory=dict)
-
-    @cached_property
-    def _order(self) -> list[int]:
-        return _newest_first(self.files)
-
-    def _index(self, number: int) -> tuple[Positions, Positions]:
-        """Where the records of a file begin, and how long they are."""
-        if number not in self._indexes:
-            file = self.files[number]
-            path = self.store.paths.file_path(self.folder, file)
-            lengths = read_lengths(self.store.env.storage, path, file.file_size, file.row_count)
-            held = np.maximum(lengths, 0)
-            self._indexes[number] = np.cumsum(held) - held, lengths
-        return self._indexes[number]
-
-    def _places(self, positions: Positions) -> tuple[Positions, Positions, Positions]:
-        """By row: which file has its value (-1: null), where its record begins there, and how long that is. Opens the
-        files that may have these rows, the newest first, until each is found."""
-        found = np.full((3, len(positions)), -1, np.int64)
-        left = np.arange(len(positions))
-        for number in self._order:
-            file = self.files[number]
-            rows = positions[left] - ((file.first_row_id or 0) - self.first)
-            within = np.flatnonzero((rows >= 0) & (rows < file.row_count))
-            if not len(within):
-                continue
-            offsets, lengths = self._index(number)
-            own = rows[within]
-            here = lengths[own] != PLACEHOLDER
-            held = own[here]
-            found[:, left[within[here]]] = np.where(lengths[held] == NULL, -1, number), offsets[held], lengths[held]
-            left = np.delete(left, within[here])
-            if not len(left):
-                break
-        return found[0], found[1], np.maximum(found[2], 0)
-
-    def sizes(self, positions: Positions) -> Positions:
-        """Bytes that the values of rows take, by their positions in the group."""
-        return self._places(positions)[2]
-
-    def take(self, positions: Positions, descriptors: bool = False) -> pa.Array:
-        """The values of rows, or what says where these lie."""
-        files, offsets, lengths = self._places(positions)
-        parts, places = [pa.nulls(0, pa.binary())], [np.zeros(0, np.int64)]
-        for number in np.unique(files[files >= 0]).tolist():
-            own = np.flatnonzero(files == number)
-            path = self.store.paths.file_path(self.folder, self.files[number])
-            if descriptors:
-                uri = f"file:{path}" if path.startswith("/") else path
-                parts.append(descriptor.describe(uri, offsets[own] + HEAD, lengths[own] - EXTRA))
-            else:
-                parts.append(self._read(path, offsets[own], lengths[own]))
-            places.append(own)
-        order = np.full(len(positions), -1, np.int64)
-        known = np.concatenate(places)
-        order[known] = np.arange(len(known))
-        return pa.concat_arrays(parts).take(pa.array(order, mask=order < 0))
-
-    def _read(self, path: str, offsets: Positions, lengths: Positions) -> pa.Array:
-        ends = offsets + lengths
-        begins = np.flatnonzero(np.append(True, offsets[1:] != ends[:-1]))
-        last = np.append(begins[1:], len(offsets)) - 1
-        ranges = list(zip(offsets[begins].tolist(), (ends[last] - offsets[begins]).tolist(), strict=True))
-        found = self.store.env.storage.read_ranges(path, ranges)
-        return payloads(memoryview(found[0] if len(found) == 1 else b"".join(found)), lengths, path)
-
-
-def _newest_first(files: Sequence[DataFile]) -> list[int]:
-    """The numbers of files, the newest first. CorruptError where two of one commit hold the same rows."""
-    spans = sorted((f.max_sequence_number, f.first_row_id or 0, f.row_count, n) for n, f in enumerate(files))
-    for one, two in pairwise(spans):
-        if one[0] == two[0] and two[1] < one[1] + one[2]:
-            names = [files[one[3]].file_name, files[two[3]].file_name]
-            raise CorruptError("blob files of one commit hold values of the same rows", files=names)
-    return [span[3] for span in reversed(spans)]
-
-
-def in_parts(columns: Sequence[BlobColumn], positions: Positions, descriptors: bool) -> Iterator[Positions]:
-    """The positions in parts whose values go into memory; a large value is a part of its own."""
-    if descriptors or not len(positions):
-        yield positions
-        return
-    filled = np.cumsum(sum(column.sizes(positions) for column in columns))
-    start = 0
-    while start < len(positions):
-        before = filled[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(filled, before + AT_ONCE, side="right")))
-        yield positions[start:end]
-        start = end
-
-
-# ---------------------------------------------------------------------------------------------- writing
 
 Described = Callable[[Store, str, int, int], DataFile]
 """What a manifest says of a file with the columns of a store: its name, bytes and rows."""
@@ -170,9 +47,11 @@ class _Column:
 
     def __init__(self, store: Store, item: DataField, places: Callable[[], Place], describe: Described) -> None:
         options = store.options
-        self._env, self._paths, self._places, self._describe = store.env, store.paths, places, describe
+        refuse_keys(item.type)
+        self._env, self._places, self._describe = store.env, places, describe
         self._store = store.with_schema(replace(store.schema, fields=(item,), partition_keys=()))
-        self._name = item.name
+        self._name, self._type = item.name, item.type
+        self._sources = Sources(store, item.name, (item.type.element or item.type).nullable)
         self._target = options.get("blob.target-file-size") or options.get("target-file-size") or 256 << 20
         self._open: _OpenFile | None = None
         self.files: list[DataFile] = []
@@ -181,12 +60,13 @@ class _Column:
     def write(self, values: pa.Array, skipped: Positions | None = None) -> None:
         """Append the values of rows; descriptors stand for what they describe. `skipped`: how many rows before each
         keep the value that they have."""
-        marked = descriptor.holds(values)
         before = np.zeros(len(values), np.int64) if skipped is None else skipped
-        cuts = np.flatnonzero(np.diff(marked, prepend=not marked[0])) if len(values) else ()
-        for start, end in pairwise([*cuts, len(values)]):
+        if self._type.root is not Root.BLOB:
+            self._write_nested(Rows.of(values, self._type), before)
+            return
+        for start, end, marked in _runs(descriptor.holds(values)):
             part = values.slice(start, end - start)
-            if marked[start]:
+            if marked:
                 self._copy(part, before[start:end])
             elif part.nbytes > LARGE * len(part):
                 for value, rows in zip(part, before[start:end].tolist(), strict=True):
@@ -195,6 +75,39 @@ class _Column:
             else:
                 data, lengths = encoded(part)
                 self._append(data, _apart(lengths, before[start:end]))
+
+    def _write_nested(self, rows: Rows, before: Positions) -> None:
+        """Append rows of an ARRAY or MAP."""
+        described = descriptor.holds(rows.values)
+        marks = np.concatenate([np.zeros(1, np.int64), np.cumsum(described)])[rows.bounds]
+        for start, end, marked in _runs(np.diff(marks) > 0):
+            if marked or rows.mean(start, end) > LARGE:
+                for row, skipped in enumerate(before[start:end].tolist(), start):
+                    self.skip(skipped)
+                    self._one(self._elements(rows, row, described) if rows.valid[row] else None)
+            else:
+                data, lengths = encoded(*rows.parts(start, end))
+                self._append(data, _apart(lengths, before[start:end]))
+
+    def _elements(self, rows: Rows, row: int, described: descriptor.Mask) -> Iterator[bytes | memoryview]:
+        """The payload of one row in pieces; values that are no descriptors are not copied."""
+        first, last = int(rows.bounds[row]), int(rows.bounds[row + 1])
+        lengths = rows.lengths[first:last].copy()
+        yield rows.front(row)
+        for start, end, marked in _runs(described[first:last]):
+            if not marked:
+                yield rows.data[rows.starts[first + start] : rows.starts[first + end]]
+                continue
+            uris, *numbers = descriptor.parsed(rows.values.slice(first + start, end - start))
+            for place, uri, offset, length in zip(
+                range(start, end), uris.to_pylist(), *(part.tolist() for part in numbers), strict=True
+            ):
+                pieces = self._sources.pieces(uri, offset, length)
+                lengths[place] = NULL if pieces is None else 0
+                for piece in pieces or ():
+                    lengths[place] += len(piece)
+                    yield piece
+        yield rows.back(row, lengths)
 
     def skip(self, rows: int) -> None:
         """Rows that keep the value that they have."""
@@ -222,7 +135,7 @@ class _Column:
         places = (part.tolist() for part in (*numbers, skipped))
         for uri, offset, length, before in zip(uris.to_pylist(), *places, strict=True):
             self.skip(before)
-            self._one(self._pieces(self._reached(uri), offset, length))
+            self._one(self._sources.pieces(uri, offset, length))
 
     def _one(self, pieces: Iterable[Any] | None) -> None:
         """Append a value in pieces, which are not held together; None: null."""
@@ -236,34 +149,6 @@ class _Column:
         current.lengths.append(np.array([length], np.int64))
         if current.size >= self._target:
             self.finish()
-
-    def _reached(self, uri: str) -> str:
-        """The path of a file that a descriptor may name: in the table's folder, or where the session allows files."""
-        path = local_path(uri)
-        roots = (self._paths.root, *self._env.external)
-        fault = fault_of_path(path)
-        if fault is not None or not lies_in_any(path, roots):
-            raise InvalidError(
-                "a blob descriptor names a file that this session does not let the table read",
-                column=self._name,
-                uri=uri,
-                reason=fault,
-                remedy="open with the option 'allowed-external-paths', a list of folders, or write the blob itself",
-            )
-        return path
-
-    def _pieces(self, path: str, offset: int, length: int) -> Iterator[bytes]:
-        info = self._env.storage.info(path)
-        there = 0 if info is None else info.size - offset
-        wanted = there if length == descriptor.TO_THE_END else length
-        if info is not None and not 0 <= wanted <= there:
-            raise InvalidError(
-                "a blob descriptor names bytes that its file does not have", uri=path, offset=offset, length=length
-            )
-        if info is None or wanted == 0:
-            yield self._env.storage.read(path, offset, 0)  # which says that a file is not there
-        for start in range(0, wanted, PIECE):
-            yield self._env.storage.read(path, offset + start, min(PIECE, wanted - start))
 
     def _current(self) -> _OpenFile:
         if self._open is None:
@@ -295,6 +180,13 @@ class _Column:
             self.made.append(path)
         for path in self.made:
             self._env.storage.delete(path)
+
+
+def _runs(marks: descriptor.Mask) -> Iterator[tuple[int, int, bool]]:
+    """Where equal marks lie side by side: from, to, which."""
+    cuts = np.flatnonzero(np.diff(marks, prepend=not marks[0])).tolist() if len(marks) else []
+    for start, end in pairwise([*cuts, len(marks)]):
+        yield start, end, bool(marks[start])
 
 
 def _apart(lengths: Positions, skipped: Positions) -> Positions:

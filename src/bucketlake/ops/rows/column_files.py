@@ -23,11 +23,11 @@ from bucketlake.errors import CorruptError, UnsupportedError
 from bucketlake.format.data.blob import is_blob
 from bucketlake.format.metadata.manifest import DataFile
 from bucketlake.lazy import pa
-from bucketlake.ops.rows.blob_files import BlobColumn
+from bucketlake.ops.rows.blob_columns import BlobColumn
 from bucketlake.ops.table.messages import Split
 from bucketlake.ops.table.store import Store
 from bucketlake.schema.schema import TRACKING, TableSchema
-from bucketlake.types.model import DataField, Root
+from bucketlake.types.model import DataField
 
 T = TypeVar("T")
 
@@ -126,11 +126,11 @@ def blob_columns(
         if is_blob(file.file_name):
             for item in held(store.schema_of(file.schema_id), file):
                 files.setdefault(item.id, []).append(file)
-    found = {}
+    found, apart = {}, {item.id for item in store.schema.blob_fields}
     for item in wanted:
-        if item.type.root is Root.BLOB:
+        if item.id in apart:
             own = files.get(item.id, ())
-            found[item.name] = BlobColumn(store, folder, own, group[0].first_row_id or 0)
+            found[item.name] = BlobColumn(store, item, folder, own, group[0].first_row_id or 0)
     return found
 
 

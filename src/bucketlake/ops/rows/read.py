@@ -26,9 +26,10 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.keys import KeyOrder
 from bucketlake.lsm.levels import Levels, key_range_of, sections
 from bucketlake.lsm.merge import merge_runs
-from bucketlake.ops.rows.blob_files import AS_DESCRIPTOR, BlobColumn, in_parts
+from bucketlake.ops.rows.blob_columns import BlobColumn, filled, in_parts
 from bucketlake.ops.rows.column_files import aligned, anchor_of, blob_columns, columns_of_files, row_groups
 from bucketlake.ops.rows.deletions import Mask, deleted_mask, load_deletions, without_deleted
+from bucketlake.ops.rows.described import AS_DESCRIPTOR, Named, Sources, followed
 from bucketlake.ops.rows.one_file import FileLayout, file_layout, read_file, read_numbered_file
 from bucketlake.ops.rows.pending import PendingRuns
 from bucketlake.ops.rows.row_ids import tracked
@@ -150,6 +151,8 @@ class SplitReader:
         self._encoded = encoded
         self._schema = store.schema
         self._target = arrow_schema(fields)
+        self._descriptors = bool(store.options.get(AS_DESCRIPTOR))
+        self._described = followed(store, [item.name for item in fields])
         values = partition_columns(store, [split.partition]) if store.schema.partition_keys else ()
         self._partition = {name: one[0] for name, one in zip(store.schema.partition_keys, values, strict=True)}
         self._vectors = load_deletions(store, split.deletions) if split.deletions else {}
@@ -162,7 +165,7 @@ class SplitReader:
             drops = bool(self._schema.primary_keys) and file.delete_row_count != 0 and not deletes
             try:
                 for batch in self._file(file, [*values, KIND_FIELD] if drops else values, predicate):
-                    yield self._rows(_without_deletes(batch) if drops else batch)
+                    yield from self._followed(self._rows(_without_deletes(batch) if drops else batch), predicate)
             except ignored as error:
                 warnings.warn(f"left out: {error}", stacklevel=2)
 
@@ -173,7 +176,8 @@ class SplitReader:
         for group in row_groups(self._split.files):
             blobs = blob_columns(self._store, self._split.bucket_path, group, values)
             for batch in self._aligned(group, [item for item in values if item.name not in blobs]):
-                yield from self._with_blobs(batch, blobs, predicate) if blobs else [self._rows(batch)]
+                for rows in self._with_blobs(batch, blobs, predicate) if blobs else [self._rows(batch)]:
+                    yield from self._followed(rows, predicate)
 
     def _aligned(self, group: Sequence[DataFile], values: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
         """The live rows of a group by columns that lie in no blob files, behind them `POSITION`."""
@@ -199,19 +203,39 @@ class SplitReader:
         self, batch: pa.RecordBatch, blobs: Mapping[str, BlobColumn], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
         """Rows with their blobs, in parts that go into memory."""
-        known = [item.name for item in self._fields if item.name not in blobs]
+        known = [item.name for item in self._fields if item.name not in blobs and item.name not in self._described]
         below = None if predicate is None else restrict(predicate, known)
         if below is not None:
             batch = batch.filter(mask(below, self._rows(batch, known)))
-        descriptors = bool(self._store.options.get(AS_DESCRIPTOR))
         positions = batch.column(POSITION.name).to_numpy()
         done = 0
-        for part in in_parts(list(blobs.values()), positions, descriptors):
+        for part in in_parts(list(blobs.values()), positions, self._descriptors):
             rows = batch.slice(done, len(part))
             done += len(part)
-            for name, column in blobs.items():
-                rows = rows.append_column(pa.field(name, pa.binary()), column.take(part, descriptors))
+            for column in blobs.values():
+                rows = rows.append_column(column.arrow, column.take(part, self._descriptors))
             yield self._rows(rows)
+
+    def _followed(self, rows: pa.RecordBatch, predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+        """Rows with what the columns of descriptors name, in parts that go into memory; only those for which the
+        predicate is true as far as it looks at the other columns."""
+        if not self._described or not rows.num_rows:
+            yield rows
+            return
+        known = [item.name for item in self._fields if item.name not in self._described]
+        below = None if predicate is None else restrict(predicate, known)
+        if below is not None:
+            rows = rows.filter(mask(below, rows))
+        places = {name: rows.schema.get_field_index(name) for name in self._described}
+        named = {p: Named(Sources(self._store, name, True), rows.column(p)) for name, p in places.items()}
+        sizes = sum((one.sizes for one in named.values()), np.zeros(rows.num_rows, np.int64))
+        start = 0
+        for part in filled(np.arange(rows.num_rows), sizes):
+            piece = rows.slice(start, len(part))
+            for place, one in named.items():
+                piece = piece.set_column(place, rows.schema.field(place), one.take(start, start + len(part)))
+            start += len(part)
+            yield piece
 
     def _columns(self, file: DataFile, fields: Sequence[DataField]) -> Iterator[pa.RecordBatch]:
         """All rows of a file, deleted ones too."""
@@ -224,8 +248,10 @@ class SplitReader:
         found = [np.zeros(0, np.int64)]
         layout, path, condition = self._plan(file, values, predicate)
         for first, batch in read_numbered_file(self._store, path, layout, condition):
-            hits = pc.fill_null(mask(predicate, self._rows(layout.rows(batch))), False)
-            found.append(first + np.flatnonzero(hits.to_numpy(zero_copy_only=False)))
+            for rows in self._followed(self._rows(layout.rows(batch)), None):
+                hits = pc.fill_null(mask(predicate, rows), False)
+                found.append(first + np.flatnonzero(hits.to_numpy(zero_copy_only=False)))
+                first += rows.num_rows
         return np.concatenate(found)
 
     def rows_of(self, file: DataFile, left_out: Mask) -> Iterator[pa.RecordBatch]:
@@ -234,7 +260,7 @@ class SplitReader:
         layout, path, _ = self._plan(file, values, None)
         for batch in read_file(self._store, path, layout, None, left_out):
             if batch.num_rows:
-                yield self._rows(layout.rows(batch))
+                yield from self._followed(self._rows(layout.rows(batch)), None)
 
     def merged(self, predicate: Predicate | None, deletes: bool = False) -> Iterator[pa.RecordBatch]:
         """Sorted runs merged by key, section by section; only conditions on the key go below the merge. `deletes`:
@@ -377,7 +403,8 @@ class SplitReader:
     ) -> tuple[FileLayout, str, Predicate | None]:
         """What to read of a file, where it lies, and the condition that its row groups can be tested with."""
         layout = file_layout(self._store, file, fields).encoding(self._encoded)
-        pushed = None if predicate is None else restrict(predicate, layout.renamed)
+        own = [name for name in layout.renamed if name not in self._described]
+        pushed = None if predicate is None else restrict(predicate, own)
         condition = None if pushed is None else rename(pushed, layout.renamed)
         return layout, self._store.paths.file_path(self._split.bucket_path, file), condition
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bucketlake.file_names import is_own
 from bucketlake.format.metadata.manifest import DataFile, ManifestEntry, ManifestFile, SimpleStats
+from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.format.metadata.stats import decode_stats_columns
 from bucketlake.format.row.hashing import assign_buckets
 from bucketlake.lazy import lazy, np, npt, pa, pc
@@ -24,11 +25,13 @@ from bucketlake.types.model import DataField, arrow_schema
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
-    from bucketlake.ops.rows import file_indexes
+    from bucketlake.ops.rows import file_indexes, global_index
 else:  # a plan without a condition prunes nothing
     file_indexes = lazy("bucketlake.ops.rows.file_indexes")
+    global_index = lazy("bucketlake.ops.rows.global_index")
 
 Mask = npt.NDArray["np.bool_"]
+T = TypeVar("T")
 MANY_VERSIONS = ("partial-update", "aggregation")
 
 
@@ -107,6 +110,12 @@ class Pruner:
 
     def _indexed(self, predicate: Predicate, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         return _kept(entries, file_indexes.may_match_by_index(self._store, predicate, entries))
+
+    def by_global_index(self, snapshot: Snapshot, groups: Sequence[list[ManifestEntry]]) -> list[list[ManifestEntry]]:
+        """Groups of files, each of the same rows, in which global indexes leave room for a row."""
+        if self._where is None:
+            return list(groups)
+        return _kept(groups, global_index.groups_by_index(self._store, snapshot, self._where, groups))
 
     def sections(self, sections: Sequence[list[ManifestEntry]]) -> set[int]:
         """The `id`s of the sections in which some row, after merging, may match."""
@@ -275,8 +284,8 @@ def _value_stats(
     return schema.stats_fields(columns), [entry.file.value_stats for entry in entries]
 
 
-def _kept(entries: Sequence[ManifestEntry], hits: Mask) -> list[ManifestEntry]:
-    return [entry for entry, hit in zip(entries, hits.tolist(), strict=True) if hit]
+def _kept(items: Sequence[T], hits: Mask) -> list[T]:
+    return [item for item, hit in zip(items, hits.tolist(), strict=True) if hit]
 
 
 def _same_type(stored: DataField, wanted: DataField) -> bool:

@@ -63,8 +63,11 @@ def _column_splits(
     vectors = deletion_files(store, store.index_manifest(snapshot))
     splits: list[Split] = []
     kept: list[ManifestEntry] = []
-    for found in buckets.values():
-        groups = grouped(found, lambda entry: entry.file)
+    by_bucket = [grouped(found, lambda entry: entry.file) for found in buckets.values()]
+    every = [group for groups in by_bucket for group in groups]
+    wanted = {id(group[0]) for group in pruner.by_global_index(snapshot, every)}
+    for found in by_bucket:
+        groups = [group for group in found if id(group[0]) in wanted]
         one_file = [group for group in groups if len(rows_files(entry.file for entry in group)) == 1]
         matching = {id(entry) for entry in pruner.by_value([group[0] for group in one_file])}
         left_out = {id(group[0]) for group in one_file} - matching

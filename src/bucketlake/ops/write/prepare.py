@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bucketlake.errors import UnsupportedError
+from bucketlake.format.data.blob_elements import refuse_keys
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import dynamic_assigner
@@ -61,6 +62,8 @@ def prepare_write(
     Spec: docs/spec/writing.md
     """
     check_places(store)
+    for item in store.schema.blob_fields:
+        refuse_keys(item.type)
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
     return writes_of(store).prepared(template, snapshot, overwrite, partitions)
 

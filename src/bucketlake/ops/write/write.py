@@ -26,6 +26,7 @@ from bucketlake.lsm.engines.rules import engine_of, order_of
 from bucketlake.lsm.merge import DEFAULT_BLOCK, PIECE_BYTES, BlockSize, merge_runs, sorted_pieces
 from bucketlake.ops.buckets.postpone import pending_store
 from bucketlake.ops.rows.assign import Codes, slices
+from bucketlake.ops.rows.described import keeping
 from bucketlake.ops.rows.incoming import Incoming
 from bucketlake.ops.rows.roll import NEW_FILES, PENDING, Roller, Rolling
 from bucketlake.ops.rows.row_ids import is_tracked
@@ -94,6 +95,7 @@ class TaskWriter:
         self._spillable = options.get("write-buffer-spillable")
         self._max_spill = options.get("write-buffer-spill.max-disk-size")
         self._spill = Spill.of(options)
+        self._keeping = keeping(self._store)
         totals = {self._assigner.default_buckets, *task.total_buckets.values()}
         self._pends = self._keyed and totals == {POSTPONE_BUCKET}
         self._buffered = (self._keyed and not self._pends) or options.get("write-buffer-for-append")
@@ -107,7 +109,7 @@ class TaskWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take the rows of one batch."""
         for piece in pieces(batch, self._budget):
-            rows = self._incoming.rows(piece)
+            rows = self._keeping(self._incoming.rows(piece))
             self._waiting.append(rows)
             self._waiting_bytes += rows.nbytes
             enough = self._waiting_bytes >= PART_BYTES and (

@@ -126,6 +126,11 @@ def after_write(
     return append_compact.after_write(store, messages, run_append(spark))
 
 
+def after_no_change(spark: SparkSession, store: Store) -> Snapshot | None:
+    """What follows a change of a primary-key table's rows that found none, see `ops.compact.maintain`."""
+    return maintain.after_no_change(store, run_units(spark))
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to compact. `partitions`: text as procedures take it, or specs; `where`: a condition over partition columns,

@@ -31,6 +31,7 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.changes import DELETE, OLD, left_behind, moves, refuse_unlike, without_keys
+from bucketlake.spark.maintain.compaction import after_no_change
 from bucketlake.spark.merge.clauses import INSERT, UPDATE, Merge, Side, assigned, check_keys
 from bucketlake.spark.merge.held import NUMBER, Held, Target
 from bucketlake.spark.merge.outcome import KIND, Scope, is_final
@@ -74,7 +75,7 @@ class KeyedMerge:
             refuse_unlike(self.spark, self.table, base, pruned)
             return self._upsert(source) if self._is_upsert(source) else self._merge(base, source, pruned)
 
-        return Attempts(self.table.store).run(once)
+        return Attempts(self.table.store).run(once) or after_no_change(self.spark, self.table.store)
 
     # ---- rows looked up
 

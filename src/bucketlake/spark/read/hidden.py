@@ -22,6 +22,7 @@ from bucketlake.errors import UnsupportedError
 from bucketlake.format.index.deletion_vector import positions_of
 from bucketlake.ops.rows.column_files import narrowed
 from bucketlake.ops.rows.deletions import load_deletions
+from bucketlake.ops.rows.described import followed
 from bucketlake.ops.rows.read import exact_part, read_rows, read_split
 from bucketlake.ops.rows.row_ids import tracked
 from bucketlake.ops.scan.scan import Plan
@@ -118,7 +119,7 @@ def _of_branch(spark: SparkSession, table: Table, plan: Plan, wanted: Wanted) ->
     more = [T.StructField(name, hidden_type(name, schema)) for name in places]
     layout = T.StructType([*spark_schema(fields).fields, *more])
     count, size = sum(split.row_count for split in splits), sum(split.size for split in splits)
-    if count <= SMALL_ROWS and size <= SMALL_BYTES:
+    if count <= SMALL_ROWS and size <= SMALL_BYTES and not followed(store, needed):
         found = parallel(lambda split: list(scan.batches(split)), splits)
         data = pa.Table.from_batches([batch for part in found for batch in part], scan.layout)
         rows = framed(spark, data, layout)

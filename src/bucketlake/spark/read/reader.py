@@ -20,6 +20,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry
 from bucketlake.ops.commit.outcome import on_newest
 from bucketlake.ops.refs import read_tags
 from bucketlake.ops.rows.column_files import narrowed
+from bucketlake.ops.rows.described import followed
 from bucketlake.ops.rows.read import exact_part
 from bucketlake.ops.scan.scan import Plan
 from bucketlake.ops.scan.select import Selection
@@ -266,6 +267,11 @@ class _Scan:
         """Whether no file holds the rows as they are shown."""
         return self.view is not None and self.view.computes
 
+    @property
+    def follows(self) -> bool:
+        """Whether rows have blobs of any size, which lie elsewhere: they are not for the driver."""
+        return bool(followed(self.store, self.columns))
+
     def split_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         fields = self.fields
         for batch in read_view(self.store, self.view, split, list(self.columns), self.predicate):
@@ -304,7 +310,7 @@ def _frame(spark: SparkSession, scan: _Scan, plan: Plan) -> DataFrame:
     if sum(split.row_count for split in merged) < LARGE_MERGE_ROWS:
         others, merged = others + merged, []
     frames = _native_frames(spark, scan, raw, marked, merged)
-    if are_few(others):
+    if are_few(others) and not scan.follows:
         frames += [_in_driver(spark, scan, others)] if others or not frames else []
     else:
         frames.append(_in_tasks(spark, scan, others))
@@ -356,6 +362,8 @@ def _holds_deletes(store: Store, split: Split) -> bool:
 
 
 def _is_small(scan: _Scan, plan: Plan) -> bool:
+    if scan.follows:
+        return False
     if plan.row_count <= SMALL_ROWS and plan.size <= SMALL_BYTES:
         return True
     keys = scan.store.schema.primary_keys or scan.store.schema.bucket_keys

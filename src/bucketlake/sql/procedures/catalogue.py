@@ -15,6 +15,7 @@ from bucketlake.sql.procedures import (
     expiry,
     files,
     health,
+    indexes,
     later,
     merging,
     migrate,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _LISTS = "procedure string, arguments string, description string, state string"
 _ROOMS = (
-    *(compact, compact_database, buckets, expiry, files, upkeep, tags, branches, rollback),
+    *(compact, compact_database, buckets, expiry, files, indexes, upkeep, tags, branches, rollback),
     *(health, migrate, clone, repair, rewrite, merging, views, later),
 )
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from bucketlake.sql.procedures.registry import OPTIONS, PARTITIONS, TABLE, Argument, Procedure
+from bucketlake.sql.procedures.registry import TABLE, Argument, Procedure
 
 _FUNCTIONS = "functions are kept by no catalog here; CREATE TEMPORARY FUNCTION makes one for the session"
 _FEATURE = "tables with {} are not supported"
-_INDEXES = "global indexes are not supported"
+_INDEXES = "full-text indexes are not supported"
 _FUNCTION = Argument("function", "the function", required=True)
-_COLUMN = Argument("index_column", "the column", required=True)
-_KIND = Argument("index_type", "the type of the index", required=True)
 
 
 def _named(*names: str, required: int = 0) -> tuple[Argument, ...]:
@@ -45,19 +43,7 @@ PROCEDURES = (
         ),
         _FUNCTIONS,
     ),
-    _later(
-        "create_global_index",
-        "Builds a global index.",
-        (TABLE, _COLUMN, _KIND, PARTITIONS, OPTIONS),
-        _INDEXES,
-    ),
     _later("drop_function", "Drops a function.", (_FUNCTION,), _FUNCTIONS),
-    _later(
-        "drop_global_index",
-        "Drops a global index.",
-        (TABLE, _COLUMN, _KIND, PARTITIONS, Argument("dry_run", "", "boolean")),
-        _INDEXES,
-    ),
     _later("full_text_search", "Searches texts.", _named("table"), _INDEXES, "Flink"),
     _later("query_service", "Serves lookups.", _named("table"), "it is a service of Flink's", "Flink"),
     _later(

@@ -1,0 +1,332 @@
+"""Building a global index: of rows that it does not cover yet, stretch by stretch of row ids.
+
+    create_index(store, columns, kind, chosen, run) -> Committed     the files that were added, in one snapshot
+    drop_index(store, columns, kind, chosen) -> Committed            those that were taken out
+
+A stretch is read in the order of its ids; as many rows as the index's option or memory allow become one file, with a
+range of ids of its own. Other programs go on: what they change of the column meanwhile has its rows read again.
+
+Spec: docs/spec/global_index.md#building
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bucketlake.errors import BucketlakeError, ConflictError, InvalidError, UnsupportedError
+from bucketlake.format.index.btree import BTREE, check_indexed, encode_btree, encoded_keys
+from bucketlake.format.index.index_manifest import IndexEntry, IndexFile
+from bucketlake.format.metadata.snapshot import Snapshot
+from bucketlake.lsm.keys import KeyOrder
+from bucketlake.ops.change.column_updates import Changed, dropping, groups_at, until_done
+from bucketlake.ops.commit.commit import Check, Commit
+from bucketlake.ops.commit.outcome import Attempt, Attempts
+from bucketlake.ops.compact.running import Runner, Task, all_of, here
+from bucketlake.ops.rows.column_roll import first_id
+from bucketlake.ops.rows.global_index import indexed_ids, merged_ranges, range_of
+from bucketlake.ops.rows.read import read_split
+from bucketlake.ops.rows.row_ids import tracked
+from bucketlake.ops.scan.view import View
+from bucketlake.ops.table.messages import CommitMessage, Split
+from bucketlake.ops.table.partitions import PartitionFilter
+from bucketlake.ops.table.store import Store
+from bucketlake.schema.schema import ROW_ID_FIELD, SEQUENCE_FIELD, TableSchema
+from bucketlake.types.model import DataField
+from bucketlake.values import dataclass
+
+ROW_ID = ROW_ID_FIELD.name
+MOST_ROWS = 2 << 20  # of one file, whatever the option says: some hundred bytes a row are in memory while it is made
+MOST_BYTES = 256 << 20  # of its values
+KINDS = ("bitmap", "full-text", "lumina", "lumina-vector-ann")  # that Paimon builds, and this engine does not
+
+__all__ = ["create_index", "drop_index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A snapshot, None where nothing changed, and how many index files came, or went."""
+
+    snapshot: Snapshot | None
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows to index that lie side by side: those of `groups` from `first` on, up to `end`."""
+
+    column: str
+    groups: tuple[Split, ...]
+    first: int
+    end: int
+
+    @property
+    def snapshot(self) -> int:
+        """The one that is read."""
+        return self.groups[0].snapshot_id
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files, other columns included."""
+        return sum(group.size for group in self.groups)
+
+
+def create_index(
+    store: Store, columns: Sequence[str], kind: str = BTREE, chosen: PartitionFilter | None = None, run: Runner = here
+) -> Committed:
+    """Index a column where no index of its kind covers it, in the partitions chosen; the files that were added.
+
+    Errors: InvalidError (columns), UnsupportedError (table, kind, type), ConflictError where others changed the column
+    too often meanwhile, and those of a commit.
+    """
+    field = _field(store.schema, columns, kind)
+    added = 0
+
+    def once(base: Snapshot | None, attempt: Attempt) -> Changed:
+        nonlocal added
+        if base is None:
+            return Changed(())
+        covered = _covered(store.index_manifest(base), field)
+        groups = [group for group in groups_at(store, base, None) if chosen is None or chosen(group.partition)]
+        stretches = list(_stretches(store, field.name, groups, covered))
+        made = all_of([Task(store, indexed, stretch) for stretch in stretches], run)
+        added = sum(len(message.new_index_files) for message in made)
+        attempt.made(made)
+        read = [group for stretch in stretches for group in stretch.groups]
+        return Changed(attempt.messages, read, more=_check_free(store, field))
+
+    snapshot = until_done(store, once, frozenset({field.id}), None)
+    return Committed(snapshot, 0 if snapshot is None else added)
+
+
+def drop_index(
+    store: Store,
+    columns: Sequence[str],
+    kind: str = BTREE,
+    chosen: PartitionFilter | None = None,
+    dry_run: bool = False,
+) -> Committed:
+    """Take the files of an index out of the table, in one snapshot, whoever built it; with `dry_run` how many it would
+    be. Expiry removes them. Errors: InvalidError (columns), and those of a commit."""
+    ids = tuple(item.id for item in _known(store.schema, columns))
+    kind, found = _kind(kind), 0
+
+    def once(attempt: Attempt) -> Snapshot | None:
+        nonlocal found
+        base = attempt.on(store.latest_snapshot())
+        entries = [
+            entry
+            for entry in store.index_manifest(base)
+            if entry.file.index_type == kind
+            and indexed_ids(entry) == ids
+            and (chosen is None or chosen(entry.partition))
+        ]
+        found = len(entries)
+        if dry_run or not entries:
+            return None
+        user = f"drop-global-index-{store.env.clock.new_uuid()}"
+        return Commit(store, user).commit(dropping(store, entries), outcome=attempt.outcome)
+
+    return Committed(Attempts(store).run(once), found)
+
+
+# ---------------------------------------------------------------------------------------------- what is asked
+
+
+def _field(schema: TableSchema, columns: Sequence[str], kind: str) -> DataField:
+    if not schema.tracks_rows:
+        raise InvalidError(
+            "Table must enable 'row-tracking.enabled=true' before creating global index.",
+            remedy="create the table with 'row-tracking.enabled' = 'true' and 'data-evolution.enabled' = 'true'",
+        )
+    if not schema.data_evolution:
+        raise UnsupportedError(
+            "a global index of a table without 'data-evolution.enabled', which no reader would use",
+            remedy="create the table with 'data-evolution.enabled' = 'true'",
+        )
+    fields = _known(schema, columns)
+    kind = _kind(kind)
+    if kind != BTREE:
+        known = kind in KINDS or "vector" in kind
+        raise UnsupportedError(
+            f"global indexes of type '{kind}'" if known else f"unknown type of a global index: '{kind}'",
+            remedy="build one of type 'btree'",
+        )
+    if len(fields) > 1:
+        raise InvalidError(f"Index type '{kind}' does not support multi-column index, got columns: {list(columns)}")
+    check_indexed(fields[0].type)
+    if fields[0].name in schema.partition_keys:
+        raise InvalidError("a partition column needs no index", column=fields[0].name)
+    return fields[0]
+
+
+def _known(schema: TableSchema, columns: Sequence[str]) -> list[DataField]:
+    names = [name.strip() for name in columns if name.strip()]
+    if not names:
+        raise InvalidError("At least one column required.")
+    if len(set(names)) < len(names):
+        raise InvalidError(f"Duplicate index columns are not allowed: {names}")
+    for name in names:
+        if name not in schema.field_names:
+            raise InvalidError(f"Column '{name}' does not exist in table.", columns=list(schema.field_names))
+    return [schema.field(name) for name in names]
+
+
+def _kind(text: str) -> str:
+    return text.strip().lower()
+
+
+def _covered(entries: Sequence[IndexEntry], field: DataField) -> list[tuple[int, int]]:
+    """The ids that an index of the column covers."""
+    own = (e for e in entries if e.file.index_type == BTREE and indexed_ids(e) == (field.id,))
+    return merged_ranges(range_of(entry.file) for entry in own)
+
+
+def _check_free(store: Store, field: DataField) -> Check:
+    """ConflictError where another program has indexed rows of a stretch meanwhile."""
+
+    def check(messages: Sequence[CommitMessage], view: View) -> None:
+        there = _covered(view.indexes, field)
+        for first, end in (range_of(file) for message in messages for file in message.new_index_files):
+            if any(low < end and first < high for low, high in there):
+                raise ConflictError(
+                    "another program has indexed these rows meanwhile",
+                    table=store.paths.root,
+                    first_row_id=first,
+                    remedy="index what is left",
+                )
+
+    return check
+
+
+def _stretches(
+    store: Store, column: str, groups: Sequence[Split], covered: Sequence[tuple[int, int]]
+) -> Iterator[Stretch]:
+    """What is not covered of groups, rows that lie side by side in a partition together, as many as become a file."""
+    most = _most_rows(store)
+    pieces = [
+        (group.partition, first, end, group)
+        for group in groups
+        for first, end in _without(first_id(group), first_id(group) + group.files[0].row_count, covered)
+    ]
+    pieces.sort(key=lambda piece: piece[:3])
+    held: list[Split] = []
+    start = stop = 0
+    for partition, first, end, group in pieces:
+        if held and (held[-1].partition != partition or first != stop or end - start > most):
+            yield Stretch(column, tuple(held), start, stop)
+            held = []
+        if not held:
+            start = first
+        held.append(group)
+        stop = end
+    if held:
+        yield Stretch(column, tuple(held), start, stop)
+
+
+def _without(first: int, end: int, covered: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for low, high in covered:
+        if high <= first:
+            continue
+        if low >= end:
+            break
+        if low > first:
+            yield first, low
+        first = max(first, high)
+    if first < end:
+        yield first, end
+
+
+def _most_rows(store: Store) -> int:
+    return max(1, min(MOST_ROWS, int(store.options.get("sorted-index.records-per-range"))))
+
+
+# ---------------------------------------------------------------------------------------------- one stretch
+
+
+def indexed(store: Store, stretch: Stretch) -> list[CommitMessage]:
+    """Write the files of a stretch; a message with those, none where no row lives. On an error nothing stays."""
+    group = stretch.groups[0]
+    files: list[IndexFile] = []
+    try:
+        for file in _files(store, stretch):
+            files.append(file)
+    except BaseException:
+        for file in files:
+            with suppress(BucketlakeError):
+                store.env.storage.delete(_path(store, stretch, file))
+        raise
+    if not files:
+        return []
+    return [CommitMessage(group.partition, group.bucket, group.total_buckets, new_index_files=tuple(files))]
+
+
+def _files(store: Store, stretch: Stretch) -> Iterator[IndexFile]:
+    most, first = _most_rows(store), stretch.first
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for rows in _rows(store, stretch):
+        held.append(rows)
+        count, size = count + rows.num_rows, size + rows.nbytes
+        if count >= most or size >= MOST_BYTES:
+            end = int(rows.column(1)[-1].as_py()) + 1
+            yield _written(store, stretch, held, (first, end))
+            first, held, count, size = end, [], 0, 0
+    if held:
+        yield _written(store, stretch, held, (first, stretch.end))
+
+
+def _rows(store: Store, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Values with their ids, ascending."""
+    rows = tracked(store)
+    for group in stretch.groups:
+        for batch in read_split(rows, replace(group, raw=False), [stretch.column, ROW_ID]):
+            ids = batch.column(1).to_numpy()
+            inside = (ids >= stretch.first) & (ids < stretch.end)
+            own = batch if inside.all() else batch.filter(pa.array(inside))
+            if own.num_rows:
+                yield own
+
+
+def _written(store: Store, stretch: Stretch, batches: Sequence[pa.RecordBatch], span: tuple[int, int]) -> IndexFile:
+    """The file of some rows, which are all that live in a span of ids."""
+    field = store.schema.field(stretch.column)
+    rows = pa.concat_batches(batches)
+    nulls = rows.filter(rows.column(0).is_null()).column(1).to_numpy()
+    known = rows.filter(rows.column(0).is_valid())
+    ordered, starts = _in_order(field, known)
+    keys = encoded_keys(ordered.column(0).take(pa.array(starts)), field.type)
+    block_size = int(store.options.get("btree-index.block-size"))
+    ids = ordered.column(1).to_numpy() - span[0]
+    data, recorded = encode_btree(keys, starts, ids, nulls - span[0], stretch.snapshot, block_size)
+    name = store.paths.new_global_index(store.env, BTREE)
+    known_as = {
+        "_ROW_RANGE_START": span[0],
+        "_ROW_RANGE_END": span[1] - 1,
+        "_INDEX_FIELD_ID": field.id,
+        "_EXTRA_FIELD_IDS": None,
+        "_INDEX_META": recorded,
+        "_SOURCE_META": None,
+    }
+    outside = store.paths.external_index(name)
+    file = IndexFile(BTREE, name, len(data), rows.num_rows, external_path=outside, global_index=known_as)
+    store.env.storage.write(_path(store, stretch, file), data)
+    return file
+
+
+def _in_order(field: DataField, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """Rows by value, then id, and where each value begins."""
+    named = pa.RecordBatch.from_arrays(rows.columns, names=[field.name, SEQUENCE_FIELD.name])
+    order, starts = KeyOrder([field]).sort(named)
+    ordered = rows if order is None else rows.take(pa.array(order))
+    return ordered, np.arange(rows.num_rows) if starts is None else starts
+
+
+def _path(store: Store, stretch: Stretch, file: IndexFile) -> str:
+    group = stretch.groups[0]
+    return store.paths.index_path(group.partition, group.bucket, file)

@@ -1,0 +1,134 @@
+"""Global indexes: Apache Paimon on Flink and pypaimon search those that are built here, and their own are searched."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.peers.flink import FlinkPaimon
+from tests.peers.python_peers import PyPaimon
+
+import bucketlake
+from bucketlake.ops.scan.select import select_snapshot
+from bucketlake.table import Table
+
+pytestmark = pytest.mark.peer
+
+OPTIONS = {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"}
+DAY, MOMENT = dt.date(1969, 12, 30), dt.datetime(1969, 12, 31, 23, 59, 58, 750_001)
+# By column: its type, the value of row k, the value that is searched, and how Flink writes it.
+COLUMNS: dict[str, tuple[pa.DataType, Any, Any, str]] = {
+    "tiny": (pa.int8(), lambda k: k % 200 - 100, -7, "CAST(-7 AS TINYINT)"),
+    "small": (pa.int16(), lambda k: k % 2000 - 1000, -300, "CAST(-300 AS SMALLINT)"),
+    "whole": (pa.int32(), lambda k: 3 * k - 2000, 256, "256"),
+    "long": (pa.int64(), lambda k: (k - 500) << 33, -(7 << 33), str(-(7 << 33))),
+    "yes": (pa.bool_(), lambda k: k % 3 == 0, True, "TRUE"),
+    "single": (pa.float32(), lambda k: (k - 500) / 4, -2.5, "CAST(-2.5 AS FLOAT)"),
+    "double": (pa.float64(), lambda k: (500 - k) / 8, -1.25, "CAST(-1.25 AS DOUBLE)"),
+    "money": (pa.decimal128(12, 2), lambda k: Decimal(k - 700) / 4, Decimal("-3.25"), "CAST(-3.25 AS DECIMAL(12, 2))"),
+    "text": (pa.string(), lambda k: "ä" * (k % 7) + str(k % 500), "ä77", "'ä77'"),
+    "day": (pa.date32(), lambda k: DAY + dt.timedelta(k % 900), dt.date(1970, 1, 1), "DATE '1970-01-01'"),
+    "second": (
+        pa.timestamp("ms"),
+        lambda k: dt.datetime(1969, 12, 31) + dt.timedelta(minutes=3 * k),
+        dt.datetime(1969, 12, 31, 21, 3),
+        "TIMESTAMP '1969-12-31 21:03:00.000'",
+    ),
+    "moment": (
+        pa.timestamp("us"),
+        lambda k: MOMENT + dt.timedelta(microseconds=1001 * k),
+        MOMENT + dt.timedelta(microseconds=77_077),
+        "TIMESTAMP '1969-12-31 23:59:58.827078'",
+    ),
+}
+SCHEMA = pa.schema([("k", pa.int32()), *((name, kind) for name, (kind, *_) in COLUMNS.items())])
+
+
+def some(first: int, end: int) -> pa.Table:
+    """Rows of which each seventh is null in all columns but k."""
+    rows = {"k": list(range(first, end))}
+    for name, (_, value, *_) in COLUMNS.items():
+        rows[name] = [None if k % 7 == 5 else value(k) for k in range(first, end)]
+    return pa.table(rows, SCHEMA)
+
+
+def made(path: Path, **options: str) -> Table:
+    lake = bucketlake.open(path)
+    lake.create_database("default", ignore_if_exists=True)
+    lake.create_table("default.t", SCHEMA, options={**OPTIONS, **options})
+    table = lake.table("default.t")
+    for first in range(0, 1000, 250):
+        table.write_arrow(some(first, first + 250))
+    return table
+
+
+def equal(column: str) -> list[int]:
+    wanted = COLUMNS[column][2]
+    return [k for k in range(1000) if k % 7 != 5 and COLUMNS[column][1](k) == wanted]
+
+
+def files(table: Table, where: str) -> int:
+    return len(table.planned(table.predicate(where), select_snapshot(table.store)).entries)
+
+
+def condition(column: str) -> str:
+    """As this package's conditions are written."""
+    value = COLUMNS[column][3].removeprefix("CAST(").split(" AS ")[0]
+    return f"{column} = {value}"
+
+
+def test_flink_searches_ours(flink: FlinkPaimon, tmp_path: Path) -> None:
+    flink.use(tmp_path)
+    table = made(tmp_path)
+    for column in COLUMNS:
+        assert table.create_global_index(column, btree_index_block_size="200 b") == 1
+    table.write_arrow(some(0, 1000))  # that no index covers
+    for column, (_, _, _, text) in COLUMNS.items():
+        for mode, times in (("fast", 1), ("full", 2)):
+            hint = f"/*+ OPTIONS('scalar-index.search-mode' = '{mode}') */"
+            found = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` = {text} ORDER BY k").rows
+            asked = times if column != "yes" else 2  # Flink hands no condition on BOOLEAN on
+            assert [k for (k,) in found] == sorted(equal(column) * asked), (column, mode)
+            nulls = flink.sql(f"SELECT k FROM t {hint} WHERE `{column}` IS NULL").rows
+            assert len(nulls) == times * len(range(5, 1000, 7)), (column, mode)
+
+
+def test_pypaimon_searches_ours(pypaimon: PyPaimon, tmp_path: Path) -> None:
+    pypaimon.use(tmp_path)
+    table = made(tmp_path)
+    table.create_global_index("text", sorted_index_records_per_range=400)
+    table.write_arrow(some(0, 1000))
+    found = pypaimon.read("default", "t", where=("text", "ä77"), options={"scalar-index.search-mode": "fast"})
+    assert sorted(found.column("k").to_pylist()) == equal("text")
+
+
+@pytest.mark.parametrize("records", ["10000000", "100"])
+def test_ours_searches_flinks(flink: FlinkPaimon, tmp_path: Path, records: str) -> None:
+    flink.use(tmp_path)
+    table = made(tmp_path)
+    for column in COLUMNS:
+        flink.sql(
+            f"CALL sys.create_global_index(`table` => 'default.t', index_column => '{column}', index_type => 'btree', "
+            f"options => 'sorted-index.records-per-range={records};btree-index.block-size=200 b')"
+        )
+    counted = "SELECT count(DISTINCT index_field_name) FROM `t$table_indexes`"
+    assert any(flink.sql(counted).scalar() == len(COLUMNS) for _ in range(100)), "its jobs go on behind the calls"
+    table = table.refresh()
+    for column in COLUMNS:
+        found = table.to_arrow(condition(column), columns=["k"]).column(0).to_pylist()
+        assert sorted(found) == equal(column), column
+    assert files(table, "text = 'ä77'") == len({k // 250 for k in equal("text")}) < 4
+    assert files(table, "text = 'no such text'") == 0
+    assert table.create_global_index("text") == 0
+    table.write_arrow(some(0, 1000))
+    assert sorted(table.to_arrow("text = 'ä77'", columns=["k"]).column(0).to_pylist()) == sorted(equal("text") * 2)
+    assert table.create_global_index("text") == 1
+    flink.sql("CALL sys.drop_global_index(`table` => 'default.t', index_column => 'text', index_type => 'btree')")
+    assert table.refresh().drop_global_index("text", dry_run=True) == 0
+    assert table.refresh().drop_global_index("whole") > 0
+    assert np.unique(table.refresh().to_arrow("`whole` = 256", columns=["k"]).column(0)).tolist() == equal("whole")
