@@ -59,12 +59,13 @@ class BucketlakeError(Exception):
         return (_rebuild, (type(self), self.what, self.remedy, self.details))
 
 
-def is_interrupt(error: BaseException | None) -> bool:
+def is_interrupt(error: BaseException | None, before: BaseException | None = None) -> bool:
     """Whether an error comes of Ctrl-C: before Python 3.12 one that arrives while a class is made is a RuntimeError;
-    while PySpark collects it gives way to what became of the job, which was cancelled."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    while PySpark collects it gives way to what became of the job, which was cancelled. `before`: what was being handled
+    already, of which the error does not come."""
+    while error is not None and error is not before and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
-    return error is not None
+    return error is not None and error is not before
 
 
 def _short(text: str) -> str:

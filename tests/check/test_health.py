@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests import corpus
 from tests.check.forged import (
@@ -78,6 +79,25 @@ def test_what_a_table_keeps_beside_its_rows_is_its_own(tmp_path: Path) -> None:
     assert table.fsck().findings == ()
     assert table.usage().total == folder_bytes(table)
     assert all(held.kind != "foreign" for held in table.usage().held)
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+def test_a_tag_outlives_the_changelog_of_its_snapshot(tmp_path: Path, producer: str) -> None:
+    """An expiry keeps what the tag's rows need: its changelog goes, as in Apache Paimon, and the tag is whole."""
+    options = {"bucket": "1", "changelog-producer": producer}
+    table = bucketlake.open(str(tmp_path)).create_table(
+        "t", pa.schema([("k", pa.int64()), ("v", pa.int64())]), [], ["k"], options
+    )
+    for value in range(3):
+        table.write_arrow(pa.table({"k": [1, 2], "v": [value, value]}))
+        table.compact(full=True)
+    for snapshot in table.snapshots()[:-1]:
+        table.create_tag(f"of-{snapshot.id}", snapshot.id)
+    held = [tag.changelog_manifest_list for tag in table.tags().values() if tag.changelog_manifest_list]
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert held and not any(Path(table.store.paths.manifest(name)).exists() for name in held)
+    assert not table.fsck().findings
+    assert {table.with_options({"scan.tag-name": tag}).to_arrow().num_rows for tag in table.tags()} == {2}
 
 
 def test_paimons_tables_are_whole(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.schema.evolution import cast_array
 from bucketlake.types.model import parse_type_text
-from bucketlake.types.wall_clock import wall_clock
+from bucketlake.types.wall_clock import epoch_of, wall_clock
 
 
 @pytest.fixture(params=["America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC"])
@@ -47,3 +48,14 @@ def test_local_zoned_times_become_text(monkeypatch: pytest.MonkeyPatch) -> None:
         found = cast_array(pa.array(moments, pa.timestamp("us", tz="UTC")), source, target).to_pylist()
         assert found == ["2023-08-01 10:00:00.500000", None]
     time.tzset()
+
+
+def test_moments_are_exact_to_the_millisecond(zone: ZoneInfo) -> None:
+    """Also those whose seconds, as a float, come to a millisecond less."""
+    start = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    for millis in (1_075_403_331_876, -1_075_403_331_877, -1, 0, *range(1_700_000_000_000, 1_700_000_002_000, 7)):
+        moment = start + dt.timedelta(milliseconds=millis)
+        wall = moment.astimezone(zone).replace(tzinfo=None)
+        assert epoch_of(moment) == epoch_of(wall) == epoch_of(wall + dt.timedelta(microseconds=999)) == millis
+        local = (wall - start.replace(tzinfo=None)) // dt.timedelta(milliseconds=1)
+        assert local_to_epoch(local) == millis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -102,6 +102,20 @@ def test_snapshot_selection() -> None:
     assert chosen(store, scan_creation_time_millis=times[2]) == 3
     assert chosen(store, scan_mode="compacted-full") == 4
     assert chosen(store_of()) is None
+
+
+def test_a_snapshot_is_found_by_its_own_time() -> None:
+    store = store_of()
+    for n, millis in enumerate([1_075_403_331_876, 1_700_000_000_413]):
+        store.env.clock.millis = millis - 1
+        store.env.clock.now_millis = lambda: store.env.clock.millis + 1
+        commit_of(store).commit([message(data_file(f"f{n}", sequences=(n, n)))])
+    for snapshot in store.snapshots():
+        for zone in (None, timezone.utc):
+            moment = datetime.fromtimestamp(snapshot.time_millis // 1000, zone)
+            text = moment.isoformat(" ").replace("+", f".{snapshot.time_millis % 1000:03}+")
+            text = text if "+" in text else f"{text}.{snapshot.time_millis % 1000:03}"
+            assert chosen(store, scan_timestamp=text) == snapshot.id
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.classic.dataframe import DataFrame
 from tests import quick
 from tests.profile import first, pairs
 
 from bucketlake.errors import BucketlakeError, InvalidError, NotFoundError
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("v", pa.int64())])
@@ -198,3 +200,39 @@ def test_a_killed_writer_leaves_no_row(classic: Lake, tmp_path: Path, kind: str)
     assert table.read().count() == 5
     table.write(classic.spark.range(5, 50_005).selectExpr("id", "id AS v"))
     assert table.read().count() == 50_005
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lake: lake.sql("INSERT INTO db.t SELECT id + 10 AS id, id AS v FROM range(30)"),
+        lambda lake: lake.sql("UPDATE db.t SET v = v + 1 WHERE id > 1"),
+        lambda lake: lake.table("db.t").write(lake.spark.range(30).selectExpr("id + 10 AS id", "id AS v")),
+        lambda lake: lake.table("db.t").update({"v": "v + 1"}, "id > 1"),
+    ],
+)
+def test_ctrl_c_is_raised_as_such(classic: Lake, monkeypatch: pytest.MonkeyPatch, change) -> None:
+    """PySpark raises what became of the job in its place. An error of a call within its handler is that error."""
+    table = made(classic, "keyed")
+    before = table.latest_snapshot().id
+
+    def cancelled(frame):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("the job was cancelled")
+
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    with monkeypatch.context() as during:
+        during.setattr(DataFrame, "toArrow", cancelled)
+        during.setattr(DataFrame, "collect", cancelled)
+        with pytest.raises(KeyboardInterrupt):
+            change(classic)
+    assert table.latest_snapshot().id == before
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(InvalidError, match="nope"):
+            classic.sql("UPDATE db.t SET v = nope WHERE v = v")
+    change(classic)
+    assert table.latest_snapshot().id > before

@@ -10,6 +10,7 @@ import pytest
 from tests.profile import SOAK, first, later
 
 from bucketlake.errors import InvalidError
+from bucketlake.spark.read import reader
 from bucketlake.spark.session import Lake
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("pt", pa.string()), ("v", pa.int32()), ("s", pa.string())])
@@ -199,3 +200,59 @@ def test_a_partition_is_written_by_one_task_if_asked(classic: Lake) -> None:
         lake.sql(f"INSERT INTO db.{strategy} SELECT id, cast(id % 4 AS INT) FROM range(0, 300000, 1, 2)")
         assert len(lake.table(f"db.{strategy}").files()) in files, strategy
         assert lake.sql(f"SELECT count(*) FROM db.{strategy}").first()[0] == 300000
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"])
+@pytest.mark.parametrize("year", [1, 999, 2020])
+def test_partitions_of_any_day(classic: Lake, monkeypatch: pytest.MonkeyPatch, kind: str, year: int) -> None:
+    """Whatever its year, and in a session in another zone than the process, a partition is written, named and read by
+    its value: as a constant beside the columns of its files, too."""
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    zone = classic.spark.conf.get("spark.sql.session.timeZone")
+    classic.spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        classic.sql(f"CREATE TABLE db.t (k INT, p {kind}) PARTITIONED BY (p)")
+        day = dt.datetime(year, 3, 1, 5, tzinfo=dt.timezone.utc if kind == "TIMESTAMP" else None)
+        value = day.date() if kind == "DATE" else day
+        for number, mode in enumerate(["append", "overwrite"]):
+            rows = classic.spark.range(2).selectExpr(f"CAST(id AS INT) + {number} AS k")
+            classic.table("db.t").write(rows, mode=mode, partition={"p": value})
+        found = classic.sql("SELECT k, CAST(p AS STRING) AS p FROM db.t WHERE k >= 0").collect()
+        told = {"DATE": "", "TIMESTAMP_NTZ": " 05:00:00", "TIMESTAMP": " 10:30:00"}[kind]
+        if kind != "TIMESTAMP" or year == 2020:  # Kolkata's clocks were others before 1945
+            assert _rows(classic.sql("SELECT k, CAST(p AS STRING) FROM db.t")) == [
+                (k, f"{year:04}-03-01{told}") for k in (1, 2)
+            ]
+        assert sorted(row.k for row in found) == [1, 2]
+        assert classic.catalog.table("db.t").to_arrow()["p"].to_pylist() == [value, value]
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_partitions_of_several_values_keep_their_types(classic: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside nulls, and behind deletes, where no file's statistics prove the value: a moment without a zone stays one,
+    at an hour that the session's zone leaves out, too."""
+    monkeypatch.setattr(reader, "SMALL_ROWS", 0)
+    zone = classic.spark.conf.get("spark.sql.session.timeZone")
+    classic.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        classic.sql(
+            "CREATE TABLE db.t (k INT, d DOUBLE, at TIMESTAMP_NTZ, day DATE, n DECIMAL(9,2)) PARTITIONED BY (d, at, day, n)"
+            " TBLPROPERTIES ('deletion-vectors.enabled' = 'true')"
+        )
+        moments = [dt.datetime(2020, 3, 8, 2, 30), dt.datetime(1, 1, 2, 3)]
+        rows = [(1, 0.5, moments[0], dt.date(1, 1, 1), Decimal("1.50")), (2, None, moments[1], None, None)]
+        for row in [*rows, (3, *rows[0][1:]), (4, *rows[1][1:])]:
+            made = classic.spark.createDataFrame([row], "k INT, d DOUBLE, at TIMESTAMP_NTZ, day DATE, n DECIMAL(9,2)")
+            classic.table("db.t").write(made)
+        for deleted in ((), (3, 4)):
+            for key in deleted:
+                classic.sql(f"DELETE FROM db.t WHERE k = {key}")
+            found = classic.sql("SELECT * FROM db.t WHERE k < 3")
+            assert [field.dataType.simpleString() for field in found.schema][1:] == [
+                *("double", "timestamp_ntz", "date", "decimal(9,2)")
+            ]
+            assert sorted(map(tuple, found.collect())) == rows
+            assert found.where("at < '2020-03-08 02:30:01'").count() == 2
+    finally:
+        classic.spark.conf.set("spark.sql.session.timeZone", zone)

@@ -304,3 +304,11 @@ def test_a_table_that_is_written_again_by_other_words(classic: Lake) -> None:
     ):
         with pytest.raises(InvalidError, match=message):
             classic.write_table(frame, "db.t", **call)
+
+
+def test_columns_that_a_query_does_not_name_are_suggested(classic: Lake) -> None:
+    """Though they are not read for it."""
+    classic.sql("CREATE TABLE db.t (id INT, name STRING)")
+    for query in ("SELECT nme FROM db.t WHERE id = 1", "SELECT count(*) FROM db.t x JOIN db.t y USING (id, nme)"):
+        with pytest.raises(StatementError, match="`name`"):
+            classic.sql(query)

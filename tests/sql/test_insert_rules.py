@@ -289,3 +289,48 @@ def test_a_char_partition_is_overwritten_by_its_text_without_spaces(classic: Lak
     with session(lake, spark__sql__legacy__charVarcharAsString="true"):
         lake.sql("INSERT OVERWRITE db.t PARTITION (p = '2', q = 'z') VALUES (8)")
         assert rows(lake) == [(6, "33 ", "a "), (7, "2  ", "z "), (8, "2", "z")]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_values_of_partitions_are_texts_to_spark(classic: Lake, ansi: str) -> None:
+    """As such they are cast, whatever the session says: what is no value of the column's type names no partition, not
+    the nearest one, nor that of nulls."""
+    before = classic.spark.conf.get("spark.sql.ansi.enabled")
+    classic.spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        classic.sql("CREATE TABLE db.parts (k INT, p INT) PARTITIONED BY (p)")
+        classic.sql("INSERT INTO db.parts VALUES (1, 1), (2, NULL)")
+        for value in ("1.9", "'1.9'", "'abc'", "true", "1e0", "3000000000", "-.5", "1.0D"):
+            for statement in (
+                "INSERT OVERWRITE db.parts PARTITION (p = {}) SELECT 7",
+                "ALTER TABLE db.parts DROP PARTITION (p = {})",
+                "ALTER TABLE db.parts DROP IF EXISTS PARTITION (p = {})",
+                "TRUNCATE TABLE db.parts PARTITION (p = {})",
+                "SHOW PARTITIONS db.parts PARTITION (p = {})",
+            ):
+                with pytest.raises(InvalidError, match="not of its column"):
+                    classic.sql(statement.format(value)).collect()
+        assert sorted(map(str, classic.sql("SELECT * FROM db.parts").collect())) == [
+            "Row(k=1, p=1)",
+            "Row(k=2, p=None)",
+        ]
+        classic.sql("ALTER TABLE db.parts DROP PARTITION (p = 01L)")
+        assert [tuple(row) for row in classic.sql("SELECT * FROM db.parts").collect()] == [(2, None)]
+    finally:
+        classic.spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+def test_constants_of_partitions(classic: Lake) -> None:
+    """Numbers with suffixes and without a leading zero, bytes, and texts in pieces."""
+    classic.sql("CREATE TABLE db.parts (k INT, p STRING) PARTITIONED BY (p)")
+    classic.sql("CREATE TABLE db.reals (k INT, p DOUBLE) PARTITIONED BY (p)")
+    for k, value in enumerate(["007", "7L", "X'78'", "'a' 'b'", "1.50BD", "-.5"]):
+        classic.sql(f"INSERT INTO db.parts PARTITION (p = {value}) VALUES ({k})")
+        assert len(classic.sql(f"SHOW PARTITIONS db.parts PARTITION (p = {value})").collect()) == 1
+    assert [row.p for row in classic.sql("SELECT p FROM db.parts ORDER BY k").collect()] == [
+        *("7", "7", "x", "ab", "1.50", "-0.5")
+    ]
+    for k, value in enumerate(["1e300D", "1.5D", "2S", "1F", "-.5"]):
+        classic.sql(f"INSERT OVERWRITE db.reals PARTITION (p = {value}) VALUES ({k})")
+        classic.sql(f"INSERT OVERWRITE db.reals PARTITION (p = {value}) VALUES ({k})")
+    assert [row.p for row in classic.sql("SELECT p FROM db.reals ORDER BY k").collect()] == [1e300, 1.5, 2.0, 1.0, -0.5]

@@ -261,6 +261,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     ("WHEN MATCHED THEN DELETE WHEN MATCHED THEN UPDATE SET *", InvalidError, "only the last WHEN MATCHED"),
     ("WHEN MATCHED THEN UPDATE SET b = (SELECT max(b) FROM source)", UnsupportedError, "subquery"),
     ("AND t.a IN (SELECT a FROM source) WHEN MATCHED THEN DELETE", UnsupportedError, "subquery"),
+    ("AND t.a IN (TABLE source) WHEN MATCHED THEN DELETE", UnsupportedError, "subquery"),
     ("WHEN MATCHED THEN INSERT *", InvalidError, "expected UPDATE"),
     ("WHEN MATCHED THEN DELETE nonsense", InvalidError, "expected WHEN"),
     ("", InvalidError, "WHEN"),

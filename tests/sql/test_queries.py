@@ -142,6 +142,39 @@ ERRORS = {
 }
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM (TABLE {t}) ORDER BY k",
+        "WITH a AS (TABLE {t}) SELECT k FROM a ORDER BY k",
+        "WITH a AS (SELECT 1) TABLE {t} |> SELECT k |> ORDER BY k",
+        "SELECT k FROM {t} WHERE k IN (SELECT x.k FROM (TABLE {t}) x) ORDER BY k",
+        "(TABLE {t}) UNION (TABLE {t}) ORDER BY k",
+    ],
+)
+def test_a_table_is_a_query_wherever_one_may_stand(classic: Lake, query: str) -> None:
+    """In brackets, as a common table expression and behind these, too."""
+    classic.sql("CREATE TABLE db.named (k INT)")
+    classic.sql("INSERT INTO db.named VALUES (5), (3)")
+    assert [row.k for row in classic.sql(query.replace("{t}", "db.named")).collect()] == [3, 5]
+
+
+def test_tables_and_timestamps_as_flink_says_them_in_changes(classic: Lake) -> None:
+    """What is put into the statement's text before the table's name moves the name, not the table that is meant."""
+    classic.sql("CREATE TABLE db.named (k INT, at TIMESTAMP_NTZ) TBLPROPERTIES ('primary-key' = 'k')")
+    classic.sql("INSERT INTO db.named VALUES (1, NULL), (2, NULL), (3, NULL)")
+    classic.sql("UPDATE db.named SET at = CAST('2020-01-01 00:00:00' AS TIMESTAMP(3)) WHERE k IN (SELECT 1)")
+    classic.sql(
+        "UPDATE db.named SET at = (SELECT max(at) FROM (TABLE db.named)) WHERE k = (SELECT max(k) FROM db.named) - 1"
+    )
+    classic.sql(
+        "MERGE INTO db.named USING (TABLE db.named) s ON named.k = s.k AND named.k = 3"
+        " WHEN MATCHED THEN UPDATE SET at = CAST('2021-01-01 00:00:00' AS TIMESTAMP(3))"
+    )
+    rows = classic.sql("SELECT k, year(at) AS y FROM db.named ORDER BY k").collect()
+    assert [tuple(row) for row in rows] == [(1, 2020), (2, 2020), (3, 2021)]
+
+
 def test_errors(shop: Lake) -> None:
     for text, (error, message) in ERRORS.items():
         with pytest.raises(error, match=message):

@@ -100,11 +100,29 @@ def test_a_literal_with_a_prefix_is_one_token(literal: str) -> None:
         ("TABLE d.u", "SELECT * FROM d.u"),
         ("table `a` UNION ALL TABLE b", "SELECT * FROM `a` UNION ALL SELECT * FROM b"),
         ("(SELECT 1) MINUS TABLE x ORDER BY 1", "(SELECT 1) MINUS SELECT * FROM x ORDER BY 1"),
+        (
+            "SELECT * FROM (TABLE a) x JOIN ((TABLE b)) y",
+            "SELECT * FROM (SELECT * FROM a) x JOIN ((SELECT * FROM b)) y",
+        ),
+        ("SELECT k IN (TABLE a), (TABLE b) FROM t", "SELECT k IN (SELECT * FROM a), (SELECT * FROM b) FROM t"),
+        ("WITH a AS (TABLE b) TABLE a", "WITH a AS (SELECT * FROM b) SELECT * FROM a"),
+        ("WITH a(x) AS (SELECT (1)) TABLE d.u", "WITH a(x) AS (SELECT (1)) SELECT * FROM d.u"),
+        ("EXPLAIN EXTENDED TABLE u", "EXPLAIN EXTENDED SELECT * FROM u"),
+        ("DESCRIBE QUERY TABLE u", "DESCRIBE QUERY SELECT * FROM u"),
+        ("SELECT * FROM f(TABLE(d.u))", "SELECT * FROM f(TABLE(SELECT * FROM d.u))"),
+        (
+            "SELECT * FROM f(1, t => TABLE(`u`) PARTITION BY k)",
+            "SELECT * FROM f(1, t => TABLE(SELECT * FROM `u`) PARTITION BY k)",
+        ),
+        ("SELECT * FROM f(TABLE(SELECT 1))", None),
+        ("SELECT TABLE(a, b)", None),
         ("SELECT a AS table FROM t", None),
+        ("SELECT count(*) table FROM t", None),
+        ("SELECT ')' table FROM t", None),
         ("SELECT * FROM f(TABLE t)", None),
         ("SELECT 'UNION TABLE x'", None),
         ("CREATE TABLE a AS SELECT 1", None),
     ],
 )
 def test_tables_as_queries(statement: str, plain: str | None) -> None:
-    assert text.plain_tables(statement) == (plain or statement)
+    assert text.splice(statement, text.plain_pieces(statement)) == (plain or statement)

@@ -35,6 +35,7 @@ from bucketlake.file_names import fault_of_path, lies_in_any, listed_roots
 from bucketlake.lazy import obstore, obstore_errors, obstore_store, uuid
 from bucketlake.options.catalog import ALLOWED_EXTERNAL
 from bucketlake.redaction import holds_password
+from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
 READ_BUFFER = 1 << 18
@@ -456,4 +457,4 @@ def _folder(key: str) -> str | None:
 
 
 def _info(path: str, item: Any) -> FileInfo:
-    return FileInfo(path, item["size"], int(item["last_modified"].timestamp() * 1000))
+    return FileInfo(path, item["size"], epoch_of(item["last_modified"]))

@@ -1,6 +1,7 @@
 """What Spark raises while a call of ours runs, as an error of ours that is Spark's as well, with its condition.
 
-with told_as_ours(): …        errors of a call's own expressions and rows
+with interrupts_stay(): …     Ctrl-C is raised as such
+with told_as_ours(): …        the same, and errors of a call's own expressions and rows
 made(error)                   one of them as ours, without its place
 what(error)                   its message, without plans, traces and texts of ours
 """
@@ -8,6 +9,7 @@ what(error)                   its message, without plans, traces and texts of ou
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +26,7 @@ from pyspark.errors import (
     SparkRuntimeException,
 )
 
-from bucketlake.errors import BucketlakeError, InvalidError
+from bucketlake.errors import BucketlakeError, InvalidError, is_interrupt
 from bucketlake.spark import faults
 
 FILE_CHANGED = "a data file changed while it was read, or is not what its metadata says: read again"
@@ -105,10 +107,23 @@ def what(error: PySparkException) -> faults.Told:
 
 
 @contextmanager
+def interrupts_stay() -> Iterator[None]:
+    """Ctrl-C as KeyboardInterrupt: while PySpark collects, the error of the job that it cancelled takes its place."""
+    before = sys.exc_info()[1]
+    try:
+        yield
+    except Exception as error:
+        if is_interrupt(error, before):
+            raise KeyboardInterrupt from error
+        raise
+
+
+@contextmanager
 def told_as_ours(remedy: str | None = None) -> Iterator[None]:
     """Errors of Spark's about the expressions or rows of a call as ours; `remedy`: of an expression not understood."""
     try:
-        yield
+        with interrupts_stay():
+            yield
     except PySparkException as error:
         found = made(error)
         if found is None:

@@ -6,8 +6,10 @@ Spec: docs/spec/types.md
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -239,8 +241,16 @@ def _defaulted(column: Column, item: DataField) -> Column:
         return column  # refused where a row needs it
     if value is None:
         return column
-    literal = F.lit(str(value) if item.type.root is Root.TIMESTAMP else value)
-    return F.coalesce(column, literal.cast(spark_type(item.type)))
+    return F.coalesce(column, literal(value, spark_type(item.type)))
+
+
+def literal(value: Any, kind: T.DataType) -> Column:
+    """A Python value as a column of a type: days, and moments without a zone or with their own, by their texts. Py4J
+    writes years before 1000 with less than four digits, and takes moments without a zone for the process's."""
+    naive = isinstance(value, dt.datetime) and value.tzinfo is None
+    if isinstance(value, dt.date) and not (naive and isinstance(kind, T.TimestampType)):
+        value = value.isoformat()
+    return F.lit(value).cast(kind)
 
 
 def stored(column: Column, source: T.DataType, item: DataField, rules: Rules) -> Column:

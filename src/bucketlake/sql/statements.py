@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from bucketlake.errors import AlreadyExistsError, InvalidError, NotFoundError
+from bucketlake.spark.raised import interrupts_stay
 from bucketlake.spark.settings import settings_stay, substituted
 from bucketlake.sql.procedures import call
 from bucketlake.sql.query import immediate, query, unknown
@@ -62,7 +63,7 @@ def run(lake: Lake, statement: str, args: Any = None, given: Mapping[str, Any] |
         )
     try:
         mark = lake.catalog.env.clock.new_uuid().replace("-", "") if given else ""
-        with settings_stay():
+        with settings_stay(), interrupts_stay():
             result = _run(lake, statements[0], args, read_braces(statements[0], given, mark) if given else None)
     except PySparkException as error:
         found = retold(error, statements[0], unknown.meant_function(lake, error))

@@ -1,4 +1,5 @@
-"""Local-zoned times as the clock on the wall shows them, in the time zone of this process, as Paimon prints them.
+"""Local-zoned times as the clock on the wall shows them, in the time zone of this process, as Paimon prints them; and
+back, as epoch milliseconds.
 
 Spec: docs/spec/schema.md#reading-older-files
 """
@@ -6,11 +7,19 @@ Spec: docs/spec/schema.md#reading-older-files
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta, timezone
 
 from bucketlake.lazy import np, npt, pa
 
 _DAY = 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def epoch_of(moment: datetime) -> int:
+    """Epoch milliseconds of a moment, rounded down; without a zone it is this process's. A thousand times its
+    `timestamp()` is a millisecond less now and then."""
+    return (moment.astimezone(timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def wall_clock(array: pa.Array) -> pa.Array:

@@ -23,7 +23,7 @@ from bucketlake.format.metadata.manifest import FileKind, ManifestEntry, Manifes
 from bucketlake.format.metadata.statistics import decode_statistics
 from bucketlake.ops.check.findings import Findings, Place, shown
 from bucketlake.ops.check.inventory import Hashes, Sizes, distinct, members, path_hashes
-from bucketlake.ops.check.roots import CHANGELOG, Root, attempted
+from bucketlake.ops.check.roots import CHANGELOG, TAG, Root, attempted
 from bucketlake.ops.table.partition_stats import may_hold
 from bucketlake.ops.table.store import Store, parallel
 from bucketlake.values import dataclass
@@ -85,8 +85,8 @@ class Reach:
             data += self._listed(root, number, snapshot.base_manifest_list, snapshot.base_manifest_list_size)
             data += self._listed(root, number, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
             if snapshot.changelog_manifest_list is not None:
-                size = snapshot.changelog_manifest_list_size
-                changes += self._listed(root, number, snapshot.changelog_manifest_list, size)
+                size, expires = snapshot.changelog_manifest_list_size, root.kind == TAG
+                changes += self._listed(root, number, snapshot.changelog_manifest_list, size, expires)
             self._index(root, number)
             self._statistics(root, number)
         self.roots.append((root, tuple(data), tuple(changes)))
@@ -104,9 +104,12 @@ class Reach:
         what = "missing" if isinstance(error, NotFoundError) else "broken"
         self.findings.add(f"{kind}-{what}", shown(error), Place(path, snapshot=root.snapshot.id, holder=root.label))
 
-    def _listed(self, root: Root, number: int, name: str, size: int | None) -> list[str]:
-        """Names of the manifests of a list; they are read."""
+    def _listed(self, root: Root, number: int, name: str, size: int | None, expires: bool = False) -> list[str]:
+        """Names of the manifests of a list; they are read. `expires`: it may be gone in part, as the changelog of a
+        tag's snapshot is once that has expired."""
         path = self.store.paths.manifest(name)
+        if expires and self.store.env.storage.info(path) is None:
+            return []
         self.metadata.setdefault(path, number)
         if name not in self.lists:
             found = attempted(lambda: self.store.manifest_list(name, size))
@@ -120,7 +123,11 @@ class Reach:
             self.dead.add(number)
             return []
         new = [item for item in listed if item.file_name not in self.parts]
+        gone = set()
         for item, part in zip(new, parallel(self._part, new, self.store.manifest_threads), strict=True):
+            if expires and isinstance(part, NotFoundError):
+                gone.add(item.file_name)
+                continue
             path = self.store.paths.manifest(item.file_name)
             self.metadata.setdefault(path, number)
             if isinstance(part, BucketlakeError):
@@ -129,9 +136,10 @@ class Reach:
             else:
                 self.parts[item.file_name] = part
                 self._check_bounds(item, root)
-        if any(self.parts[item.file_name] is None for item in listed):
+        names = [item.file_name for item in listed if item.file_name not in gone]
+        if any(self.parts[name] is None for name in names):
             self.dead.add(number)
-        return [item.file_name for item in listed]
+        return names
 
     def _part(self, item: ManifestFile) -> Part | BucketlakeError:
         found = attempted(lambda: self.store.manifest(item))

@@ -33,6 +33,7 @@ from bucketlake.ops.table.partition_times import partition_time
 from bucketlake.ops.table.store import Store
 from bucketlake.ops.table.wall_clock import local_to_epoch
 from bucketlake.options.options import MARK_DONE, TableOptions
+from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
 Action = Callable[[str], None]
@@ -158,7 +159,7 @@ class IdleRule:
     def is_done(self, start: datetime, written: int, now: int) -> bool:
         """Whether the partition of a time is done. `written`: when it was last written to."""
         zoned = start.replace(tzinfo=timezone.utc) if self.by_watermark else start.astimezone()
-        end = int(zoned.timestamp() * 1000) + self.interval
+        end = epoch_of(zoned) + self.interval
         return now - max(written, end) > self.idle
 
 

@@ -13,6 +13,7 @@ from bucketlake.format.metadata.snapshot import CommitKind, Snapshot
 from bucketlake.ops.table.auto_tags import earlier_tags, tag_time
 from bucketlake.ops.table.store import Store
 from bucketlake.options.options import TableOptions
+from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
 TRAVEL_KEYS = (
@@ -183,8 +184,8 @@ def _at_time(store: Store, options: TableOptions) -> Snapshot:
 def epoch_of_text(text: str) -> int:
     """Epoch milliseconds of a timestamp in the machine's time zone: `yyyy-MM-dd[ HH:mm[:ss[.SSS]]]`."""
     try:
-        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
-    except ValueError as error:
+        return epoch_of(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError) as error:
         raise InvalidError("not a timestamp", value=text, remedy="write yyyy-MM-dd HH:mm:ss.SSS") from error
 
 
@@ -192,7 +193,7 @@ def epoch_millis(moment: str | datetime | None) -> int | None:
     """Epoch milliseconds of a moment; texts, and what has no time zone, are in the machine's. None for None."""
     if moment is None:
         return None
-    return epoch_of_text(moment) if isinstance(moment, str) else int(moment.timestamp() * 1000)
+    return epoch_of_text(moment) if isinstance(moment, str) else epoch_of(moment)
 
 
 def _at_watermark(store: Store, watermark: int) -> Snapshot:

@@ -22,6 +22,9 @@ def newest_schema(env: Env, paths: TablePaths) -> TableSchema:
         branch = paths.options.get("branch")
         if branch is not None:
             known = sorted(info.name.removeprefix("branch-") for info in env.storage.list(paths.branch_dir))
+            if branch in known:
+                remedy = "delete it once more, unless it is being made right now"
+                raise NotFoundError("the branch has no schema", path=paths.root, branch=branch, remedy=remedy)
             remedy = did_you_mean(branch, known) or f"branches: {', '.join(known) or 'none'}"
             raise NotFoundError("no such branch", path=paths.root, branch=branch, remedy=remedy)
         raise NotFoundError("no table in this folder", path=paths.root, remedy=_remedy(env, paths.root))

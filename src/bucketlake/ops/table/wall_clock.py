@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta
+
+from bucketlake.types.wall_clock import epoch_of
 
 
 def local_from_epoch(epoch_millis: int) -> int:
@@ -13,5 +15,4 @@ def local_from_epoch(epoch_millis: int) -> int:
 
 def local_to_epoch(local_millis: int) -> int:
     """Epoch milliseconds of a file's creation time, which Paimon stores as local wall clock."""
-    wall = datetime.fromtimestamp(local_millis / 1000, timezone.utc).replace(tzinfo=None)
-    return int(wall.timestamp() * 1000)
+    return epoch_of(datetime(1970, 1, 1) + timedelta(milliseconds=local_millis))

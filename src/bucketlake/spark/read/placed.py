@@ -20,6 +20,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from bucketlake.ops.scan.pruning import proved_partitions
 from bucketlake.ops.table.partitions import partition_columns
@@ -27,7 +28,7 @@ from bucketlake.ops.table.store import Store
 from bucketlake.spark.raised import FILE_CHANGED
 from bucketlake.spark.read import native
 from bucketlake.spark.read.native import FileAt
-from bucketlake.spark.types import noted, quoted, spark_batch, spark_type
+from bucketlake.spark.types import literal, noted, quoted, spark_batch, spark_type
 from bucketlake.types.model import DataField, Root
 
 MOST_SCANS = 4  # for files of one size; more of them are told apart by path
@@ -129,13 +130,21 @@ def _joined(
     """
     constants = _constants(store, files, fields)
     table = {**(values or {}), **{f"{_CONSTANT}{place}": column for place, column in enumerate(constants.values())}}
+    kinds: list[T.DataType] = [
+        T.LongType() if pa.types.is_integer(given.type) else T.ArrayType(T.LongType())
+        for given in (values or {}).values()
+    ]
+    kinds += [spark_type(store.schema.field(name).type) for name in constants]
     more = [] if values is None else [native.ROW_INDEX]
     frames = []
     for some, place in _told_apart(files):
         frame = native.scan_with_places(spark, store, [files[at] for at in some], fields, [place, *more])
         keys = pa.array([_size(files[at]) if place == native.FILE_SIZE else _uri(files[at].path) for at in some])
         known = pa.table({_KEY: keys, **{name: column.take(pa.array(some)) for name, column in table.items()}})
-        frame = frame.join(F.broadcast(spark.createDataFrame(known)), F.expr(f"{place} = {_KEY}"), "left")
+        schema = T.StructType([T.StructField(_KEY, T.LongType() if place == native.FILE_SIZE else T.StringType())])
+        for name, kind in zip(table, kinds, strict=True):  # Spark would take moments without a zone for instants
+            schema = schema.add(name, kind)
+        frame = frame.join(F.broadcast(spark.createDataFrame(known, schema)), F.expr(f"{place} = {_KEY}"), "left")
         if values:
             frame = frame.where(f"CASE WHEN {_KEY} IS NULL THEN CAST({_CHANGED} AS BOOLEAN) ELSE true END")
         known_values = (
@@ -213,7 +222,7 @@ def _literal(store: Store, name: str, values: pa.Array) -> Column | None:
         value = found[0].as_py()
     except (ValueError, OverflowError):  # a date that Python lacks
         return None
-    return noted(F.lit(value).cast(spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
+    return noted(literal(value, spark_type(item.type)), name, item.type) if isinstance(value, _LITERAL) else None
 
 
 def _uri(path: str) -> str:

@@ -22,6 +22,7 @@ from bucketlake.env.object_store import open_env
 from bucketlake.errors import CorruptError, NotFoundError, UnsupportedError
 from bucketlake.format.guard import decoding, json_object, text
 from bucketlake.ops.stream.batches import BatchName
+from bucketlake.types.wall_clock import epoch_of
 from bucketlake.values import dataclass
 
 
@@ -120,7 +121,7 @@ def _told_watermark(query: Any) -> int | None:
     text = None if progress is None else dict(progress.get("eventTime") or {}).get("watermark")
     if not text:
         return None
-    millis = int(datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp() * 1000)
+    millis = epoch_of(datetime.fromisoformat(str(text).replace("Z", "+00:00")))
     return millis if millis > 0 else None
 
 

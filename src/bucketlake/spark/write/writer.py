@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bucketlake.errors import InvalidError
@@ -39,7 +38,7 @@ from bucketlake.schema.schema import KIND_FIELD, BucketMode, TableSchema
 from bucketlake.spark import instants
 from bucketlake.spark.assignment import Rules
 from bucketlake.spark.maintain.compaction import after_write
-from bucketlake.spark.types import chars_are_text, collected, conform, spark_type
+from bucketlake.spark.types import chars_are_text, collected, conform, literal, spark_type
 from bucketlake.spark.write import tasks
 from bucketlake.spark.write.ordered import write_in_order
 from bucketlake.spark.write.placement import Given, indexed
@@ -238,5 +237,5 @@ def _filled(frame: DataFrame, partition: Mapping[str, Any], schema: TableSchema)
     given = {name.lower() for name in frame.columns}
     for name, value in partition.items():
         if name.lower() not in given:
-            frame = frame.withColumn(name, F.lit(value).cast(spark_type(schema.field(name).type)))
+            frame = frame.withColumn(name, literal(value, spark_type(schema.field(name).type)))
     return frame

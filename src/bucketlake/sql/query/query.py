@@ -90,19 +90,11 @@ def run(
     columns nobody knows here."""
     prune = prune and given is None
     written, started = statement, place
-    statement = text.plain_tables(text.plain_timestamps(statement))
-    stored = view_pieces(lake, statement)
-    if stored:
-        place = None if place is None else replace(place, start=moved(place.start, stored))
-        statement = text.splice(statement, stored)
-    values = [
-        *max_pt.pieces(lake, statement),
-        *sys_functions.function_pieces(lake, statement),
-        *input_file.pieces(lake, statement),
-    ]
-    if values:
-        place = None if place is None else replace(place, start=moved(place.start, values))
-        statement = text.splice(statement, values)
+    for said in (_plain, view_pieces, _plain, _values):  # a view's text may say TABLE t itself
+        pieces = said(lake, statement)
+        if pieces:
+            place = None if place is None else replace(place, start=moved(place.start, pieces))
+            statement = text.splice(statement, pieces)
     reads: list[Read] | None = [] if statement.lstrip()[:7].upper() == "EXPLAIN" else None
     bound, frames, titles = bind(lake, statement, place, prune, reads)
     text_of, values_of = (bound if frames else statement), dict[str, Any](frames)
@@ -115,7 +107,8 @@ def run(
         found = lake.spark.sql(text_of, args, **values_of) if args else lake.spark.sql(text_of, **values_of)
         return with_tables(lake.spark, found, reads) if reads is not None and frames else found
     except AnalysisException as error:
-        if frames and prune and str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
+        unresolved = str(error.getCondition()).startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN"))
+        if frames and prune and unresolved:
             return run(
                 lake, written, args, started, prune=False, given=given
             )  # Spark suggests the columns that it knows
@@ -124,6 +117,19 @@ def run(
             remember(error, text_of, bool(frames))
             raise
         raise known from None  # its own message is about names that the user did not write
+
+
+def _plain(_lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    return text.plain_pieces(statement)
+
+
+def _values(lake: Lake, statement: str) -> list[tuple[int, int, str]]:
+    """What stands for the functions that the catalog or the table's files answer."""
+    return [
+        *max_pt.pieces(lake, statement),
+        *sys_functions.function_pieces(lake, statement),
+        *input_file.pieces(lake, statement),
+    ]
 
 
 def bind(

@@ -28,6 +28,7 @@ from bucketlake.sql.rows.target import may_read
 from bucketlake.sql.rows.upsert import upserted, upserts
 from bucketlake.sql.text import names
 from bucketlake.sql.text.text import Cursor
+from bucketlake.types.model import Root
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -133,9 +134,11 @@ def _static(insert: Insert, table: LakeTable) -> dict[str, str]:
 
 
 def _static_cast(value: str, column: str, schema: TableSchema) -> str:
+    """The value as Spark takes those of partition specifications: as a text, so that 1.9 is no INT."""
     kind = schema.field(column).type
     shown = shown_type(kind, schema.table_options)
-    text = f"try_cast({value} AS {spark_type(shown).simpleString()})"
+    said = value if kind.root in (Root.BINARY, Root.VARBINARY) else f"CAST({value} AS STRING)"
+    text = f"try_cast({said} AS {spark_type(shown).simpleString()})"
     return text if shown == kind else f"CAST({text} AS {spark_type(kind).simpleString()})"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NullType, StructField, StructType
@@ -43,9 +42,9 @@ from bucketlake.spark.table import LakeTable
 from bucketlake.sql.query import query
 from bucketlake.sql.query.pushdown import Settings, condition
 from bucketlake.sql.query.pushdown import Source as Columns
-from bucketlake.sql.rows.target import Target, column_path, may_read
+from bucketlake.sql.rows.target import Target, column_path, has_subquery, may_read
 from bucketlake.sql.text import names
-from bucketlake.sql.text.text import Cursor, blank
+from bucketlake.sql.text.text import Cursor, blank, splice, timestamp_pieces
 from bucketlake.values import dataclass
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from bucketlake.schema.schema import TableSchema
     from bucketlake.spark.session import Lake
 
-_SUBQUERY = ("SELECT", "WITH")
 _LOOSE = ("AND", "OR", "BETWEEN")
 
 
@@ -272,12 +270,14 @@ class MergeInto:
         return Clause(clause.side, clause.kind, condition, tuple(values))
 
     def _padded(self, text: Text) -> str:
-        """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name."""
+        """The text at its place in the statement; `db.t.c` as `t.c`, since frames know tables by their last name,
+        and Flink's timestamps as Spark's."""
         end = text.start + len(text.text)
         cut = blank(self.statement[:end], [(0, text.start)])
         longer = [] if self.target.alias is not None else [self.target.parts]
         longer += [self.source.parts]
-        return blank(cut, [span for parts in longer if len(parts) > 1 for span in _qualifiers(text, parts)])
+        padded = blank(cut, [span for parts in longer if len(parts) > 1 for span in _qualifiers(text, parts)])
+        return splice(padded, timestamp_pieces(padded))
 
     def _equalities(
         self, schema: TableSchema, target: str, columns: list[str], rules: Rules
@@ -317,12 +317,10 @@ class MergeInto:
         texts += [(clause.condition, "condition") for clause in self.clauses if clause.condition is not None]
         texts += [(value, "value") for clause in self.clauses for value in clause.values]
         for text, what in texts:
-            tokens = Cursor(text.text).tokens
-            for before, token in pairwise(tokens):
-                if before.value == "(" and token.kind == "word" and token.value.upper() in _SUBQUERY:
-                    raise UnsupportedError(
-                        f"MERGE {what} with subquery can't be supported", text=text.text, remedy="join it to the source"
-                    )
+            if has_subquery(text.text):
+                raise UnsupportedError(
+                    f"MERGE {what} with subquery can't be supported", text=text.text, remedy="join it to the source"
+                )
 
 
 def check_order(clauses: Sequence[When]) -> None:

@@ -169,7 +169,7 @@ class Target:
 
     def beside(self, lake: Lake, table: LakeTable, *texts: str) -> Beside:
         """What the condition and these other texts look at beside the columns of a row."""
-        found = [text for text in (self.condition or "", *texts) if _has_subquery(text)]
+        found = [text for text in (self.condition or "", *texts) if has_subquery(text)]
         return Beside(
             self.extra(table.schema, *texts),
             bool(found),
@@ -205,7 +205,7 @@ def may_read(lake: Lake, table: LakeTable, query: str) -> bool:
     return any(part.partition("$")[0] == name for part in parts)
 
 
-def _has_subquery(text: str) -> bool:
+def has_subquery(text: str) -> bool:
     """Whether one may stand in a text."""
     tokens = Cursor(text).tokens
     return any(before.value == "(" and token.value.upper() in _SUBQUERY for before, token in pairwise(tokens))

@@ -6,6 +6,8 @@ Spec: docs/sql/ddl.md#partitions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -125,15 +127,22 @@ def _matching(lake: Lake, table: Table, partitions: list[Partition], spec: Spec)
     layout = arrow_layout(fields).append(pa.field(_PLACE, pa.int64()))
     rows = pa.Table.from_arrays([*batch.columns, pa.array(range(len(partitions)), pa.int64())], schema=layout)
     frame = char_columns(lake.spark.createDataFrame(rows, spark_schema(fields).add(_PLACE, "long")), fields)
-    for name, value in spec.items():
-        literal = F.lit(value).cast(spark_type(table.schema.field(name).type))
-        frame = frame.where(F.col(quoted(name)).eqNullSafe(literal))
+    asked = [(name, F.lit(text).try_cast(spark_type(table.schema.field(name).type))) for name, text in spec.items()]
+    unfit = {name: value.isNull() for name, value in asked if spec[name] is not None}
+    if asked:
+        means = [F.col(quoted(name)).eqNullSafe(value) for name, value in asked]
+        frame = frame.where(reduce(and_, means) | reduce(or_, unfit.values(), F.lit(False)))
     shown = [F.col(quoted(f.name)).cast("string").alias(str(i)) for i, f in enumerate(fields)]
     chosen = []
-    for row in frame.select(_PLACE, *shown).collect():
-        one = partitions[row[0]]
-        one.texts = tuple(row[1:])
-        chosen.append(one)
+    for row in frame.select(_PLACE, *shown, *unfit.values()).collect():
+        place, texts, wrong = row[0], row[1 : 1 + len(shown)], row[1 + len(shown) :]
+        for name, is_wrong in zip(unfit, wrong, strict=True):
+            if is_wrong:
+                raise InvalidError(
+                    "the PARTITION value is not of its column's type", table=table.name, column=name, value=spec[name]
+                )
+        partitions[place].texts = tuple(texts)
+        chosen.append(partitions[place])
     return chosen
 
 

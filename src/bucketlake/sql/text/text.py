@@ -7,7 +7,8 @@ spliced, so that what Spark parses is what the user wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from bucketlake.values import dataclass
 
 Item = TypeVar("Item")
 _WORD = re.compile(r"\w+")
+_SUFFIX = re.compile("(?:BD|[LSYFD])$", re.IGNORECASE)
 _HINT = re.compile(r"/\*\+\s*OPTIONS\s*\((.*?)\)\s*\*/", re.IGNORECASE | re.DOTALL)
 _TIMESTAMPS = {"TIMESTAMP": "TIMESTAMP_NTZ", "TIMESTAMP_LTZ": "TIMESTAMP_LTZ", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ"}
 _TYPED = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
@@ -68,6 +70,8 @@ def _tokens(text: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
     for token in raw:
         start, end = token.start - 2, token.end - 1
+        if tokens and start < tokens[-1].end:
+            continue  # 1.5D is said again as a cast
         source = text[start:end]
         if token.token_type == TokenType.STRING:
             _append_string(tokens, Token("string", token.text, start, end))
@@ -149,9 +153,14 @@ def split_statements(text: str) -> list[str]:
     return [text[start:end] for start, end in statement_places(text)]
 
 
-def plain_timestamps(text: str) -> str:
+def plain_pieces(text: str) -> list[tuple[int, int, str]]:
+    """What is spliced into a query for what Spark, or whoever looks for names behind FROM, has no word for."""
+    return [*timestamp_pieces(text), *_tables(text)]
+
+
+def timestamp_pieces(text: str) -> Iterator[tuple[int, int, str]]:
     """Casts to Flink's `TIMESTAMP(n)` and `TIMESTAMP_LTZ(n)` as Spark's types: Spark knows one precision."""
-    tokens, pieces = tokenize(text), []
+    tokens = tokenize(text)
     for at in range(1, len(tokens) - 3):
         before, word, opens, number, closes = tokens[at - 1 : at + 4]
         if not (before.is_word("AS") or before.value == "::") or opens.value != "(" or closes.value != ")":
@@ -163,27 +172,74 @@ def plain_timestamps(text: str) -> str:
             following = tokens[at + 4 : at + 4 + len(suffix)]
             if len(following) == len(suffix) and all(t.is_word(w) for t, w in zip(following, suffix, strict=True)):
                 kind, end = named, following[-1].end
-        pieces.append((word.start, end, kind))
-    return splice(text, pieces)
+        yield word.start, end, kind
 
 
 _SET_OPERATORS = ("UNION", "EXCEPT", "MINUS", "INTERSECT")
+_EXPLAINS = ("EXPLAIN", "EXTENDED", "CODEGEN", "COST", "FORMATTED", "QUERY")  # EXPLAIN FORMATTED, DESCRIBE QUERY
+# What may stand before a query's bracket: any other word there is the name of a function.
+_BEFORE_BRACKET = re.compile(
+    "AS|FROM|JOIN|IN|EXISTS|LATERAL|ANY|SOME|ALL|DISTINCT|SELECT|WHERE|AND|OR|NOT|ON|HAVING|CASE|WHEN|THEN|ELSE|SET|BY"
+    "|BETWEEN|LIKE|VALUES|UNION|EXCEPT|MINUS|INTERSECT|EXPLAIN|EXTENDED|CODEGEN|COST|FORMATTED|QUERY"
+)
 
 
-def plain_tables(text: str) -> str:
-    """Queries `TABLE t`, a statement or an operand of UNION and the like, as `SELECT * FROM t`."""
+def _tables(text: str) -> Iterator[tuple[int, int, str]]:
+    """Queries `TABLE t` as `SELECT * FROM t`, wherever a query may stand, and a function's `TABLE(t)` as
+    `TABLE(SELECT * FROM t)`."""
     if "table" not in text.lower():
-        return text
-    tokens, pieces = tokenize(text), []
+        return
+    tokens = tokenize(text)
     for at, token in enumerate(tokens[:-1]):
-        if not token.is_word("TABLE") or tokens[at + 1].kind not in ("word", "quoted"):
+        if not token.is_word("TABLE"):
             continue
-        before = at - 1
-        if before > 0 and (tokens[before].is_word("ALL") or tokens[before].is_word("DISTINCT")):
-            before -= 1
-        if before < 0 or any(tokens[before].is_word(word) for word in _SET_OPERATORS):
-            pieces.append((token.start, token.end, "SELECT * FROM"))
-    return splice(text, pieces)
+        before = tokens[at - 1] if at else None
+        if tokens[at + 1].kind in ("word", "quoted"):
+            if _begins_query(tokens, at):
+                yield token.start, token.end, "SELECT * FROM"
+        elif before is not None and before.value in ("(", ",", "=>", ">") and _is_argument(tokens, at + 1):
+            yield tokens[at + 1].end, tokens[at + 1].end, "SELECT * FROM "
+
+
+def _begins_query(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a query may begin at this token."""
+    if not at:
+        return True
+    before = tokens[at - 1]
+    if before.is_word("ALL") or before.is_word("DISTINCT"):
+        before = tokens[at - 2] if at > 1 else before
+    if before.kind == "word":
+        word = before.value.upper()
+        return word in _SET_OPERATORS or (word in _EXPLAINS and at <= 2)
+    if before.kind != "sign" or before.value not in ("(", ")"):
+        return False
+    opens = at - 1
+    if before.value == ")":  # behind common table expressions: name AS (…)
+        depth = 0
+        for opens in range(at - 1, -1, -1):
+            token = tokens[opens]
+            depth += {")": 1, "(": -1}.get(token.value, 0) if token.kind == "sign" else 0
+            if not depth:
+                break
+        return opens > 0 and tokens[opens - 1].is_word("AS")
+    outer = tokens[opens - 1] if opens else None
+    if outer is None or outer.kind not in ("word", "quoted"):
+        return True
+    return outer.kind == "word" and _BEFORE_BRACKET.fullmatch(outer.value.upper()) is not None
+
+
+def _is_argument(tokens: Sequence[Token], at: int) -> bool:
+    """Whether these tokens are a name in brackets."""
+    if tokens[at].value != "(" or tokens[at].kind != "sign":
+        return False
+    for place in range(at + 1, len(tokens)):
+        token = tokens[place]
+        if (place - at) % 2 == 0:
+            if token.value != ".":
+                return token.value == ")" and token.kind == "sign"
+        elif token.kind not in ("word", "quoted"):
+            return False
+    return False
 
 
 def cte_names(tokens: list[Token]) -> Iterator[str]:
@@ -201,6 +257,21 @@ def cte_names(tokens: list[Token]) -> Iterator[str]:
 def sample_end(text: str, start: int) -> int | None:
     """Where the TABLESAMPLE clause that follows `start` ends; None if none does."""
     return Cursor(blank(text, [(0, start)])).sample()
+
+
+def _number_text(source: str) -> str:
+    """What Spark makes of a number, or of bytes, that a partition specification has: it takes all values as texts."""
+    if source[:1] in ("x", "X"):
+        return bytes.fromhex(source[2:-1].zfill((len(source) - 2) // 2 * 2)).decode(errors="replace")
+    plain = _SUFFIX.sub("", source)
+    try:
+        number = Decimal(plain)
+        real = source[len(plain) :].upper() in ("D", "F") or (source == plain and "E" in plain.upper())
+    except ArithmeticError:
+        return plain
+    if not real:
+        return str(number)
+    return str(float(number)) if not number or Decimal("0.001") <= abs(number) < 10**7 else plain
 
 
 class Cursor:
@@ -313,17 +384,20 @@ class Cursor:
             value: str | None = self.string()
         elif first is not None and first.kind == "string":
             value = self.string()
+            while self.at < len(self.tokens) and self.tokens[self.at].kind == "string":
+                value += self.string()
         elif self.accept("NULL"):
             value = None
         elif self.sees("TRUE") or self.sees("FALSE"):
             value = self.next().value.lower()
         else:
             sign = "-" if self.accept("-") else ""
+            sign += "." if self.accept(".") else ""
             token = self.next()
             if token.kind != "number":
                 self.at -= 1
                 self.fail("expected a constant")
-            value = sign + token.value
+            value = _number_text(sign + token.value)
         start = first.start if first is not None else 0
         return self.text[start : self.tokens[self.at - 1].end], value
 
