@@ -233,3 +233,20 @@ def test_a_text_is_no_list_of_letters(catalog: Catalog) -> None:
 def test_what_is_no_schema(catalog: Catalog, schema: Any) -> None:
     with pytest.raises(InvalidError, match="not a schema .*pa.schema"):
         catalog.create_table("shapeless", schema)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changelog-producer": "lookup", "changelog-file.format": "orc", "file.compression": "gzip"},
+        {"file.format.per.level": "5:avro", "file.compression": "gzip"},
+        {"file.compression.per.level": "5:brotlo"},
+        {"file.format": "orc", "file.format.per.level": "0:parquet", "file.compression": "gzip"},
+    ],
+)
+def test_files_that_a_compaction_could_not_write_are_refused_before(catalog: Catalog, options: dict[str, str]) -> None:
+    table = catalog.create_table("t", SCHEMA, ["pt"], ["pt", "k"], {"bucket": "1", **options})
+    with pytest.raises(UnsupportedError, match="compression is not supported in"):
+        table.write_arrow(pa.table({"pt": ["a"], "k": [1], "v": [1]}))
+    assert table.latest_snapshot() is None
+    assert not [path for path in Path(table.path).rglob("*.*") if path.is_file() and "schema" not in path.parts]

@@ -8,6 +8,7 @@ Spec: docs/spec/datafile.md
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, Protocol
@@ -70,6 +71,12 @@ class _Sink(Protocol):
 
 
 _SINKS: dict[str, Any] = {"parquet": ParquetSink, "orc": OrcSink, "avro": AvroSink}
+
+
+def check_form(form: FileFormat, fields: Sequence[DataField]) -> None:
+    """UnsupportedError, InvalidError for what no file of these columns could be written as, by a codec that the format
+    lacks or a type that it cannot hold; nothing is written."""
+    _SINKS[form.name](io.BytesIO(), fields, form).close()
 
 
 class _Counted:

@@ -16,6 +16,8 @@ from dataclasses import replace
 
 from bucketlake.errors import UnsupportedError
 from bucketlake.format.data.blob_elements import refuse_keys
+from bucketlake.format.data.datafile import check_form
+from bucketlake.format.data.file_format import file_format
 from bucketlake.format.metadata.snapshot import Snapshot
 from bucketlake.ops.buckets.assigner import assigners_of
 from bucketlake.ops.buckets.dynamic import dynamic_assigner
@@ -64,8 +66,27 @@ def prepare_write(
     check_places(store)
     for item in store.schema.blob_fields:
         refuse_keys(item.type)
+    _check_later_files(store)
     template = WriteTask(commit_user or new_commit_user(store), tasks=tasks, changelog=not overwrite)
     return writes_of(store).prepared(template, snapshot, overwrite, partitions)
+
+
+def _check_later_files(store: Store) -> None:
+    """Errors of files that a compaction or a changelog of these rows would be refused as: of formats and codecs of
+    other levels, which the write itself does not meet."""
+    options = store.options
+    if not store.schema.primary_keys:
+        return
+    levels = {*(options.get("file.format.per.level") or {}), *(options.get("file.compression.per.level") or {})}
+    forms = [file_format(options, int(level)) for level in sorted(levels) if level.isdigit()]
+    if levels:
+        forms.append(file_format(options, -1))  # of levels without an entry
+    if options.get("changelog-producer") != "none":
+        forms.append(file_format(options, changelog=True))
+    first = file_format(options)
+    for number, form in enumerate(forms):
+        if form != first and form not in forms[:number]:
+            check_form(form, store.schema.fields)
 
 
 @dataclass(frozen=True, slots=True)
