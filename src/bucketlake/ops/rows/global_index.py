@@ -100,7 +100,7 @@ def _has_one_type(store: Store, field: DataField) -> bool:
 
 
 def _schemas(store: Store) -> list[TableSchema]:
-    return [store.schema_of(schema_id) for schema_id in range(store.schema.id + 1)]
+    return parallel(store.schema_of, range(store.schema.id + 1))
 
 
 @dataclass(frozen=True, slots=True)
