@@ -407,7 +407,7 @@ def test_definitions_are_sparks(classic: Lake) -> None:
             "n": "TIMESTAMP(6)",
             "p": "TIMESTAMP(3)",
             "z": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
-            "m": "MAP<STRING, TIMESTAMP(6)>",
+            "m": "MAP<STRING NOT NULL, TIMESTAMP(6)>",
             "y": "TIMESTAMP(6)",
             "d": "TIMESTAMP(6)",
         }
