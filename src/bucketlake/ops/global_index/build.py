@@ -271,12 +271,15 @@ def _files(store: Store, stretch: Stretch) -> Iterator[IndexFile]:
     held: list[pa.RecordBatch] = []
     count = size = 0
     for rows in _rows(store, stretch):
-        held.append(rows)
-        count, size = count + rows.num_rows, size + rows.nbytes
-        if count >= most or size >= MOST_BYTES:
-            end = int(rows.column(1)[-1].as_py()) + 1
-            yield _written(store, stretch, held, (first, end))
-            first, held, count, size = end, [], 0, 0
+        start = 0
+        while start < rows.num_rows:
+            own = rows.slice(start, most - count)
+            held.append(own)
+            start, count, size = start + own.num_rows, count + own.num_rows, size + own.nbytes
+            if count == most or size >= MOST_BYTES:
+                end = int(own.column(1)[-1].as_py()) + 1
+                yield _written(store, stretch, held, (first, end))
+                first, held, count, size = end, [], 0, 0
     if held:
         yield _written(store, stretch, held, (first, stretch.end))
 
