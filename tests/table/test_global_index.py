@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ import pyarrow as pa
 import pytest
 from tests.profile import SOAK
 from tests.sim.clock import FakeClock
-from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.storage import (
+    FAIL_AFTER,
+    FAIL_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    FaultStorage,
+    Killed,
+    MapStorage,
+)
 
 import bucketlake
 from bucketlake.catalog import Catalog
@@ -19,6 +28,7 @@ from bucketlake.errors import BucketlakeError, CorruptError, InvalidError, Unsup
 from bucketlake.format.index.btree import BTREE
 from bucketlake.ops.global_index import build
 from bucketlake.ops.scan.select import select_snapshot
+from bucketlake.ops.table.store import clear_cache
 from bucketlake.schema.change import DropColumn, RenameColumn, SetOption, UpdateColumnType
 from bucketlake.table import Table, open_table
 from bucketlake.types.model import BIGINT
@@ -316,6 +326,35 @@ def test_rows_that_come_or_go_meanwhile() -> None:
     )
     table.create_global_index("id")
     assert fired and ids(of(storage), "id IN (7, 8)") == [7]
+
+
+@pytest.mark.parametrize("fault", [FAIL_BEFORE, FAIL_AFTER, KILL_BEFORE, KILL_AFTER])
+@pytest.mark.parametrize("action", ["create", "drop"])
+def test_any_call_may_fail_or_be_the_last(fault: str, action: str) -> None:
+    """The index is there whole or not at all, and who repeats the call gets what it was to do."""
+
+    def made() -> MapStorage:
+        storage = rivalled(lambda other: None)[0]
+        if action == "drop":
+            of(storage).create_global_index("id")
+        return storage
+
+    def act(table: Table) -> None:
+        table.create_global_index("id") if action == "create" else table.drop_global_index("id")
+
+    counting = FaultStorage(made())
+    act(of(counting, 3))
+    for call in range(len(counting.calls)):
+        storage = made()
+        broken = FaultStorage(storage, lambda k, operation, path, call=call: fault if k == call else None)  # type: ignore[misc]
+        with contextlib.suppress(BucketlakeError, Killed):
+            act(of(broken, 3))
+        clear_cache()
+        table = of(storage, 4)
+        assert len(indexes(table)) in (0, 1) and ids(table, "id IN (7, 8)") == [7, 8], (call, counting.calls[call])
+        assert {finding.code for finding in table.fsck(level="rows").findings} <= {"orphan-file", "hint-latest"}
+        act(table)
+        assert len(indexes(of(storage, 5))) == (action == "create")
 
 
 @pytest.mark.parametrize("seed", range(200 if SOAK else 12))
