@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sim.clock import FakeClock
-from tests.sim.storage import FaultStorage, MapStorage
+from tests.sim.storage import (
+    FAIL_AFTER,
+    FAIL_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    FaultStorage,
+    Killed,
+    MapStorage,
+)
 from tests.sim.tables import ROOT, create_table
 
 from bucketlake.env.env import Env
-from bucketlake.errors import ConflictError
+from bucketlake.errors import BucketlakeError, ConflictError
 from bucketlake.format.metadata.snapshot import CommitKind
 from bucketlake.ops.change import row_conflicts
 from bucketlake.ops.commit.conflicts import CommitName
@@ -154,6 +164,23 @@ def test_a_change_that_is_done_again_shows_what_an_earlier_one_left_unseen(kind:
     assert seen(storage) == {row for row in left if "14" not in again or row[1] != 14}
     newest = through(storage).latest_snapshot()
     assert through(storage).delete(again) is None and through(storage).latest_snapshot() == newest
+
+
+@pytest.mark.parametrize("fault", [KILL_BEFORE, KILL_AFTER, FAIL_BEFORE, FAIL_AFTER])
+def test_a_change_that_died_anywhere_is_seen_when_it_is_repeated(fault: str) -> None:
+    options = {"deletion-vectors.enabled": "true"}
+    counting = FaultStorage(table_of("fixed", **options))
+    through(counting).delete("k IN (11, 22)")
+    expected = seen(counting)
+    for call in range(len(counting.calls)):
+        storage = table_of("fixed", **options)
+        broken = FaultStorage(storage, lambda k, operation, path, call=call: fault if k == call else None)  # type: ignore[misc]
+        with contextlib.suppress(BucketlakeError, Killed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            through(broken).delete("k IN (11, 22)")
+        clear_cache()
+        through(storage).delete("k IN (11, 22)")
+        assert seen(storage) == expected, (call, counting.calls[call])
 
 
 @pytest.mark.parametrize("kind", USUAL)
