@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +348,8 @@ def test_any_call_may_fail_or_be_the_last(fault: str, action: str) -> None:
     for call in range(len(counting.calls)):
         storage = made()
         broken = FaultStorage(storage, lambda k, operation, path, call=call: fault if k == call else None)  # type: ignore[misc]
-        with contextlib.suppress(BucketlakeError, Killed):
+        with contextlib.suppress(BucketlakeError, Killed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             act(of(broken, 3))
         clear_cache()
         table = of(storage, 4)
