@@ -189,7 +189,7 @@ class LocalStorage:
         """See Storage."""
         self._checked(path)
         try:
-            os.makedirs(path, exist_ok=True)
+            _make_folder(path)
         except OSError as error:
             raise _storage_error("cannot create folder", path, error) from error
 
@@ -333,12 +333,19 @@ def _pread(handle: int, offset: int, length: int) -> bytes:
 
 def _in_folder(folder: str, action: Callable[[], T]) -> T:
     """Make the folder and do it; once more where another process has removed the empty folder in between."""
-    os.makedirs(folder, exist_ok=True)
+    _make_folder(folder)
     try:
         return action()
     except FileNotFoundError:
-        os.makedirs(folder, exist_ok=True)
+        _make_folder(folder)
         return action()
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except RecursionError:  # of a thousand folders in one another: `makedirs` calls itself for each
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), folder) from None
 
 
 def _refuse_link(path: str) -> bool:

@@ -167,7 +167,7 @@ class TableSchema:
     def _by_name(self) -> dict[str, DataField]:
         return {item.name: item for item in self.fields}
 
-    @property
+    @cached_property
     def field_names(self) -> tuple[str, ...]:
         """Column names in order."""
         return tuple(item.name for item in self.fields)
@@ -197,7 +197,8 @@ class TableSchema:
     @cached_property
     def trimmed_primary_keys(self) -> tuple[str, ...]:
         """Primary-key columns without partition columns: what orders and identifies rows inside a partition."""
-        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+        partitions = set(self.partition_keys)
+        return tuple(name for name in self.primary_keys if name not in partitions)
 
     @cached_property
     def bucket_keys(self) -> tuple[str, ...]:
@@ -381,7 +382,7 @@ class TableSchema:
         partitions, primary = tuple(tree["partitionKeys"]), tuple(tree["primaryKeys"])
         _require(not primary or bool(set(primary) - set(partitions)), "primaryKeys", primary)
         schema = cls(tree["id"], fields, tree["highestFieldId"], partitions, primary, options, comment, millis, version)
-        _require(all(name in names for name in schema.bucket_keys), "bucket-key", schema.bucket_keys)
+        _require(set(schema.bucket_keys) <= set(names), "bucket-key", schema.bucket_keys)
         _require(-2 <= schema.bucket < 1 << 31, "bucket", schema.bucket)
         return schema
 
@@ -460,13 +461,14 @@ def normalised(schema: TableSchema) -> TableSchema:
     for keys, what in ((partitions, "Partition key"), (primary, "Primary key")):
         _unique(keys, f"{what} constraint {_listed(keys)} must not contain duplicate columns.")
     for keys, what in ((partitions, "partition fields"), (primary, "primary key constraint")):
-        missing = [key for key in keys if key not in names]
+        missing = [key for key in keys if not schema.has_column(key)]
         if missing:
             raise InvalidError(
                 f"Table column {_listed(names)} should include all {what} {_listed(keys)}",
                 remedy=did_you_mean(missing[0], names),
             )
-    fields = [replace(f, type=f.type.with_nullable(False)) if f.name in primary else f for f in schema.fields]
+    keyed = set(primary)
+    fields = [replace(f, type=f.type.with_nullable(False)) if f.name in keyed else f for f in schema.fields]
     return replace(
         schema, fields=tuple(fields), partition_keys=tuple(partitions), primary_keys=tuple(primary), options=options
     )

@@ -5,6 +5,7 @@ Spec: docs/spec/schema.md#validation
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ def _check_upsert_key(schema: TableSchema, options: TableOptions) -> None:
         not schema.primary_keys,
         f"Cannot define 'upsert-key' {_listed(keys)} with 'primary-key' {_listed(schema.primary_keys)}.",
     )
-    unknown = [name for name in keys if name not in schema.field_names]
+    unknown = [name for name in keys if not schema.has_column(name)]
     _need(not unknown, f"Upsert key names no columns of the table: {_listed(unknown)}")
     nested = [name for name in keys if schema.field(name).type.root in _NESTED]
     _need(not nested, f"nested type can not in upsert-key, in your table these key are {_listed(nested)}")
@@ -187,8 +188,7 @@ def _check_column_names(schema: TableSchema) -> None:
 
 
 def _check_members(t: DataType) -> None:
-    names = [item.name for item in t.fields]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(item.name for item in t.fields).items() if times > 1)
     _need(not repeated, f"Field names must be unique. Found duplicates: {_listed(repeated)}")
     for part in t.parts:
         _check_members(part)
@@ -201,12 +201,12 @@ def _check_field_options(schema: TableSchema) -> None:
         segments = key.split(".")
         for name in segments[1].split(","):
             _need(
-                name == "default-aggregate-function" or name in schema.field_names,
+                name == "default-aggregate-function" or schema.has_column(name),
                 f"Field {name} can not be found in table schema.",
             )
         _need(
             len(segments) <= 3
-            or segments[1] not in schema.field_names
+            or not schema.has_column(segments[1])
             or schema.field(segments[1]).type.root is not Root.ROW,
             f"Nested-field path is not supported on ROW field '{segments[1]}': {key}",
         )
@@ -214,13 +214,14 @@ def _check_field_options(schema: TableSchema) -> None:
 
 def _check_sequence(schema: TableSchema, options: TableOptions) -> None:
     names = options.names("sequence.field")
+    times = Counter(names)
     for name in names:
-        _need(name in schema.field_names, f"Sequence field: '{name}' can not be found in table schema.")
+        _need(schema.has_column(name), f"Sequence field: '{name}' can not be found in table schema.")
         _need(
             f"fields.{name}.aggregate-function" not in schema.options,
             f"Should not define aggregation on sequence field: '{name}'.",
         )
-        _need(names.count(name) == 1, f"Sequence field '{name}' is defined repeatedly.")
+        _need(times[name] == 1, f"Sequence field '{name}' is defined repeatedly.")
     if names:
         _need(
             options.get("merge-engine") != "first-row", "Do not support use sequence field on FIRST_ROW merge engine."
@@ -287,7 +288,8 @@ def sequence_groups(options: TableOptions) -> list[tuple[tuple[str, ...], tuple[
     for key in options.raw:
         if key.startswith("fields.") and key.endswith(_GROUP):
             fields = tuple(key.removeprefix("fields.").removesuffix(_GROUP).split(","))
-            found.append((fields, tuple(name for name in options.names(key) if name not in fields)))
+            compared = set(fields)
+            found.append((fields, tuple(name for name in options.names(key) if name not in compared)))
     return found
 
 
@@ -317,32 +319,34 @@ def _check_merge_engine(schema: TableSchema, options: TableOptions) -> None:
 
 
 def _check_sequence_groups(schema: TableSchema, options: TableOptions) -> None:
-    grouped: list[str] = []
-    sequence: list[str] = []
+    grouped: set[str] = set()
+    sequence: set[str] = set()
+    keys = {*schema.primary_keys}
     for fields, columns in sequence_groups(options):
+        times = Counter((*fields, *columns))
         key = f"fields.{','.join(fields)}{_GROUP}"
         for name in (*fields, *columns):
-            _need(name in schema.field_names, f"Field {name} can not be found in table schema")
+            _need(schema.has_column(name), f"Field {name} can not be found in table schema")
             _need(
-                name not in schema.primary_keys,
+                name not in keys,
                 f"The sequence-group '{key}' contains primary key field '{name}', which is not allowed. Primary key "
                 "columns cannot be put in sequence-group.",
             )
             _need(
-                name not in (*grouped, *sequence) and (*fields, *columns).count(name) == 1,
+                name not in grouped and name not in sequence and times[name] == 1,
                 f"Field {name} is defined repeatedly by multiple groups: {key}",
             )
-        grouped += columns
-        sequence += fields
+        grouped.update(columns)
+        sequence.update(fields)
     for name in schema.field_names:
-        function = None if name in (*sequence, *schema.primary_keys) else aggregate_function(options, name)
+        function = None if name in sequence or name in keys else aggregate_function(options, name)
         _need(
             function in (None, "last_non_null_value") or name in grouped,
             f"Must use sequence group for aggregation functions but not found for field {name}.",
         )
     on_group = options.text(_PARTIAL_ON_GROUP)
     _need(
-        set(options.names(_PARTIAL_ON_GROUP)) <= set(sequence),
+        set(options.names(_PARTIAL_ON_GROUP)) <= sequence,
         f"field '{on_group}' defined in '{_PARTIAL_ON_GROUP}' option must be part of sequence groups",
     )
 
@@ -404,7 +408,7 @@ def _check_retention(options: TableOptions) -> None:
 def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
     time_field = options.get("record-level.time-field")
     if time_field is not None:
-        _need(time_field in schema.field_names, f"Can not find time field {time_field} for record level expire.")
+        _need(schema.has_column(time_field), f"Can not find time field {time_field} for record level expire.")
         root = schema.field(time_field).type.root
         _need(
             root in (Root.INT, Root.BIGINT, Root.TIMESTAMP, Root.TIMESTAMP_LTZ),
@@ -413,7 +417,7 @@ def _check_special_columns(schema: TableSchema, options: TableOptions) -> None:
         )
     kind = options.get("rowkind.field")
     if kind is not None:
-        _need(kind in schema.field_names, f"Rowkind field: '{kind}' can not be found in table schema.")
+        _need(schema.has_column(kind), f"Rowkind field: '{kind}' can not be found in table schema.")
         root = schema.field(kind).type.root
         _need(
             root in (Root.CHAR, Root.VARCHAR),
@@ -511,7 +515,7 @@ def _refuse_orders(schema: TableSchema, options: TableOptions) -> None:
     if options.get("merge-engine") == "partial-update":
         ordering.update({f"fields.{','.join(fields)}{_GROUP}": list(fields) for fields, _ in sequence_groups(options)})
     for key, names in ordering.items():
-        nested = [name for name in names if name in schema.field_names and schema.field(name).type.root in _NESTED]
+        nested = [name for name in names if schema.has_column(name) and schema.field(name).type.root in _NESTED]
         _refuse(bool(nested), key, options.text(key))
 
 

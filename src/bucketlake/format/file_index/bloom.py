@@ -29,15 +29,19 @@ MOST_FUNCTIONS = 1 << 12
 CHUNK = 1 << 16  # hashes that are spread over the bits at once
 
 
+def bits_of(items: int, share: float) -> int:
+    """The bits of a filter for so many distinct values with this false positive rate: a multiple of 8."""
+    bits = min(int(-items * math.log(share) / (math.log(2) * math.log(2))), (1 << 31) - 9)
+    return bits + 8 - bits % 8
+
+
 class BloomWriter:
     """Gathers one file's column, batch by batch."""
 
     def __init__(self, kind: DataType, items: int, share: float) -> None:
         """`items`: distinct values expected; `share`: false positive rate at that number."""
         self._kind = kind
-        bits = int(-items * math.log(share) / (math.log(2) * math.log(2)))
-        self._bits = min(bits, (1 << 31) - 9)
-        self._bits += 8 - self._bits % 8
+        self._bits = bits_of(items, share)
         self._functions = max(1, math.floor(self._bits / items * math.log(2) + 0.5))
         self._set = np.zeros(self._bits, np.bool_)
 

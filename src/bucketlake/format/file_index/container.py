@@ -20,7 +20,7 @@ from pyroaring import BitMap
 
 from bucketlake.errors import InvalidError
 from bucketlake.format.file_index.bitmap import BitmapIndex, encode_bitmap
-from bucketlake.format.file_index.bloom import BloomFilter, BloomWriter
+from bucketlake.format.file_index.bloom import BloomFilter, BloomWriter, bits_of
 from bucketlake.format.file_index.bsi import BitSliced, encode_bsi
 from bucketlake.format.file_index.keys import STAMPS, TEXTS
 from bucketlake.format.file_index.range_bitmap import RangeBitmap, encode_range_bitmap
@@ -41,7 +41,9 @@ from bucketlake.types.model import DataField, DataType
 MAGIC = 1493475289347502
 VERSION = 1
 NO_VALUES = -1
+_LONGEST_NAME = (1 << 16) - 1
 _FIXED_HEAD = 16
+MOST_BYTES = 1 << 30  # of one index: places in it are of 4 bytes, and readers take it whole
 _OUTWARD = {"<": "<=", ">": ">="}
 
 Indexes = Mapping[str, Mapping[str, "bytes | None"]]
@@ -70,6 +72,8 @@ def _utf(text: str) -> bytes:
     units = text.encode("utf-16-be", "surrogatepass")
     signs = (chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2))
     data = b"".join(b"\xc0\x80" if sign == "\0" else sign.encode("utf-8", "surrogatepass") for sign in signs)
+    if len(data) > _LONGEST_NAME:
+        raise InvalidError("a column's name is too long for a file index", bytes=len(data), remedy="rename the column")
     return struct.pack(">H", len(data)) + data
 
 
@@ -292,10 +296,14 @@ class _Gathered:
 
 
 class FileIndexBuilder:
-    """Builds the index of one data file from its batches. `fields`: the columns that `specs` name, among others."""
+    """Builds the index of one data file from its batches. `fields`: the columns that `specs` name, among others.
+
+    Raises: InvalidError where the filters that `specs` ask for are more than an index may have."""
 
     def __init__(self, specs: Sequence[IndexSpec], fields: Sequence[DataField]) -> None:
         by_name = {item.name: item for item in fields}
+        filters = [spec for spec in specs if spec.kind == BLOOM_FILTER]
+        _check_size(sum(bits_of(option_value(spec, "items"), option_value(spec, "fpp")) // 8 for spec in filters))
         self._writers = [(spec, _writer(spec, indexed_type(spec, by_name[spec.column]))) for spec in specs]
 
     def update(self, batch: pa.RecordBatch) -> None:
@@ -308,12 +316,24 @@ class FileIndexBuilder:
     def finish(self) -> bytes:
         """The container's bytes."""
         found: dict[str, dict[str, bytes | None]] = {}
+        size = 0
         for spec, writer in self._writers:
             try:
-                found.setdefault(spec.name, {})[spec.kind] = writer.finish()
+                data = writer.finish()
             except InvalidError as error:
                 raise InvalidError(error.what, column=spec.name, index=spec.kind, remedy=error.remedy) from error
+            size += len(data)
+            _check_size(size)
+            found.setdefault(spec.name, {})[spec.kind] = data
         return encode_file_index(found)
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        remedy = (
+            "index fewer columns, or let bloom filters expect fewer values: 'file-index.bloom-filter.<column>.items'"
+        )
+        raise InvalidError("the file indexes of a data file are too large", bytes=size, most=MOST_BYTES, remedy=remedy)
 
 
 def _writer(spec: IndexSpec, kind: DataType) -> _Gathered | BloomWriter:
