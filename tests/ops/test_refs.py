@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.ops.test_expire import KINDS, made, put, rows_of
+from tests.ops.test_expire import KINDS, made, make_branch, put, rows_of
 from tests.sim.clock import FakeClock
 from tests.sim.storage import FAIL_BEFORE, KILL_BEFORE, FaultStorage, Killed, MapStorage, fault_on
 from tests.sim.tables import create_table, make_store
@@ -25,6 +25,8 @@ from bucketlake.errors import (
     StorageError,
 )
 from bucketlake.format.metadata.snapshot import Snapshot, encode_snapshot
+from bucketlake.ops.check.fault import LEVELS
+from bucketlake.ops.check.fsck import FsckRequest, fsck
 from bucketlake.ops.commit.commit import Commit
 from bucketlake.ops.commit.publish import Publisher
 from bucketlake.ops.commit.strays import Standing, standing
@@ -375,3 +377,67 @@ def test_pending_rows_that_come_back_do_not_apply_after_those_that_stayed() -> N
     assert table.to_arrow()["v"].to_pylist() == [2]
     table.compact()
     assert table.to_arrow()["v"].to_pylist() == [2]
+
+
+ONE_LEFT = {f"snapshot.{key}": value for key, value in (("num-retained.min", "1"), ("num-retained.max", "1"))}
+
+
+@pytest.mark.parametrize("way", ["branch", "fast-forward", "rollback"])
+def test_a_tag_gives_back_what_has_expired_without_its_changelog(tmp_path: Path, way: str) -> None:
+    """The changelog goes with the snapshot: what was made of its tag named files that were gone."""
+    table, _ = filled(tmp_path, "lookup")
+    held = table.latest_snapshot()
+    assert held is not None and held.changelog_manifest_list is not None
+    rows = rows_of(table)
+    table.create_tag("kept")
+    put(table, (1, 9, 9))
+    put(table, (1, 8, 8))
+    table.with_options({**ONE_LEFT, "snapshot.time-retained": "0 s"}).expire_snapshots()
+    assert table.store.snapshot_ids()[0] > held.id
+    name = "t"
+    if way == "rollback":
+        table.rollback_to("kept")
+    else:
+        table.create_branch("side", "kept")
+        name = "t$branch_side"
+    if way == "fast-forward":
+        table.fast_forward("side")
+        name = "t"
+    clear_cache()
+    found = bucketlake.open(tmp_path).table(name)
+    assert rows_of(found) == rows
+    put(found, (1, 7, 7))
+    assert (1, 7, 7) in rows_of(found)
+    newest = found.latest_snapshot()
+    assert newest is not None
+    told = found.to_arrow(incremental_between=f"{held.id},{newest.id}", incremental_between_scan_mode="changelog")
+    assert told.num_rows > 0
+    assert not fsck(table.store, FsckRequest(level=LEVELS[-1])).errors
+
+
+def test_a_branch_whose_changelog_is_gone_is_no_dead_branch(tmp_path: Path) -> None:
+    """As Paimon makes one of such a tag: its rows are there."""
+    table, _ = filled(tmp_path, "lookup")
+    held = table.latest_snapshot()
+    assert held is not None
+    table.create_tag("kept")
+    put(table, (1, 9, 9))
+    table.with_options({**ONE_LEFT, "snapshot.time-retained": "0 s"}).expire_snapshots()
+    branch = make_branch(table, "side", held)
+    assert len(rows_of(branch)) > 0
+    codes = {finding.code for finding in fsck(table.store, FsckRequest(level=LEVELS[-1])).errors}
+    assert "manifest-missing" in codes and "branch-dead" not in codes
+
+
+def test_the_history_of_a_branch_begins_where_its_hint_says(tmp_path: Path) -> None:
+    """Paimon begins at the hint: it missed snapshots of the branch that are older than those that main had left."""
+    table, _ = filled(tmp_path, "keyed")
+    first = table.store.snapshot_ids()[0]
+    table.create_tag("kept", first)
+    table.with_options({**ONE_LEFT, "snapshot.time-retained": "0 s"}).expire_snapshots()
+    table.create_branch("side", "kept")
+    branch = bucketlake.open(tmp_path).table("t$branch_side")
+    for number in range(6):
+        put(branch, (1, number, number))
+    table.fast_forward("side")
+    assert table.store.hint(table.store.paths.earliest_hint) == table.store.snapshot_ids()[0] == first

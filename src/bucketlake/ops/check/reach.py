@@ -86,7 +86,10 @@ class Reach:
             data += self._listed(root, number, snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
             if snapshot.changelog_manifest_list is not None:
                 size, expires = snapshot.changelog_manifest_list_size, root.kind == TAG
+                dead = number in self.dead
                 changes += self._listed(root, number, snapshot.changelog_manifest_list, size, expires)
+                if not dead:  # its rows are read without what it tells of changes
+                    self.dead.discard(number)
             self._index(root, number)
             self._statistics(root, number)
         self.roots.append((root, tuple(data), tuple(changes)))

@@ -25,7 +25,7 @@ from bucketlake.format.metadata.snapshot import BATCH_COMMIT_IDENTIFIER, CommitK
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.refs.rollback import drop_tags_after, guarded, take_after
-from bucketlake.ops.refs.tags import is_held, plain_snapshot
+from bucketlake.ops.refs.tags import is_held, revived
 from bucketlake.ops.rows.column_files import refuse_rewriting
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
@@ -75,7 +75,7 @@ def _fill(store: Store, branch: Store, held: Snapshot | None, tag: str | None) -
     if held is not None and tag is not None:
         newest = held.schema_id
         storage.write(branch.paths.tag(tag), encode_snapshot(held))
-        storage.write(branch.paths.snapshot(held.id), encode_snapshot(plain_snapshot(held)))
+        storage.write(branch.paths.snapshot(held.id), encode_snapshot(revived(store, held)))
         found = store.find_tag(tag)
         if found is None or found.uuid != held.uuid:
             raise NotFoundError(f"Tag '{tag}' doesn't exist.", table=store.paths.root, remedy="it was deleted")
@@ -165,6 +165,9 @@ def fast_forward(store: Store, name: str) -> None:
     base = _common(store, taken[0])
     with nullcontext() if base is None else guarded(store, "fast-forward-", base):
         take_after(store, base)
+        if base is None:  # nothing stays: the hint first, which says where the history begins
+            with suppress(StorageError):
+                store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
         drop_tags_after(store, taken[0].id - 1 if base is None or base.id < taken[0].id else taken[0].id)
         _take_schemas(store, schemas, taken[0].schema_id)
         _take_snapshots(store, [one for one in taken if base is None or one.id > base.id])
@@ -212,8 +215,6 @@ def _take_snapshots(store: Store, taken: list[Snapshot]) -> None:
     if taken:
         with suppress(StorageError):
             store.env.storage.write(store.paths.latest_hint, str(taken[-1].id).encode())
-            if store.hint(store.paths.earliest_hint) is None:
-                store.env.storage.write(store.paths.earliest_hint, str(taken[0].id).encode())
 
 
 # ---------------------------------------------------------------------------------------------- merge

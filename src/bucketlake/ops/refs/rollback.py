@@ -27,7 +27,7 @@ from bucketlake.ops.clean.removal import delete_name
 from bucketlake.ops.commit.conflicts import CommitName
 from bucketlake.ops.commit.publish import Publisher, Request
 from bucketlake.ops.commit.schemas import refuse_other_merges
-from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot
+from bucketlake.ops.refs.tags import create_tag, delete_tag, is_held, plain_snapshot, revived
 from bucketlake.ops.scan.scan import live_entries
 from bucketlake.ops.scan.view import View
 from bucketlake.ops.table.changes import Changes
@@ -133,7 +133,7 @@ def create_tag_of(store: Store, name: str, target: Snapshot, lifetime: int | Non
 def _restore(store: Store, target: Snapshot) -> None:
     """Give a snapshot that has expired its name back; the hint first, which keeps it from passing for a stray."""
     _write_hint(store, store.paths.earliest_hint, target.id)
-    store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(plain_snapshot(target)))
+    store.env.storage.put_if_absent(store.paths.snapshot(target.id), encode_snapshot(revived(store, target)))
 
 
 def _restore_expired(store: Store, target: Snapshot) -> None:

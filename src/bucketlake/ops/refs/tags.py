@@ -33,6 +33,7 @@ __all__ = [
     "find_source",
     "is_held",
     "plain_snapshot",
+    "revived",
     "rename_tag",
     "replace_tag",
     "tag_created",
@@ -49,6 +50,16 @@ ATTEMPTS = 5
 def plain_snapshot(tag: Snapshot) -> Snapshot:
     """The snapshot that a tag holds, without the tag's own fields."""
     return replace(tag, unknown={key: value for key, value in tag.unknown.items() if key not in (CREATED, LIFETIME)})
+
+
+def revived(store: Store, tag: Snapshot) -> Snapshot:
+    """The snapshot that a tag gives back to its history, or to a branch: without a changelog where its own snapshot has
+    expired, and its changelog with it, which tags do not keep."""
+    plain = plain_snapshot(tag)
+    for found in (store.find_snapshot(tag.id), store.find_changelog(tag.id)):
+        if found is not None and (found.uuid, found.delta_manifest_list) == (tag.uuid, tag.delta_manifest_list):
+            return plain
+    return replace(plain, changelog_manifest_list=None, changelog_manifest_list_size=None, changelog_record_count=None)
 
 
 def tag_created(tag: Snapshot) -> datetime | None:
