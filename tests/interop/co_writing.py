@@ -21,8 +21,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.interop.random_tables import Change, Spec, kind_of, rows, some_kind
+from tests.interop.rarer_changes import rarer_change
+from tests.interop.rarer_tables import meant
 from tests.interop.values import arrow_rows, canonical
 from tests.peers.flink import FlinkPaimon
+from tests.peers.python_peers import PyPaimon
 from tests.peers.rpc import PeerError
 
 import bucketlake
@@ -41,6 +44,7 @@ SYSTEM = (
     *("snapshots", "schemas", "options", "files", "partitions", "manifests", "buckets", "tags", "branches"),
     *("statistics", "aggregation_fields", "table_indexes"),
 )
+IMAGE = re.compile(r"b'(?:[^'\\\\]|\\\\.){80,}'|b\"(?:[^\"\\\\]|\\\\.){80,}\"")  # a sketch's bytes
 PLACE = ("file_path", "file_name", "snapshot_id", "schema_id", "partition", "bucket", "tag_name", "key", "level")
 WIDER = {
     "TINYINT": "INT",
@@ -67,8 +71,9 @@ def arrow(fields: Sequence[DataField], changes: Sequence[Change], kinds: bool) -
 class World:
     """One warehouse. `paimon(operation, …)`: an operation of tests.peers.paimon_api on it."""
 
-    def __init__(self, folder: Path, flink: FlinkPaimon) -> None:
+    def __init__(self, folder: Path, flink: FlinkPaimon, pypaimon: PyPaimon | None = None) -> None:
         self.folder, self.flink = folder.resolve(), flink.use(folder)
+        self.python = None if pypaimon is None else pypaimon.use(folder)
         self.catalog = bucketlake.open(folder)
         self.catalog.create_database(DATABASE)
         self._count = 0
@@ -101,12 +106,14 @@ class World:
 
 @dataclass
 class Step:
-    """One operation on a table, by Bucketlake and by Paimon. `ours_alone`: only Bucketlake has it. `told`: for the log."""
+    """One operation on a table, by Bucketlake and by Paimon. `ours_alone`: only Bucketlake has it. `told`: for the log.
+    `python`: by pypaimon, of what it can do."""
 
     told: str
     ours: Callable[[Table], Any]
     paimon: Callable[[str], Any]
     ours_alone: bool = False
+    python: Callable[[str], Any] | None = None
 
 
 @dataclass
@@ -122,6 +129,7 @@ class History:
     def __post_init__(self) -> None:
         self.chance = random.Random(f"history {self.spec.seed}")
         self.columns = dict(self.spec.columns)
+        self.by_python = False  # whether pypaimon wrote: it does not choose every row's bucket as Paimon does
         self.added, self.tags = 0, 0
         self.states: list[dict[str, int]] = []  # what to roll back to: table -> snapshot
 
@@ -163,21 +171,37 @@ class History:
     def _turn(self, turn: int) -> bool:
         step = self._write() if turn == 0 else self._drawn()
         actor = self.chance.choice(["ours", "paimon"])
-        self.log.append(f"{turn} {actor} {step.told}")
+        if step.python is not None and self.chance.random() < 0.3 and self._python_wrote(step.python, step.told):
+            actor = "python"
+        self.log.append(IMAGE.sub("<image>", f"{turn} {actor} {step.told}"))
         done = {which: self._done(step, which, by) for which, by in (("m", actor), ("a", "ours"), ("b", "paimon"))}
         failed = {which: error for which, error in done.items() if error is not None}
         if failed:
             refused = all(isinstance(error, (InvalidError, UnsupportedError)) for error in failed.values())
             if len(failed) < 3 and not any(THEIR_CONFLICT.search(str(error)) for error in failed.values()):
-                self.problems.append(f"turn {turn} {step.told}: {failed}")
+                self.problems.append(f"turn {turn}: {failed}")
             return step.ours_alone and refused and len(failed) == 3
         newest = {which: self.newest(which) for which in "mab"}
         if all(newest.values()):
             self.states.append(newest)
-        return self._agree(f"turn {turn} {step.told}", turn == self.turns - 1)
+        return self._agree(f"turn {turn}", turn == self.turns - 1)
+
+    def _python_wrote(self, write: Callable[[str], Any], told: str) -> bool:
+        """Whether pypaimon did it to `m`; what it cannot write others do."""
+        before = self.newest("m")
+        try:
+            write(self.name("m"))
+        except PeerError as error:
+            self.log.append(f"pypaimon: {str(error)[-300:]}")
+            assert self.newest("m") == before, told
+            return False
+        self.by_python = True
+        return True
 
     def _done(self, step: Step, which: str, by: str) -> Exception | None:
         try:
+            if by == "python":
+                return None
             if by == "ours" or step.ours_alone:
                 step.ours(self.table(which))
             else:
@@ -217,8 +241,16 @@ class History:
                 staged.append(self.world.stage(self.table("m").schema.fields, changes))
             self._paimon_writes(name, staged[0], None)
 
+        def python(name: str) -> None:
+            database, table = name.split(".")
+            self.world.python.write(database, table, arrow(self.table("m").schema.fields, changes, False))
+
+        plain = self.world.python is not None and not any(kind for kind, _ in changes) and not self.spec.crosses
         return Step(
-            f"write {changes}", lambda table: table.write_arrow(arrow(table.schema.fields, changes, self.kinds)), paimon
+            f"write {changes}",
+            lambda table: table.write_arrow(arrow(table.schema.fields, changes, self.kinds)),
+            paimon,
+            python=python if plain else None,
         )
 
     def _paimon_writes(self, name: str, staged: str, overwrite: dict[str, str] | None) -> None:
@@ -283,6 +315,11 @@ class History:
         named = {part for key, value in options for part in (*key.split("."), *value.split(","))}
         held = {*self.spec.keys, *self.spec.partitions, "v", "w", *named}
         free = [name for name in self.columns if name not in held]
+        if self.chance.random() < 0.5:
+            self.added += 1
+            found = rarer_change(self.chance, self.columns, free, self.added, dict(self.spec.options))
+            if found is not None:
+                return self._altering(*found)
         lot = self.chance.random()
         if lot < 0.4 or not free:
             self.added += 1
@@ -358,7 +395,7 @@ class History:
                 good &= self._same(when, found[which, "ours"], found[which, "paimon"], f"{which}, ours and theirs")
         if good and not self.spec.moves:
             good &= self._same(when, found["a", "paimon"], found["b", "ours"], "a and b")
-            good &= self._same(when, found["m", "ours"], found["b", "ours"], "m and b")
+            good &= self.by_python or self._same(when, found["m", "ours"], found["b", "ours"], "m and b")
         return good
 
     def _same(self, when: str, left: Any, right: Any, what: str) -> bool:
@@ -373,11 +410,15 @@ class History:
             if by == "ours":
                 given = {re.sub(r"[.-]", "_", key): value for key, value in (options or {}).items()}
                 table = self.world.catalog.table(name)
-                found = arrow_rows(table.to_arrow(**given), table.as_of(given)[0].schema.fields)
+                fields = table.as_of(given)[0].schema.fields
+                found = arrow_rows(table.to_arrow(**given), fields)
             else:
-                found = self.world.read(name, options)[1]
+                fields, found = self.world.read(name, options)
         except (BucketlakeError, PeerError) as error:
             return f"{by}: {error}"
+        for at, name in enumerate(item.name for item in fields):
+            if self.spec.special.get(name, "time") != "time":
+                found = [(*row[:at], meant(self.spec.special[name], row[at]), *row[at + 1 :]) for row in found]
         if self.spec.unordered:
             found = [tuple(sorted(cell, key=repr) if isinstance(cell, list) else cell for cell in row) for row in found]
         return canonical(found)
@@ -444,7 +485,7 @@ class History:
             if not self._both(f"{who} around a {way}"):
                 return
             keys = self.table("m").to_arrow(columns=list(self.spec.keys)).to_pylist() if self.spec.keys else []
-            if len({repr(key) for key in keys}) != len(keys):
+            if len({repr(key) for key in keys}) != len(keys) and not self.by_python:
                 self.problems.append(f"{who} around a {way}: a key twice")
                 return
         self._compact(True).ours(self.table("m"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -41,7 +41,8 @@ Change = tuple[int, Row]
 @dataclass(frozen=True)
 class Spec:
     """A table. `columns`: name -> type in Flink's spelling; `keys`: the primary key; `kinds`: of rows that it takes;
-    `engine`: its merge engine, "append" without a key."""
+    `engine`: its merge engine, "append" without a key; `special`: what columns are for
+    whose values come from `pools`: rarer_tables has them."""
 
     seed: int
     columns: Mapping[str, str]
@@ -51,6 +52,8 @@ class Spec:
     kinds: tuple[int, ...]
     engine: str
     form: str
+    special: Mapping[str, str] = field(default_factory=dict)
+    pools: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
 
     def fields(self) -> list[DataField]:
         """The columns."""
@@ -82,7 +85,11 @@ class Spec:
     def moves(self) -> bool:
         """Whether its rows depend on when it is compacted: what is taken back, or comes late, meets what is there."""
         options, retracts = self.options, 3 in self.kinds or 1 in self.kinds
-        if self.postpones or ("sequence.field" in options and (retracts or self.engine != "deduplicate")):
+        if (
+            self.postpones
+            or "record-level.expire-time" in options
+            or ("sequence.field" in options and (retracts or self.engine != "deduplicate"))
+        ):
             return True
         # A sequence group's column stays beside a sequence that is null until the row is merged.
         groups = any(key.endswith(".sequence-group") for key in options)
@@ -303,6 +310,8 @@ def rows(chance: random.Random, spec: Spec, columns: Mapping[str, str], count: i
 
 def _cell(chance: random.Random, spec: Spec, name: str, text: str) -> Any:
     kind = kind_of(text)
+    if name in spec.pools:
+        return chance.choice(spec.pools[name])
     if name in spec.partitions:
         if kind.nullable and chance.random() < 0.1:
             return None

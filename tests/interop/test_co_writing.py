@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from tests.interop.co_writing import History, World
 from tests.interop.random_tables import draw
+from tests.interop.rarer_tables import rarer
 from tests.peers.flink import FlinkPaimon
+from tests.peers.python_peers import PyPaimon
 from tests.profile import SOAK, seeds
 
 pytestmark = pytest.mark.peer
@@ -21,7 +23,7 @@ TURNS = 12 if SOAK else 6
 
 
 @pytest.mark.parametrize("seed", seeds(4, 200))
-def test_both_write_one_table(flink: FlinkPaimon, tmp_path: Path, seed: int) -> None:
-    history = History(World(tmp_path, flink), draw(FIRST + seed), TURNS)
+def test_both_write_one_table(flink: FlinkPaimon, pypaimon: PyPaimon, tmp_path: Path, seed: int) -> None:
+    history = History(World(tmp_path, flink, pypaimon), rarer(draw(FIRST + seed)), TURNS)
     history.play()
     assert not history.problems, "\n".join([repr(history.spec), *history.log, *history.problems])

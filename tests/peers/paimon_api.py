@@ -213,7 +213,8 @@ class PaimonApi:
             raise
 
     def alter(self, warehouse: str, name: str, changes: list[list[Any]]) -> None:
-        """Change the schema: [method of SchemaChange, arguments…] each; types are spelled as JSON after "type:"."""
+        """Change the schema: [method of SchemaChange, arguments…] each; types are spelled as JSON after "type:", the
+        path to a member as ["path", name…], places as ["move", "first" or "after", names…]."""
         found = []
         for method, *given in changes:
             arguments = [self._argument(each) for each in given]
@@ -221,6 +222,15 @@ class PaimonApi:
         self._catalog(warehouse).alterTable(self._paimon.catalog.Identifier.fromString(name), found, False)
 
     def _argument(self, given: Any) -> Any:
+        if isinstance(given, list) and given[0] == "path":
+            names = self._jvm.java.lang.reflect.Array.newInstance(
+                self._jvm.java.lang.Class.forName("java.lang.String"), len(given) - 1
+            )
+            for at, name in enumerate(given[1:]):
+                names[at] = name
+            return names
+        if isinstance(given, list):
+            return getattr(self._paimon.schema.SchemaChange.Move, given[1])(*given[2:])
         if isinstance(given, str) and given.startswith("type:"):
             parser = self._paimon.types.DataTypeJsonParser
             text = json.loads(given[5:])
