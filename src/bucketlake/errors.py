@@ -17,6 +17,7 @@ from bucketlake.redaction import printable, redact, redact_details
 from bucketlake.traces import told
 
 _SHOWN = 2000  # characters of a detail: names in damaged metadata may have any length
+_LONGEST = 1 << 16  # of what is wrong and of its remedy, which may quote a statement
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -43,8 +44,8 @@ class BucketlakeError(Exception):
     """Root of everything that this package raises on purpose. Shows and keeps no secrets."""
 
     def __init__(self, what: str, *, remedy: str | None = None, **details: Any) -> None:
-        self.what = what = redact(what)
-        self.remedy = remedy = None if remedy is None else redact(remedy)
+        self.what = what = _short(redact(what), _LONGEST)
+        self.remedy = remedy = None if remedy is None else _short(redact(remedy), _LONGEST)
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
         message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
@@ -68,8 +69,8 @@ def is_interrupt(error: BaseException | None, before: BaseException | None = Non
     return error is not None and error is not before
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+def _short(text: str, most: int = _SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def _rebuild(kind: type[BucketlakeError], what: str, remedy: str | None, details: dict[str, Any]) -> BucketlakeError:

@@ -14,6 +14,7 @@ from tests.profile import first
 
 import bucketlake
 from bucketlake import InvalidError, Table
+from bucketlake.schema.change import SetOption
 
 COLUMNS = 20_000
 CPU = 30  # seconds of a process that looks at such a schema several times; comparing each name with each takes minutes
@@ -115,3 +116,10 @@ def test_more_filters_than_an_index_holds(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="file indexes of a data file are too large"):
         table.write_arrow(pa.table({name: pa.array([1], pa.int32()) for name in names}))
     assert table.latest_snapshot() is None
+
+
+def test_an_error_about_a_long_option_is_short(tmp_path: Path) -> None:
+    table = forged(tmp_path, options={"bucket": "1", "sequence.field": "x" * 1_000_000})
+    with pytest.raises(InvalidError, match="Sequence field") as found:
+        table.alter(SetOption("target-file-size", "1 mb"))
+    assert len(str(found.value)) < 100_000

@@ -130,7 +130,7 @@ class History:
         self.chance = random.Random(f"history {self.spec.seed}")
         self.columns = dict(self.spec.columns)
         self.by_python = False  # whether pypaimon wrote: it does not choose every row's bucket as Paimon does
-        self.added, self.tags = 0, 0
+        self.added, self.tags, self.expired = 0, 0, False
         self.states: list[dict[str, int]] = []  # what to roll back to: table -> snapshot
 
     def play(self) -> None:
@@ -219,7 +219,9 @@ class History:
         if lot < 0.70:
             return self._statement()
         if lot < 0.78:
-            return self._overwrite()
+            # Paimon's overwrite gives keys that merge the partition where a row lay that it takes away.
+            merges = self.spec.crosses and self.spec.engine in ("aggregation", "partial-update")
+            return self._write() if merges else self._overwrite()
         if lot < 0.82:
             return self._removal()
         if lot < 0.90:
@@ -354,7 +356,7 @@ class History:
             tag = f"t{self.tags}"
             return Step(f"tag {tag}", lambda table: table.create_tag(tag), self._calling("createTag", tag))
         keep = self.chance.choice([1, 2, 3])
-        self.states = []
+        self.states, self.expired = [], True
         options = {
             f"{what}.{key}": value
             for what in ("snapshot", "changelog")
@@ -435,7 +437,8 @@ class History:
         """Both write a branch, and neither sees it on main; one made of a tag takes main's place."""
         tags = list(self.table("m").tags())
         tag = self.chance.choice(tags) if tags and self.chance.random() < 0.6 else None
-        if tag is None or self.chance.random() < 0.5:
+        # Paimon's branch of a tag names the changelog that expired with the tag's snapshot: fsck would say so.
+        if tag is None or self.expired or self.chance.random() < 0.5:
             self.table("m").create_branch("side", tag)
         else:
             self._calling("createBranch", "side", tag)(self.name("m"))

@@ -145,7 +145,9 @@ def meant(function: str, image: Any) -> Any:
     sketch = datasketches.hll_sketch.deserialize(image)
     if sketch.is_empty():
         return []
-    registers = datasketches.hll_sketch(sketch, datasketches.tgt_hll_type.HLL_8).serialize_updatable()
+    union = datasketches.hll_union(sketch.lg_config_k)
+    union.update(sketch)
+    registers = union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_updatable()
     mode = registers[_MODE] & 3  # a list, a set, or registers behind estimates that depend on the order of unions
     if mode == _REGISTERS:
         return registers[_FIRST_REGISTER:].hex()
