@@ -402,7 +402,7 @@ class Table(Streams, Frames):
             if table.schema.data_evolution:
                 changed = column_updates.update_columns(store, predicate, assign, assignments)
                 return expiring.after_change(store, changed)
-            return expiring.after_change(store, append_rows.update_rows(store, predicate, assign))
+            return expiring.after_change(store, append_rows.update_rows(store, predicate, assignments))
         row_changes.refuse_update(table.schema, assignments)
         moving = sorted(set(assignments) & set(table.schema.partition_keys))
         if moving:

@@ -156,7 +156,12 @@ class Target:
 
     def places(self, lake: Lake, own: DataFrame) -> DataFrame:
         """Where the matching rows of `own` lie: file and position."""
-        return self.rows(lake, {name: self.column(name) for name in (FILE, ROW_INDEX)}, own)
+        return self.rows(lake, self.placed, own)
+
+    @property
+    def placed(self) -> dict[str, str]:
+        """File and position of a row, where `own` has them, as `rows` takes columns."""
+        return {name: self.column(name) for name in (FILE, ROW_INDEX)}
 
     def predicate(self, lake: Lake, table: LakeTable) -> Predicate:
         """What is known of the matching rows without Spark; opaque parts only Spark evaluates, in the statement."""
