@@ -47,8 +47,7 @@ class BucketlakeError(Exception):
         self.remedy = remedy = None if remedy is None else redact(remedy)
         self.details = redact_details(details)
         shown = ", ".join(f"{key}={_short(str(value))}" for key, value in self.details.items())
-        message = what + (f" [{redact(shown)}]" if shown else "") + (f": {remedy}" if remedy else "")
-        super().__init__(printable(message))
+        super().__init__(printable(_message(what, redact(shown), remedy)))
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows: where in the user's code, and the message. BUCKETLAKE_TRACE=1 shows the whole trace."""
@@ -66,6 +65,18 @@ def is_interrupt(error: BaseException | None, before: BaseException | None = Non
     while error is not None and error is not before and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None and error is not before
+
+
+def _message(what: str, shown: str, remedy: str | None) -> str:
+    """One sentence and its remedy behind a colon. Behind a full stop, or several lines, what to do begins anew."""
+    lines = "\n" in what
+    before = "\n" if lines else " "
+    message = what + (f"{before}[{shown}]" if shown else "")
+    if not remedy:
+        return message
+    if lines or message.endswith("."):
+        return f"{message}{before * (1 + lines)}do: {remedy}"
+    return f"{message}: {remedy}"
 
 
 def _short(text: str) -> str:

@@ -19,9 +19,10 @@ _BEFORE = ("TABLE", "INTO", "ON")
 
 
 def refuse_unknown(lake: Lake, statement: str, tokens: list[Token]) -> None:
-    """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand."""
+    """UnsupportedError for a statement that is not known here and names a table of the lake where tables stand.
+    Spark reads a misspelt one, and says where it is wrong."""
     first = tokens[0]
-    if first.kind != "word" or first.value.upper() in _READS:
+    if first.kind != "word" or first.value.upper() in _READS or habits.misspelt(statement):
         return
     cursor = Cursor(statement)
     word = cursor.next().value.upper()
