@@ -192,8 +192,11 @@ class Table(Streams, Frames):
     # ---- look
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots that have not expired, oldest first."""
-        return list(self.store.snapshots())
+        """All snapshots that have not expired, oldest first. NotFoundError for a table that was dropped."""
+        found = list(self.store.snapshots())
+        if not found:
+            self.store.check_holds(None)
+        return found
 
     def latest_snapshot(self) -> Snapshot | None:
         """The newest snapshot, None if nothing was committed."""
